@@ -1,0 +1,95 @@
+# One verb a line: `make` or `make help` lists them. Everything is installed into .venv, nowhere else.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+# Which Python .venv is made of; empty: the first on PATH that is new enough (see scripts/venv).
+PYTHON ?=
+# Test processes. Each starts its own Postgres, so more of them than cores does not pay.
+WORKERS ?= 2
+
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --custom-compile-command "make requirements"
+
+.PHONY: help
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: .venv/.dev  ## Create .venv with everything that development needs
+
+.PHONY: demo
+demo: .venv/.runtime  ## Store a growing conversation with WTB and naively, side by side (no root, no services)
+	@$(PY) examples/growing_conversation.py
+
+.PHONY: test
+test: check  ## Everything that CI runs: the same as check
+
+# The order is the order of the answer: the quick ones first.
+.PHONY: check
+check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres and PgBouncer when absent
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory layers
+	@scripts/services
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+.PHONY: lint
+lint: .venv/.dev  ## Part of check: ruff, rules and format
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+
+.PHONY: types
+types: .venv/.dev  ## Part of check: mypy --strict
+	$(PY) -m mypy
+
+.PHONY: layers
+layers: .venv/.dev  ## Part of check: who may import whom (import-linter)
+	.venv/bin/lint-imports --no-logo
+
+.PHONY: format
+format: .venv/.dev  ## Format the code and fix what ruff can fix
+	.venv/bin/ruff check --fix-only
+	.venv/bin/ruff format
+
+.PHONY: bench
+bench: .venv/.bench  ## Run the benchmarks of the store: a table, and JSON
+	@scripts/services
+	$(PY) -m benchmarks.store
+
+.PHONY: soak
+soak: .venv/.dev  ## Crash and property tests, the long version
+	@scripts/services
+	WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property
+
+.PHONY: docs
+docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error
+	$(PY) -m mkdocs build --strict
+
+.PHONY: clean
+clean:  ## Remove .venv, build and caches; never a .wtb folder
+	@grep -qs '^name = "workflow-test-bench"$$' pyproject.toml || { echo "make clean: run it in the repository." >&2; exit 1; }
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A file further down is held to the versions of the one above, so that one .venv can go from one to the next.
+.PHONY: requirements
+requirements: .venv/.dev  ## Compile requirements/*.txt anew, with the newest versions that fit
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in -o requirements/runtime.txt
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres \
+	    -c requirements/runtime.txt -o requirements/dev.txt
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres \
+	    -c requirements/dev.txt -o requirements/bench.txt
+
+# The stamps: made again only when the pins or the project's metadata changed. The project goes in as it lies here
+# (editable), built with the pinned hatchling: an isolated build would fetch one that no hash covers.
+.venv/.runtime .venv/.dev .venv/.bench: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+	@echo "Installing requirements/$*.txt into .venv ..."
+	@$(PIP) install --require-hashes -r requirements/$*.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/bin/pip:
+	@PYTHON="$(PYTHON)" scripts/venv .venv

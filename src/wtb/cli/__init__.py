@@ -1,0 +1,38 @@
+"""The command line: parse, call a service, print. One file a group of commands."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import version
+
+import click
+
+from wtb.cli.db import db
+from wtb.domain.errors import InvalidInput, WTBError
+
+UNEXPECTED, USAGE = 1, 2
+
+
+class _Group(click.Group):
+    """Says every failure of ours in one sentence, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except WTBError as error:
+            click.echo(f"wtb: {error}", err=True)
+            sys.exit(USAGE if isinstance(error, InvalidInput) else UNEXPECTED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("workflow-test-bench"), prog_name="wtb")
+def main() -> None:
+    """Run agent workflows step by step, go back anywhere, and find out which version is better.
+
+    Everything lies in .wtb in this folder, unless WTB_URL or wtb.toml names another place.
+    """
+    logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s")
+
+
+main.add_command(db)

@@ -1,0 +1,80 @@
+"""`wtb db`: the schema of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from wtb.bootstrap import open_database
+from wtb.cli.output import as_json, show, url
+from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.sql import schema
+from wtb.infrastructure.sql.database import Database
+from wtb.settings import load_settings
+
+
+@click.group()
+def db() -> None:
+    """Create, upgrade and inspect the database."""
+
+
+@contextmanager
+def _database(address: str | None) -> Iterator[Database]:
+    settings = load_settings(url=address)
+    if settings.url == "memory://":
+        raise InvalidInput("memory:// has no schema; give --url, or unset WTB_URL and the testing preset")
+    database = open_database(settings)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@db.command()
+@url
+@click.option("--to", "revision", default="head", show_default=True, help="The revision to stop at.")
+@as_json
+def upgrade(url: str | None, revision: str, as_json: bool) -> None:
+    """Bring the database up to this version of wtb; safe to run again, and by several at once."""
+    with _database(url) as database:
+        before = schema.current(database)
+        schema.upgrade(database, revision)
+        after = schema.current(database)
+        text = (
+            f"The database is at {after} already."
+            if before == after
+            else f"Upgraded from {before or 'empty'} to {after}."
+        )
+        show({"before": before, "after": after}, text, as_json=as_json)
+
+
+@db.command()
+@click.argument("revision")
+@url
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
+    """Bring the database down to REVISION (`base` removes all tables). What newer tables hold is lost."""
+    with _database(url) as database:
+        before = schema.current(database)
+        if not yes:
+            where = database.engine.url.render_as_string(hide_password=True)
+            click.confirm(f"Downgrade {where} from {before or 'empty'} to {revision}? Data may be lost.", abort=True)
+        schema.downgrade(database, revision)
+        after = schema.current(database)
+        text = f"Downgraded from {before or 'empty'} to {after or 'empty'}."
+        show({"before": before, "after": after}, text, as_json=as_json)
+
+
+@db.command()
+@url
+@as_json
+def current(url: str | None, as_json: bool) -> None:
+    """Say which revision the database has and which one this wtb needs."""
+    with _database(url) as database:
+        found = schema.current(database)
+        advice = "up to date" if found == schema.HEAD else "run `wtb db upgrade`"
+        text = f"The database is at {found or 'empty'}, this wtb needs {schema.HEAD}: {advice}."
+        show({"current": found, "head": schema.HEAD, "known": schema.revisions()}, text, as_json=as_json)

@@ -1,0 +1,200 @@
+"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.execution import Failure
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.state import State
+
+
+class Trigger(StrEnum):
+    """What made a checkpoint happen."""
+
+    START = "start"
+    NODE_END = "node_end"
+    TOOL_START = "tool_start"
+    TOOL_END = "tool_end"
+    LLM_CALL = "llm_call"
+    DECISION = "decision"
+    HANDOFF = "handoff"
+    PAUSE = "pause"
+    USER_REQUEST = "user_request"
+
+
+class Kind(StrEnum):
+    """Who a checkpoint is for, and so how long it is kept."""
+
+    AUTO = "auto"
+    MANUAL = "manual"
+    SYSTEM = "system"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDraft:
+    """A checkpoint as its maker describes it; the store adds the state's hash, the chain and the size.
+
+    `node`, `visit` and `node_run_id` are empty for checkpoints that belong to no single node, such as the
+    start, or the barrier of a parallel superstep. `joins` holds who has already arrived at each waiting join.
+    """
+
+    id: CheckpointId
+    execution_id: ExecutionId
+    branch_id: BranchId
+    parent_id: CheckpointId | None
+    step: int
+    node: str | None = None
+    visit: int | None = None
+    node_run_id: NodeRunId | None = None
+    trigger: Trigger = Trigger.NODE_END
+    kind: Kind = Kind.AUTO
+    name: str | None = None
+    description: str = ""
+    next_nodes: tuple[str, ...] = ()
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    file_commit: str | None = None
+    agent: str | None = None
+    restore_point: bool = True
+    created_by: str | None = None
+    created_at: datetime
+
+    def __post_init__(self) -> None:
+        if self.created_at.tzinfo is None:
+            raise InvalidInput(f"checkpoint {self.id!r}: created_at must carry a time zone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(CheckpointDraft):
+    """A stored checkpoint without its state: what lists and histories are made of.
+
+    `hash` covers this record, the state's content and the parent's hash; `size_bytes` is what storing it cost.
+    A deleted checkpoint stays as a tombstone, so that the chain through it can still be followed.
+    """
+
+    state_hash: bytes
+    parent_hash: bytes
+    hash: bytes
+    size_bytes: int
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A checkpoint with its state, and what each node returned in that step (before reducers)."""
+
+    checkpoint: Checkpoint
+    state: State
+    returned: Mapping[str, Mapping[str, Any]]
+
+
+class NodeStatus(StrEnum):
+    """How far one visit of a node has come."""
+
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRun:
+    """One start of a node; a retry or a recovery after a crash is another attempt of the same node run."""
+
+    id: NodeRunId
+    execution_id: ExecutionId
+    branch_id: BranchId
+    node: str
+    visit: int
+    attempt: int = 1
+    status: NodeStatus = NodeStatus.STARTED
+    input_id: CheckpointId | None
+    first_id: CheckpointId | None = None
+    last_id: CheckpointId | None = None
+    checkpoint_count: int = 0
+    tool_count: int = 0
+    failure: Failure | None = None
+    started_at: datetime
+    ended_at: datetime | None = None
+
+    def reached(self, checkpoint_id: CheckpointId) -> NodeRun:
+        """Return the run after one more checkpoint of its own."""
+        return replace(
+            self,
+            first_id=self.first_id or checkpoint_id,
+            last_id=checkpoint_id,
+            checkpoint_count=self.checkpoint_count + 1,
+        )
+
+    def completed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
+        """Return the run as it completed with its last checkpoint."""
+        return replace(
+            self,
+            status=NodeStatus.COMPLETED,
+            first_id=self.first_id or checkpoint_id,
+            last_id=checkpoint_id,
+            checkpoint_count=self.checkpoint_count + 1,
+            ended_at=now,
+        )
+
+    def called_tool(self) -> NodeRun:
+        """Return the run after one more tool call."""
+        return replace(self, tool_count=self.tool_count + 1)
+
+    def tried_again(self) -> NodeRun:
+        """Return the run at its next attempt."""
+        return replace(self, attempt=self.attempt + 1, status=NodeStatus.STARTED, failure=None, ended_at=None)
+
+    def ended(self, status: NodeStatus, now: datetime, failure: Failure | None = None) -> NodeRun:
+        """Return the run as it ended."""
+        return replace(self, status=status, ended_at=now, failure=failure)
+
+    def boundary(self) -> NodeBoundary:
+        """Return what this run says of its own boundary: the row that is kept in the projection."""
+        return self.bounded(self.first_id, self.last_id, self.checkpoint_count)
+
+    def bounded(self, first_id: CheckpointId | None, last_id: CheckpointId | None, count: int) -> NodeBoundary:
+        """Return the boundary of this run between two checkpoints."""
+        return NodeBoundary(
+            node_run_id=self.id,
+            branch_id=self.branch_id,
+            node=self.node,
+            visit=self.visit,
+            status=self.status,
+            first_id=first_id,
+            last_id=last_id,
+            checkpoint_count=count,
+            tool_count=self.tool_count,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            error=None if self.failure is None else f"{self.failure.type}: {self.failure.message}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBoundary:
+    """Where one visit of a node begins and ends in the line of checkpoints."""
+
+    node_run_id: NodeRunId
+    branch_id: BranchId
+    node: str
+    visit: int
+    status: NodeStatus
+    first_id: CheckpointId | None
+    last_id: CheckpointId | None
+    checkpoint_count: int
+    tool_count: int
+    started_at: datetime
+    ended_at: datetime | None
+    error: str | None
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the visit took; None while it runs."""
+        return None if self.ended_at is None else self.ended_at - self.started_at

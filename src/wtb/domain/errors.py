@@ -1,0 +1,156 @@
+"""Every error WTB raises.
+
+WTBError
+├── NotFound                    an id or a name that nothing answers to
+│   ├── WorkflowNotFound
+│   ├── ExecutionNotFound
+│   ├── BranchNotFound
+│   ├── NodeRunNotFound
+│   └── CheckpointNotFound
+├── InvalidInput                the caller can put it right
+│   ├── InvalidWorkflow         lists every fault of the definition at once
+│   ├── InvalidCondition
+│   ├── InvalidTransition       the status does not allow it
+│   ├── InvalidStateChange      an operation that does not fit the value it meets
+│   └── StateNotSerialisable    names the path in the state
+├── Conflict                    somebody else was first
+│   ├── AlreadyExists
+│   └── LeaseLost
+└── StorageError                the place where data lives
+    ├── StorageUnavailable      full, read-only, locked, unreachable
+    ├── DamagedData             a hash does not match what was read
+    ├── UnknownFormat           written by a version that this one cannot read
+    ├── SchemaOutdated          `wtb db upgrade`
+    └── SchemaTooNew            upgrade wtb itself
+
+Every message says what happened, to what, and what to do.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Sequence
+from typing import Any
+
+
+class WTBError(Exception):
+    """The root: catch this to catch everything WTB raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without __init__, whose arguments are not those of the message: errors cross processes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class NotFound(WTBError, LookupError):
+    """An id or a name that nothing answers to."""
+
+    noun = "item"
+    hint = ""
+
+    def __init__(self, key: object, where: str = "") -> None:
+        """Name the key that was asked for, and where it was looked for."""
+        self.key = key
+        place = f" in {where}" if where else ""
+        super().__init__(f"no {self.noun} {str(key)!r}{place}{self.hint}")
+
+
+class WorkflowNotFound(NotFound):
+    """No stored workflow definition has this id."""
+
+    noun = "workflow"
+
+
+class ExecutionNotFound(NotFound):
+    """No run has this id."""
+
+    noun = "run"
+    hint = "; `wtb ls` lists the runs of this store"
+
+
+class BranchNotFound(NotFound):
+    """No branch has this id or name."""
+
+    noun = "branch"
+
+
+class NodeRunNotFound(NotFound):
+    """No node run has this id."""
+
+    noun = "node run"
+
+
+class CheckpointNotFound(NotFound):
+    """No checkpoint answers to this id, node, name or step."""
+
+    noun = "checkpoint"
+    hint = "; `wtb history RUN` lists them"
+
+
+class InvalidInput(WTBError, ValueError):
+    """Something the caller gave cannot be used as it is."""
+
+
+class InvalidWorkflow(InvalidInput):
+    """A definition that cannot run, with every fault that was found."""
+
+    def __init__(self, name: str, faults: Sequence[str]) -> None:
+        """Keep the faults apart for programs, and join them for people."""
+        self.faults = tuple(faults)
+        super().__init__(f"workflow {name!r} cannot run:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
+
+
+class InvalidCondition(InvalidInput):
+    """An edge condition that does not parse, or does not evaluate to true or false."""
+
+
+class InvalidTransition(InvalidInput):
+    """The status of the execution does not allow what was asked."""
+
+
+class InvalidStateChange(InvalidInput):
+    """An operation that does not fit the value it meets, such as an append to a string."""
+
+
+class StateNotSerialisable(InvalidInput):
+    """A value that cannot be stored, named by its path."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """Say where in the state, and what is wrong there."""
+        self.path = path
+        super().__init__(f"{path}: {problem}")
+
+
+class Conflict(WTBError):
+    """Somebody else changed it first; read it again and decide anew."""
+
+
+class AlreadyExists(Conflict):
+    """The id or the name is taken."""
+
+
+class LeaseLost(Conflict):
+    """Another process owns the execution now; this one must stop writing to it."""
+
+
+class StorageError(WTBError):
+    """The place where the data lives failed; what was committed before is intact."""
+
+
+class StorageUnavailable(StorageError):
+    """The store is full, read-only, locked or out of reach."""
+
+
+class DamagedData(StorageError):
+    """What was read is not what was written."""
+
+
+class UnknownFormat(StorageError):
+    """A row or a value was written by a version that this one cannot read."""
+
+
+class SchemaOutdated(StorageError):
+    """The database is older than this version of wtb."""
+
+
+class SchemaTooNew(StorageError):
+    """The database was written by a newer version of wtb."""

@@ -1,0 +1,143 @@
+"""Execution: one run of a workflow, its status machine, its version and the lease of who runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
+
+
+class ExecutionStatus(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ROLLING_BACK = "rolling_back"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+_S = ExecutionStatus
+
+TRANSITIONS: Mapping[ExecutionStatus, frozenset[ExecutionStatus]] = {
+    _S.PENDING: frozenset({_S.RUNNING, _S.CANCELLED}),
+    _S.RUNNING: frozenset({_S.PAUSED, _S.COMPLETED, _S.FAILED, _S.CANCELLED}),
+    _S.PAUSED: frozenset({_S.RUNNING, _S.ROLLING_BACK, _S.CANCELLED}),
+    _S.FAILED: frozenset({_S.RUNNING, _S.ROLLING_BACK, _S.CANCELLED}),
+    _S.COMPLETED: frozenset({_S.ROLLING_BACK}),
+    _S.CANCELLED: frozenset({_S.ROLLING_BACK}),
+    _S.ROLLING_BACK: frozenset({_S.PAUSED}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, where, and from which checkpoint it can be tried again."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    node: str | None = None
+    visit: int | None = None
+    input_checkpoint_id: CheckpointId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who may write to an execution, until when; the token only ever grows, so that a stale owner is known."""
+
+    owner: str
+    token: int
+    expires_at: datetime
+
+    def expired(self, now: datetime) -> bool:
+        """Whether the owner has not been heard of in time."""
+        return now >= self.expires_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A line of checkpoints with a head; `forked_from` is where it left another line."""
+
+    id: BranchId
+    execution_id: ExecutionId
+    name: str
+    head_id: CheckpointId | None
+    forked_from_id: CheckpointId | None = None
+    created_at: datetime
+
+    def moved(self, head_id: CheckpointId) -> Branch:
+        """Return the branch with another head."""
+        return replace(self, head_id=head_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One run. Every change gives a new value with the next version; a save checks the old one."""
+
+    id: ExecutionId
+    workflow_id: WorkflowId
+    workflow_name: str
+    workflow_source: str | None = None
+    status: ExecutionStatus = ExecutionStatus.PENDING
+    version: int = 0
+    branch_id: BranchId
+    lease: Lease | None = None
+    lease_token: int = 0
+    failure: Failure | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_by: str | None = None
+    created_at: datetime
+    updated_at: datetime
+
+    def moved_to(self, status: ExecutionStatus, now: datetime, *, failure: Failure | None = None) -> Execution:
+        """Return the execution in another status, or raise when that is not a legal step."""
+        if status not in TRANSITIONS[self.status]:
+            legal = ", ".join(sorted(TRANSITIONS[self.status]))
+            raise InvalidTransition(f"run {self.id!r} is {self.status}; from there it can become {legal}, not {status}")
+        return self._changed(now, status=status, failure=failure)
+
+    def stepped(self, now: datetime) -> Execution:
+        """Return the execution after a step: nothing but the version and the time of activity change."""
+        return self._changed(now)
+
+    def on_branch(self, branch_id: BranchId, now: datetime) -> Execution:
+        """Return the execution with another active branch."""
+        return self._changed(now, branch_id=branch_id)
+
+    def leased(self, owner: str, now: datetime, duration: timedelta) -> Execution:
+        """Return the execution owned by `owner` under a new token, unless somebody holds a living lease."""
+        if self.lease is not None and self.lease.owner != owner and not self.lease.expired(now):
+            raise Conflict(
+                f"run {self.id!r} is being run by {self.lease.owner} until {self.lease.expires_at:%H:%M:%S} UTC; "
+                "wait, or pause it there first"
+            )
+        token = self.lease_token + 1
+        return self._changed(now, lease=Lease(owner=owner, token=token, expires_at=now + duration), lease_token=token)
+
+    def renewed(self, token: int, now: datetime, duration: timedelta) -> Execution:
+        """Return the execution with a later end of its lease, or raise when another owner came in between."""
+        self.check_lease(token)
+        assert self.lease is not None
+        return self._changed(now, lease=replace(self.lease, expires_at=now + duration))
+
+    def released(self, token: int, now: datetime) -> Execution:
+        """Return the execution without an owner."""
+        self.check_lease(token)
+        return self._changed(now, lease=None)
+
+    def check_lease(self, token: int) -> None:
+        """Raise LeaseLost unless this token is the living one."""
+        if self.lease is None or self.lease.token != token:
+            owner = self.lease.owner if self.lease else "nobody"
+            raise LeaseLost(f"run {self.id!r} now belongs to {owner}; this process must stop writing to it")
+
+    def _changed(self, now: datetime, **changes: Any) -> Execution:
+        return replace(self, version=self.version + 1, updated_at=now, **changes)

@@ -1,0 +1,219 @@
+"""ExecutionHistory: what a run did, computed from its checkpoints, node runs and branches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
+
+from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus, Trigger
+from wtb.domain.errors import BranchNotFound, CheckpointNotFound, InvalidInput
+from wtb.domain.execution import Branch
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+
+_TOOL_TRIGGERS = frozenset({Trigger.TOOL_START, Trigger.TOOL_END, Trigger.LLM_CALL})
+_SHORTEST_PREFIX = 4
+
+
+class Granularity(StrEnum):
+    """How fine the rollback targets are: node exits, every checkpoint, or the latter in the current node only."""
+
+    NODE = "node"
+    TOOL = "tool"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionHistory:
+    """All branches of one run. Questions about "the" path mean the active branch unless another is named.
+
+    `checkpoints` holds those of the execution and, for a run forked from another, that run's part of the
+    lineage; tombstones of deleted checkpoints are included, so that every lineage is whole.
+    """
+
+    execution_id: ExecutionId
+    active_branch_id: BranchId
+    branches: tuple[Branch, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    node_runs: tuple[NodeRun, ...]
+
+    @cached_property
+    def _by_id(self) -> dict[CheckpointId, Checkpoint]:
+        return {checkpoint.id: checkpoint for checkpoint in self.checkpoints}
+
+    @cached_property
+    def _runs_by_input(self) -> dict[CheckpointId | None, list[NodeRun]]:
+        runs: dict[CheckpointId | None, list[NodeRun]] = defaultdict(list)
+        for run in self.node_runs:
+            runs[run.input_id].append(run)
+        return runs
+
+    def branch(self, name_or_id: str | None = None) -> Branch:
+        """Return a branch by name or id, the active one when none is given."""
+        wanted = name_or_id or self.active_branch_id
+        for branch in self.branches:
+            if wanted in (branch.id, branch.name):
+                return branch
+        raise BranchNotFound(wanted, f"run {self.execution_id}")
+
+    def lineage(self, branch: str | None = None) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints from the start to the head of a branch, those it shares with others included."""
+        return self.lineage_of(self.branch(branch).head_id)
+
+    def lineage_of(self, checkpoint_id: CheckpointId | None) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints from the start to this one."""
+        line: list[Checkpoint] = []
+        while checkpoint_id is not None:
+            checkpoint = self._by_id.get(checkpoint_id)
+            if checkpoint is None:
+                raise CheckpointNotFound(checkpoint_id, f"run {self.execution_id}")
+            line.append(checkpoint)
+            checkpoint_id = checkpoint.parent_id
+        return tuple(reversed(line))
+
+    def latest(self, branch: str | None = None) -> Checkpoint | None:
+        """Return the head of a branch; None before the first checkpoint."""
+        line = self.lineage(branch)
+        return line[-1] if line else None
+
+    def boundaries(self, branch: str | None = None) -> tuple[NodeBoundary, ...]:
+        """Return the boundary of every visit on the lineage of a branch, in the order in which they began.
+
+        First, last and count are taken from the checkpoints that carry the node run. A member of a parallel
+        superstep has no checkpoint of its own: its barrier is both.
+        """
+        line = self.lineage(branch)
+        own: dict[NodeRunId, list[Checkpoint]] = defaultdict(list)
+        for checkpoint in line:
+            if checkpoint.node_run_id is not None:
+                own[checkpoint.node_run_id].append(checkpoint)
+        barriers = {checkpoint.parent_id: checkpoint for checkpoint in line if _is_barrier(checkpoint)}
+        return tuple(
+            _boundary(run, own[run.id], barriers.get(run.input_id))
+            for run in self._runs_on(line, open_at=self.branch(branch))
+        )
+
+    def _runs_on(self, line: tuple[Checkpoint, ...], open_at: Branch) -> Iterable[NodeRun]:
+        """Yield the node runs that led along the line, and those that began at its end and have not led on.
+
+        Several runs can begin at one checkpoint: members of a superstep, or first tries that a rollback or a
+        fork left behind. A run belongs to the line when its last checkpoint lies on it.
+        """
+        on_line = {checkpoint.id for checkpoint in line}
+        for checkpoint in (None, *(checkpoint.id for checkpoint in line)):
+            for run in self._runs_by_input.get(checkpoint, ()):
+                ended_here = run.last_id in on_line if run.last_id else run.branch_id == open_at.id
+                if ended_here and (run.last_id or checkpoint == open_at.head_id):
+                    yield run
+
+    def path(self, branch: str | None = None) -> tuple[tuple[str, int], ...]:
+        """Return the visits of a branch in order, as (node, visit), finished or not."""
+        return tuple((boundary.node, boundary.visit) for boundary in self.boundaries(branch))
+
+    def completed_nodes(self, branch: str | None = None) -> tuple[str, ...]:
+        """Return the nodes that completed, in order, one entry a visit."""
+        done = NodeStatus.COMPLETED
+        return tuple(boundary.node for boundary in self.boundaries(branch) if boundary.status is done)
+
+    def visits(self, branch: str | None = None) -> dict[str, int]:
+        """Return how often each node was visited along the lineage: the counters that the next visit goes on from."""
+        counters: dict[str, int] = {}
+        for node, visit in self.path(branch):
+            counters[node] = max(visit, counters.get(node, 0))
+        return counters
+
+    def rollback_targets(
+        self, granularity: Granularity = Granularity.AUTO, branch: str | None = None
+    ) -> tuple[Checkpoint, ...]:
+        """Return the restore points of a branch that a rollback can name, oldest first, without the head itself."""
+        line = self.lineage(branch)
+        if not line:
+            return ()
+        current = line[-1].node_run_id
+        return tuple(
+            checkpoint
+            for checkpoint in line[:-1]
+            if checkpoint.restore_point and not checkpoint.deleted and _fits(checkpoint, granularity, current)
+        )
+
+    def by_node(self, node: str, visit: int | None = None, branch: str | None = None) -> Checkpoint:
+        """Return the exit checkpoint of a node: of its latest completed visit, or of the one that is named."""
+        for boundary in reversed(self.boundaries(branch)):
+            wanted = boundary.node == node and visit in (None, boundary.visit)
+            if wanted and boundary.status is NodeStatus.COMPLETED and boundary.last_id is not None:
+                checkpoint = self._by_id[boundary.last_id]
+                if checkpoint.deleted:
+                    break  # an earlier visit is not what was meant
+                return checkpoint
+        label = node if visit is None else f"{node}#{visit}"
+        raise CheckpointNotFound(label, f"run {self.execution_id}, branch {self.branch(branch).name}")
+
+    def by_name(self, name: str) -> Checkpoint:
+        """Return the checkpoint that a person named so, on whichever branch."""
+        for checkpoint in self.checkpoints:
+            if checkpoint.name == name and not checkpoint.deleted:
+                return checkpoint
+        raise CheckpointNotFound(name, f"run {self.execution_id}")
+
+    def resolve(self, target: str | int, branch: str | None = None) -> Checkpoint:
+        """Return what a person means: a step number, checkpoint id, name, node, node#visit, or prefix of an id."""
+        text = str(target)
+        visit, step = partial(self._by_visit, branch=branch), partial(self._by_step, branch=branch)
+        for find in (step, self._by_id_or_name, visit, self._by_prefix):
+            with suppress(CheckpointNotFound):
+                return find(text)
+        raise CheckpointNotFound(text, f"run {self.execution_id}")
+
+    def _by_visit(self, label: str, branch: str | None) -> Checkpoint:
+        node, mark, visit = label.partition("#")
+        return self.by_node(node, _number(visit) if mark else None, branch)
+
+    def _by_step(self, label: str, branch: str | None) -> Checkpoint:
+        step = -1 if label in {run.node for run in self.node_runs} else _number(label)
+        for checkpoint in reversed(self.lineage(branch)):
+            if checkpoint.step == step and not checkpoint.deleted:
+                return checkpoint
+        raise CheckpointNotFound(label, f"run {self.execution_id}")
+
+    def _by_id_or_name(self, label: str) -> Checkpoint:
+        found = self._by_id.get(CheckpointId(label))
+        return self.by_name(label) if found is None or found.deleted else found
+
+    def _by_prefix(self, prefix: str) -> Checkpoint:
+        living = (checkpoint for checkpoint in self.checkpoints if not checkpoint.deleted)
+        found = [checkpoint for checkpoint in living if checkpoint.id.startswith(prefix)]
+        if len(found) > 1 and len(prefix) >= _SHORTEST_PREFIX:
+            raise InvalidInput(
+                f"{prefix!r} fits {len(found)} checkpoints of run {self.execution_id}; give more of the id"
+            )
+        if len(found) == 1 and len(prefix) >= _SHORTEST_PREFIX:
+            return found[0]
+        raise CheckpointNotFound(prefix, f"run {self.execution_id}")
+
+
+def _number(text: str) -> int:
+    """Return the number that the text is; -1, which counts nothing, when it is none."""
+    return int(text) if text.isdecimal() and len(text) < 19 else -1
+
+
+def _is_barrier(checkpoint: Checkpoint) -> bool:
+    return checkpoint.node_run_id is None and checkpoint.trigger is Trigger.NODE_END
+
+
+def _boundary(run: NodeRun, own: list[Checkpoint], barrier: Checkpoint | None) -> NodeBoundary:
+    ends = own or ([barrier] if barrier is not None else [])
+    return run.bounded(ends[0].id, ends[-1].id, len(ends)) if ends else run.bounded(None, None, 0)
+
+
+def _fits(checkpoint: Checkpoint, granularity: Granularity, current: NodeRunId | None) -> bool:
+    match granularity:
+        case Granularity.TOOL:
+            return True
+        case Granularity.NODE:
+            return checkpoint.trigger not in _TOOL_TRIGGERS
+        case Granularity.AUTO:
+            inside_current = current is not None and checkpoint.node_run_id == current
+            return inside_current or checkpoint.trigger not in _TOOL_TRIGGERS

@@ -1,0 +1,331 @@
+"""Ports: what the services need from the outside. Each docstring is the law that every implementation keeps.
+
+Laws that hold for all of them: implementations are safe to use from several threads; nothing that they return
+is changed later by them or may be changed by the caller; foreign exceptions never pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
+from wtb.domain.events import Event, EventType, RecordedEvent, Severity
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.state import StateDelta
+
+
+class Clock(Protocol):
+    """The time, always aware and in UTC."""
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        ...
+
+
+class Ids(Protocol):
+    """New ids: unique everywhere, and each sorts after those that the same source gave before."""
+
+    def new(self) -> str:
+        """Return an id that nobody has yet."""
+        ...
+
+
+class Codec(Protocol):
+    """Values to bytes and back, and the hash of their content.
+
+    `decode(encode(v).data)` gives a value of the same types that equals v. `canonical` is the same for equal
+    values whatever the order in which their mappings were filled, so hashes of content are taken from it;
+    `data` keeps that order. A value that cannot be kept raises StateNotSerialisable with the path in it.
+    """
+
+    def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
+        """Return (data, canonical)."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value; raise UnknownFormat when a type is not known here."""
+        ...
+
+    def digest(self, *parts: bytes) -> bytes:
+        """Return the 32-byte hash of the parts, as if they were one."""
+        ...
+
+
+class Conditions(Protocol):
+    """The language of edge conditions. Compiling is done once; evaluating is bounded in time and has no effects."""
+
+    def compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
+        """Return the condition as a function of the state, or raise InvalidCondition that says where it is wrong."""
+        ...
+
+
+class WorkflowRepository(Protocol):
+    """Workflow definitions as data, known by their content: saving an equal one again gives the same id."""
+
+    def save(self, definition: Mapping[str, Any]) -> WorkflowId:
+        """Keep what `WorkflowDefinition.to_dict` gave."""
+        ...
+
+    def get(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
+        """Return it, or raise WorkflowNotFound."""
+        ...
+
+
+class ExecutionRepository(Protocol):
+    """Executions, with optimistic locking."""
+
+    def add(self, execution: Execution) -> None:
+        """Keep a new execution; AlreadyExists when the id is taken."""
+        ...
+
+    def get(self, execution_id: ExecutionId) -> Execution:
+        """Return it, or raise ExecutionNotFound."""
+        ...
+
+    def save(self, execution: Execution, *, token: int | None = None) -> None:
+        """Replace the version before this one.
+
+        Raises Conflict when the stored version is another, ExecutionNotFound when there is none. With a token
+        also LeaseLost when the lease is not held under it: this is the fence that every write of a running
+        execution passes, inside its own transaction.
+        """
+        ...
+
+    def list_executions(
+        self,
+        *,
+        statuses: Collection[ExecutionStatus] = (),
+        workflow: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[Execution, ...]:
+        """Return those that fit all filters, newest first."""
+        ...
+
+    def delete(self, execution_id: ExecutionId) -> None:
+        """Remove the execution with its branches and node runs; its checkpoints must be deleted before."""
+        ...
+
+
+class BranchRepository(Protocol):
+    """Branches of executions; names are unique within one."""
+
+    def add(self, branch: Branch) -> None:
+        """Keep a new branch; AlreadyExists when the id, or the name in this execution, is taken."""
+        ...
+
+    def get(self, branch_id: BranchId) -> Branch:
+        """Return it, or raise BranchNotFound."""
+        ...
+
+    def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        """Point the branch at another checkpoint; Conflict when its head is not the expected one."""
+        ...
+
+    def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
+        """Return the branches of an execution in the order of their making."""
+        ...
+
+
+class NodeRunRepository(Protocol):
+    """Node runs, and beside each the row of the boundary projection, written in the same transaction."""
+
+    def save(self, run: NodeRun) -> None:
+        """Keep a node run, new or changed."""
+        ...
+
+    def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
+        """Return it, or raise NodeRunNotFound."""
+        ...
+
+    def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        """Return the node runs of an execution in the order of their ids, which is that of their starts."""
+        ...
+
+    def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
+        """Return the projection in the same order."""
+        ...
+
+
+class CheckpointStore(Protocol):
+    """Checkpoints and their states, by their changes.
+
+    A checkpoint never changes once saved. Saving costs what the delta holds, whatever the size of the state.
+    Everything read is verified against its hashes; what does not match raises DamagedData that names the
+    checkpoint. Deleting keeps every other checkpoint whole: it loads, verifies and compares as before.
+    """
+
+    def save(
+        self,
+        draft: CheckpointDraft,
+        delta: StateDelta,
+        returned: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Checkpoint:
+        """Keep the state that the delta makes of the parent's, and what each node returned before reducers.
+
+        CheckpointNotFound when the parent is not there or is deleted, AlreadyExists when the id, or the name in
+        this execution, is taken. Nothing is kept of a save that raises.
+        """
+        ...
+
+    def get(self, checkpoint_id: CheckpointId) -> Checkpoint:
+        """Return the checkpoint without its state; CheckpointNotFound also when it is deleted."""
+        ...
+
+    def load(self, checkpoint_id: CheckpointId) -> Snapshot:
+        """Return the checkpoint with its state; CheckpointNotFound also when it is deleted."""
+        ...
+
+    def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of an execution without states, by step and then id, deleted ones left out."""
+        ...
+
+    def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
+        """Return everything the run did; ExecutionNotFound when there is no such run."""
+        ...
+
+    def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:
+        """Delete checkpoints, leaving tombstones; Conflict when one is the head of a branch."""
+        ...
+
+    def delete_run(self, execution_id: ExecutionId) -> None:
+        """Delete all checkpoints of an execution, heads included; forks in other executions stay whole."""
+        ...
+
+
+class EventLog(Protocol):
+    """The append-only record of events, hash-chained in each stream."""
+
+    def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
+        """Record events at the end of their streams; they become visible, and reach the bus, with the commit."""
+        ...
+
+    def list_events(
+        self,
+        *,
+        stream: str | None = None,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        limit: int = 1000,
+    ) -> tuple[RecordedEvent, ...]:
+        """Return events behind a position that fit all filters, in order of position, verified by their hash."""
+        ...
+
+
+class UnitOfWork(Protocol):
+    """One transaction over everything: entered with `with`, kept by `commit`, undone by leaving without it.
+
+    Others see nothing of it before the commit. One that was opened as read-only cannot commit. It belongs to
+    one thread, and is used once.
+    """
+
+    @property
+    def workflows(self) -> WorkflowRepository:
+        """Workflow definitions."""
+        ...
+
+    @property
+    def executions(self) -> ExecutionRepository:
+        """Executions."""
+        ...
+
+    @property
+    def branches(self) -> BranchRepository:
+        """Branches."""
+        ...
+
+    @property
+    def node_runs(self) -> NodeRunRepository:
+        """Node runs and boundaries."""
+        ...
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """Checkpoints and their states."""
+        ...
+
+    @property
+    def events(self) -> EventLog:
+        """The log of events."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Undo what was not committed."""
+        ...
+
+    def commit(self) -> None:
+        """Keep everything, then hand the recorded events to the bus."""
+        ...
+
+
+class Storage(Protocol):
+    """Where everything lives; gives units of work. Writers wait for each other, readers for nobody."""
+
+    def unit_of_work(self, *, readonly: bool = False) -> UnitOfWork:
+        """Return a new unit of work, not yet begun."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and files; the storage cannot be used afterwards."""
+        ...
+
+
+class Subscription(Protocol):
+    """A handler that gets events until it is cancelled."""
+
+    @property
+    def dropped(self) -> int:
+        """How many events this handler was too slow for."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """How often the handler raised."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop delivery; safe to call twice, and from the handler itself."""
+        ...
+
+
+class EventBus(Protocol):
+    """Delivers committed events to handlers in this process.
+
+    Publishing never waits for a handler and never raises because of one. Each handler gets its events in
+    order, from a queue with a bound; what does not fit is dropped for that handler, counted and logged.
+    """
+
+    def publish(self, events: Sequence[RecordedEvent]) -> None:
+        """Hand events to everybody who asked for their type."""
+        ...
+
+    def subscribe(self, handler: Callable[[RecordedEvent], None], *, types: Collection[EventType] = ()) -> Subscription:
+        """Call the handler with every event of these types, or of all types when none is given."""
+        ...
+
+    def history(
+        self, *, stream: str | None = None, types: Collection[EventType] = (), limit: int = 1000
+    ) -> tuple[RecordedEvent, ...]:
+        """Return the latest events that fit, oldest first; at most the last thousand are remembered."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything published so far is delivered; False when the time was not enough."""
+        ...
+
+    def close(self) -> None:
+        """Deliver what is queued, then stop; publishing afterwards does nothing."""
+        ...

@@ -1,0 +1,358 @@
+"""WorkflowDefinition: nodes, edges and reducers, frozen, with every fault reported at once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
+from wtb.domain.state import REDUCERS, Reducer
+
+if TYPE_CHECKING:
+    from wtb.domain.ports import Conditions
+
+END = "__end__"
+"""The target of an edge that ends the run."""
+
+FORMAT = 1
+"""Version of the dictionary that `to_dict` writes."""
+
+NodeFunction = Callable[..., Any]
+Condition = str | Callable[..., Any]
+
+_RESERVED = "#@:/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a failed node is tried, how long to wait between tries, and after which errors.
+
+    `errors` holds names of exception classes, as `ValueError` or `httpx.HTTPError`; empty means all.
+    """
+
+    times: int = 3
+    wait_s: float = 0.5
+    backoff: float = 2.0
+    max_wait_s: float = 30.0
+    jitter: float = 0.1
+    errors: tuple[str, ...] = ()
+
+    def faults(self) -> Iterator[str]:
+        """Say what is wrong with the figures."""
+        if self.times < 1:
+            yield f"retry times must be at least 1, not {self.times}"
+        if self.wait_s < 0 or self.max_wait_s < 0 or self.backoff < 1 or not 0 <= self.jitter <= 1:
+            yield "retry waits must not be negative, backoff at least 1, jitter between 0 and 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One step of a workflow.
+
+    `function` is what runs; `reference` says where it comes from (`module:function`, or the name of a
+    registered tool), so that the definition can be written down and read back in another process.
+    `reads` names the only keys that the node sees; None means all.
+    """
+
+    name: str
+    function: NodeFunction | None = field(default=None, compare=False)
+    reference: str | None = None
+    start: bool = False
+    reads: tuple[str, ...] | None = None
+    cache: bool = True
+    retry: RetryPolicy | None = None
+    timeout_s: float | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def faults(self) -> Iterator[str]:
+        """Say what is wrong with this node, seen alone."""
+        if not self.name or self.name == END or any(char in _RESERVED or char.isspace() for char in self.name):
+            yield f"a node cannot be called {self.name!r}: white space, {' '.join(_RESERVED)} and {END} are reserved"
+        if self.function is None and self.reference is None:
+            yield f"node {self.name!r} has neither a function nor a reference to one"
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s}"
+        if self.retry is not None:
+            yield from (f"node {self.name!r}: {fault}" for fault in self.retry.faults())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A way on: plain, conditional (`when`), the `otherwise` of conditional ones, or a join of several sources."""
+
+    sources: tuple[str, ...]
+    target: str
+    when: Condition | None = None
+    otherwise: bool = False
+    priority: int = 0
+
+    @property
+    def is_join(self) -> bool:
+        """Whether the target waits for several sources."""
+        return len(self.sources) > 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the edge is followed without a question."""
+        return self.when is None and not self.otherwise
+
+    def __str__(self) -> str:
+        source = self.sources[0] if len(self.sources) == 1 else f"[{', '.join(self.sources)}]"
+        return f"{source} -> {self.target}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowDefinition:
+    """A workflow that can be checked, stored, compared and run; nothing in it changes any more."""
+
+    name: str
+    version: str = "1"
+    description: str = ""
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    reducers: Mapping[str, Reducer] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def node(self, name: str) -> Node:
+        """Return the node of this name; the caller knows that it is there."""
+        return next(node for node in self.nodes if node.name == name)
+
+    @property
+    def start(self) -> Node:
+        """The entry point of a valid definition."""
+        return next(node for node in self.nodes if node.start)
+
+    def edges_from(self, node: str) -> tuple[Edge, ...]:
+        """Return the edges that leave this node alone, highest priority first, then as defined."""
+        own = [edge for edge in self.edges if edge.sources == (node,)]
+        return tuple(sorted(own, key=lambda edge: (edge.otherwise, -edge.priority)))
+
+    def validate(self, conditions: Conditions | None = None) -> None:
+        """Raise InvalidWorkflow with all faults; conditions are parsed when a language is given."""
+        faults = [*self._name_faults(), *self._edge_faults(), *self._routing_faults(), *self._reach_faults()]
+        faults += _condition_faults(self.edges, conditions)
+        if faults:
+            raise InvalidWorkflow(self.name, faults)
+
+    def _name_faults(self) -> Iterator[str]:
+        if not self.name:
+            yield "a workflow needs a name"
+        if not self.nodes:
+            yield "a workflow needs at least one node"
+        for node in self.nodes:
+            yield from node.faults()
+        for name, count in Counter(node.name for node in self.nodes).items():
+            if count > 1:
+                yield f"{count} nodes are called {name!r}; names must be unique"
+        starts = [node.name for node in self.nodes if node.start]
+        if self.nodes and not starts:
+            yield "no entry: mark the first node with start=True"
+        if len(starts) > 1:
+            yield f"several entries: {', '.join(starts)}; mark one node with start=True"
+
+    def _edge_faults(self) -> Iterator[str]:
+        names = {node.name for node in self.nodes}
+        for edge in self.edges:
+            if not edge.sources:
+                yield f"edge to {edge.target!r} has no source"
+            for source in edge.sources:
+                if source not in names:
+                    yield f"edge {edge}: there is no node {source!r}"
+            if edge.target != END and edge.target not in names:
+                yield f"edge {edge}: there is no node {edge.target!r}"
+            if len(set(edge.sources)) < len(edge.sources):
+                yield f"edge {edge}: a join names each source once"
+            if edge.is_join and not edge.is_plain:
+                yield f"edge {edge}: a join waits for all its sources and takes no condition"
+            if edge.when is not None and edge.otherwise:
+                yield f"edge {edge}: `otherwise` is what happens when no condition holds; drop the condition or it"
+        for ends, count in Counter((edge.sources, edge.target) for edge in self.edges if edge.is_plain).items():
+            if count > 1:
+                yield f"edge {Edge(sources=ends[0], target=ends[1])} is defined {count} times"
+
+    def _routing_faults(self) -> Iterator[str]:
+        leaving = _by_source(self.edges)
+        for node in self.nodes:
+            edges = leaving.get(node.name, [])
+            conditional = [edge for edge in edges if edge.when is not None]
+            otherwise = [edge for edge in edges if edge.otherwise]
+            plain = [edge for edge in edges if edge.is_plain]
+            if len(otherwise) > 1:
+                yield f"node {node.name!r} has {len(otherwise)} `otherwise` edges; one is the limit"
+            if otherwise and not conditional:
+                yield f"node {node.name!r} has an `otherwise` edge but no condition that could fail"
+            if plain and (conditional or otherwise):
+                yield (
+                    f"node {node.name!r} has plain edges beside conditional ones ({', '.join(map(str, plain))}); "
+                    "mark the plain edge otherwise=True or give it a condition"
+                )
+
+    def _reach_faults(self) -> Iterator[str]:
+        if not any(node.start for node in self.nodes):
+            return  # reported already, and everything would be out of reach
+        leaving = _by_source(self.edges)
+        reached = {node.name for node in self.nodes if node.start}
+        front = list(reached)
+        while front:
+            for edge in leaving.get(front.pop(), []):
+                if edge.target not in reached and reached.issuperset(edge.sources):
+                    reached.add(edge.target)
+                    front.append(edge.target)
+        for node in self.nodes:
+            if node.name not in reached:
+                yield f"node {node.name!r} cannot be reached from the entry"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the workflow as plain data; functions become references where they have one."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "version": self.version,
+            "description": self.description,
+            "nodes": [_node_to_dict(node) for node in self.nodes],
+            "edges": [_edge_to_dict(edge) for edge in self.edges],
+            "reducers": {key: _reference(reducer) for key, reducer in self.reducers.items()},
+            "metadata": dict(self.metadata),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], resolve: Callable[[str], Callable[..., Any]] | None = None
+    ) -> WorkflowDefinition:
+        """Read what `to_dict` wrote; `resolve` turns `module:function` into the function."""
+        try:
+            return _from_dict(data, resolve)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"this is not a workflow as data: {type(error).__name__}: {error}; compare it with Workflow.to_dict()"
+            ) from error
+
+
+def _by_source(edges: tuple[Edge, ...]) -> dict[str, list[Edge]]:
+    leaving: dict[str, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        for source in edge.sources:
+            leaving[source].append(edge)
+    return leaving
+
+
+def _condition_faults(edges: tuple[Edge, ...], conditions: Conditions | None) -> Iterator[str]:
+    for edge in edges:
+        if edge.when is None or callable(edge.when):
+            continue
+        if not str(edge.when).strip():
+            yield f"edge {edge}: the condition is empty; leave `when` out for a plain edge"
+        elif conditions is not None:
+            try:
+                conditions.compile(edge.when)
+            except InvalidCondition as error:
+                yield f"edge {edge}: {error}"
+
+
+def _reference(function: Callable[..., Any] | None) -> str | None:
+    """`module:name` of a function that can be imported again, None for lambdas, closures and methods of an object."""
+    if function in REDUCERS.values():
+        return next(name for name, reducer in REDUCERS.items() if reducer is function)
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
+    is_bound = isinstance(function, MethodType) and not isinstance(function.__self__, type)
+    return None if module is None or "<" in name or is_bound else f"{module}:{name}"
+
+
+def _node_to_dict(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "reference": node.reference or _reference(node.function),
+        "start": node.start,
+        "reads": None if node.reads is None else list(node.reads),
+        "cache": node.cache,
+        "retry": None if node.retry is None else _retry_to_dict(node.retry),
+        "timeout_s": node.timeout_s,
+        "config": dict(node.config),
+    }
+
+
+def _retry_to_dict(retry: RetryPolicy) -> dict[str, Any]:
+    return {
+        "times": retry.times,
+        "wait_s": retry.wait_s,
+        "backoff": retry.backoff,
+        "max_wait_s": retry.max_wait_s,
+        "jitter": retry.jitter,
+        "errors": list(retry.errors),
+    }
+
+
+def _edge_to_dict(edge: Edge) -> dict[str, Any]:
+    condition = edge.when if isinstance(edge.when, str) or edge.when is None else {"function": _reference(edge.when)}
+    return {
+        "sources": list(edge.sources),
+        "target": edge.target,
+        "when": condition,
+        "otherwise": edge.otherwise,
+        "priority": edge.priority,
+    }
+
+
+def _from_dict(data: Mapping[str, Any], resolve: Callable[[str], Callable[..., Any]] | None) -> WorkflowDefinition:
+    if data.get("format", FORMAT) > FORMAT:
+        raise InvalidInput(f"workflow {data.get('name')!r} has format {data['format']}; this wtb reads up to {FORMAT}")
+
+    def function(reference: str | None) -> Callable[..., Any] | None:
+        return resolve(reference) if resolve and reference else None
+
+    return WorkflowDefinition(
+        name=data["name"],
+        version=data.get("version", "1"),
+        description=data.get("description", ""),
+        nodes=tuple(
+            _node_from_dict(node, function(node.get("reference")) if node.get("reference") else None)
+            for node in data["nodes"]
+        ),
+        edges=tuple(_edge_from_dict(edge, function) for edge in data.get("edges", ())),
+        reducers={key: _reducer(key, name, function) for key, name in data.get("reducers", {}).items()},
+        metadata=data.get("metadata", {}),
+    )
+
+
+def _node_from_dict(data: Mapping[str, Any], function: NodeFunction | None) -> Node:
+    reads, retry = data.get("reads"), data.get("retry")
+    return Node(
+        name=data["name"],
+        function=function,
+        reference=data.get("reference"),
+        start=data.get("start", False),
+        reads=None if reads is None else tuple(reads),
+        cache=data.get("cache", True),
+        retry=None if retry is None else RetryPolicy(**{**retry, "errors": tuple(retry.get("errors", ()))}),
+        timeout_s=data.get("timeout_s"),
+        config=data.get("config", {}),
+    )
+
+
+def _edge_from_dict(data: Mapping[str, Any], function: Callable[[str | None], Callable[..., Any] | None]) -> Edge:
+    when = data.get("when")
+    if isinstance(when, Mapping):
+        when = function(when["function"])
+        if when is None:
+            raise InvalidInput(
+                f"the condition of edge {data['sources']} -> {data['target']} is a function that cannot be imported; "
+                "write it as an expression"
+            )
+    return Edge(
+        sources=tuple(data["sources"]),
+        target=data["target"],
+        when=when,
+        otherwise=data.get("otherwise", False),
+        priority=data.get("priority", 0),
+    )
+
+
+def _reducer(key: str, name: str | None, function: Callable[[str | None], Callable[..., Any] | None]) -> Reducer:
+    found = REDUCERS.get(name) if name else None
+    found = found or function(name)
+    if found is None:
+        raise InvalidInput(f"the reducer of key {key!r} is {name!r}: name one of {', '.join(REDUCERS)} or a function")
+    return found

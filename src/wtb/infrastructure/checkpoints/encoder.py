@@ -1,0 +1,202 @@
+"""DeltaEncoder: deltas to operations on a manifest, and manifests back to states."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wtb.domain.errors import InvalidStateChange
+from wtb.domain.ports import Codec
+from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
+from wtb.infrastructure.checkpoints.manifest import (
+    EMPTY,
+    INLINE_APPEND_BYTES,
+    INLINE_BYTES,
+    Entry,
+    ListEntry,
+    Manifest,
+    Op,
+    Operation,
+    Operations,
+    cut,
+    segment_rows,
+)
+
+Blobs = Mapping[bytes, bytes]
+ReadBlobs = Callable[[Sequence[bytes]], Blobs]
+Returned = Mapping[str, Mapping[str, Any]]
+
+_SAME = None
+"""Stands in the stored `returned` for a value that the delta of the same checkpoint holds already."""
+
+
+class EncodedDelta(NamedTuple):
+    """What is stored of a checkpoint: operations, what nodes returned, and the blobs that both refer to."""
+
+    operations: dict[str, list[Operation]]
+    returned: dict[str, dict[str, Operation | None]]
+    blobs: dict[bytes, bytes]
+
+
+class DeltaEncoder:
+    """Turns values into operations with the digests of the results, and operations into values."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._empty_list = codec.digest(b"list")
+
+    def encode(
+        self, manifest: Manifest, delta: StateDelta, returned: Returned | None, read_blobs: ReadBlobs
+    ) -> EncodedDelta:
+        """Encode a delta against the manifest that it is applied to."""
+        blobs: dict[bytes, bytes] = {}
+        operations: dict[str, list[Operation]] = {}
+        for key, changes in delta.changes.items():
+            entry = manifest.find(key)
+            encoded = operations[key] = []
+            for change in changes:
+                operation = self._operation(key, entry, change, blobs, read_blobs)
+                encoded.append(operation)
+                if len(changes) > 1:
+                    entry = manifest.apply({key: encoded}).find(key)
+        return EncodedDelta(operations, self._returned(returned, delta, blobs), blobs)
+
+    def _operation(
+        self, key: str, entry: Entry | None, change: Change, blobs: dict[bytes, bytes], read_blobs: ReadBlobs
+    ) -> Operation:
+        match change:
+            case SetValue(value=value) if type(value) is list:
+                items, digest = self._items(value, f"state.{key}", 0, self._empty_list)
+                return (Op.LIST, digest, self._cut(items, INLINE_BYTES, blobs))
+            case SetValue(value=value):
+                return self._value(value, f"state.{key}", blobs)
+            case DeleteKey():
+                return (Op.DROP,)
+            case Append(items=items):
+                start = sum(segment.take for segment in _list(key, entry).segments) if entry else 0
+                digest = entry.digest if entry else self._empty_list
+                packed, digest = self._items(items, f"state.{key}", start, digest)
+                return (Op.APPEND, digest, self._cut(packed, INLINE_APPEND_BYTES, blobs))
+            case Splice():
+                held = _list(key, entry)
+                # An earlier change of the same delta may have made blobs that are not stored yet.
+                stored = read_blobs([address for address in held.addresses if address not in blobs])
+                return self._splice(key, self.items(held, {**stored, **blobs}), change, blobs)
+
+    def _splice(self, key: str, old: list[Any], change: Splice, blobs: dict[bytes, bytes]) -> Operation:
+        """Keep what is before the splice, write the rest again: a list that is cut in the middle pays for its end."""
+        items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
+        return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
+
+    def _value(self, value: Any, path: str, blobs: dict[bytes, bytes]) -> Operation:
+        data, canonical = self._codec.encode(value, path)
+        digest = self._codec.digest(b"value", canonical)
+        if len(data) <= INLINE_BYTES:
+            return (Op.VALUE, digest, data)
+        address = self._codec.digest(data)
+        blobs[address] = data
+        return (Op.BLOB, digest, address, len(data))
+
+    def _cut(self, items: list[bytes], inline_bytes: int, blobs: dict[bytes, bytes]) -> list[tuple[Any, ...]]:
+        return segment_rows(cut(self._codec, items, inline_bytes, blobs))
+
+    def _items(self, values: Sequence[Any], path: str, start: int, digest: bytes) -> tuple[list[bytes], bytes]:
+        """Encode items and fold their content into the digest of the list before them."""
+        items: list[bytes] = []
+        for index, value in enumerate(values, start):
+            data, canonical = self._codec.encode(value, f"{path}[{index}]")
+            items.append(data)
+            digest = self._codec.digest(digest, canonical)
+        return items, digest
+
+    def _returned(
+        self, returned: Returned | None, delta: StateDelta, blobs: dict[bytes, bytes]
+    ) -> dict[str, dict[str, Operation | None]]:
+        encoded: dict[str, dict[str, Operation | None]] = {}
+        for node, update in (returned or {}).items():
+            encoded[node] = {
+                key: _SAME
+                if _is_written(value, delta.changes.get(key, ()))
+                else self._operation(f"returned by {node}.{key}", None, SetValue(value), blobs, _no_blobs)
+                for key, value in update.items()
+            }
+        return encoded
+
+    def returned_digest(self, encoded: EncodedDelta) -> bytes:
+        """Hash what nodes returned; empty when there is nothing."""
+        if not encoded.returned:
+            return b""
+        parts: list[bytes] = []
+        for node in sorted(encoded.returned):
+            for key, operation in sorted(encoded.returned[node].items()):
+                digest = (operation or encoded.operations[key][0])[1]
+                parts += (node.encode(), b"\0", key.encode(), b"\0", digest)
+        return self._codec.digest(b"returned", *parts)
+
+    def returned(
+        self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]], blobs: Blobs
+    ) -> dict[str, dict[str, Any]]:
+        """Decode what nodes returned."""
+        return {
+            node: {key: self.value(_entry(operation or operations[key][0]), blobs) for key, operation in update.items()}
+            for node, update in returned.items()
+        }
+
+    def returned_addresses(
+        self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]
+    ) -> set[bytes]:
+        """Return the blobs that decoding what nodes returned will need."""
+        return {
+            address
+            for update in returned.values()
+            for key, operation in update.items()
+            for address in _entry(operation or operations[key][0]).addresses
+        }
+
+    def state(self, manifest: Manifest, blobs: Blobs) -> State:
+        """Decode a whole state; `blobs` holds everything that the manifest refers to."""
+        return State({key: self.value(entry, blobs) for key, entry in manifest})
+
+    def value(self, entry: Entry, blobs: Blobs) -> Any:
+        """Decode one entry."""
+        if isinstance(entry, ListEntry):
+            return self.items(entry, blobs)
+        return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
+
+    def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
+        """Decode a list."""
+        items: list[Any] = []
+        for segment in entry.segments:
+            decoded = self._codec.decode(segment.data or blobs[segment.address])
+            items += decoded[: segment.take] if len(decoded) > segment.take else decoded
+        return items
+
+
+def _list(key: str, entry: Entry | None) -> ListEntry:
+    if entry is None:
+        return ListEntry(b"", (), (), 0)
+    if not isinstance(entry, ListEntry):
+        raise InvalidStateChange(f"cannot append to or splice {key!r}: it does not hold a list")
+    return entry
+
+
+def _entry(operation: Operation) -> Entry:
+    """Return what one operation alone makes: of an append, the list of what was appended."""
+    entry = EMPTY.apply({"": (operation,)}).find("")
+    assert entry is not None
+    return entry
+
+
+def _is_written(value: Any, changes: Sequence[Change]) -> bool:
+    """Whether the delta holds this very value already, so that it need not be stored twice."""
+    match changes:
+        case (SetValue(value=written),):
+            return written is value
+        case (Append(items=items),):
+            return type(value) is list and len(value) == len(items) and all(map(operator.is_, value, items))
+    return False
+
+
+def _no_blobs(addresses: Sequence[bytes]) -> Blobs:
+    return {}

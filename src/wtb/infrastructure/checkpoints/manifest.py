@@ -1,0 +1,303 @@
+"""Manifest: which encoded pieces a state is made of, and the hash of its content.
+
+A manifest is immutable and cheap to derive: keys lie in 256 buckets, so a change copies one bucket and hashes
+that bucket and the root, whatever the size of the state. The hash of a list is a fold over its items, so an
+append hashes only what was appended. Neither depends on how the state came about, nor on how it is stored.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from wtb.domain.errors import StateNotSerialisable, UnknownFormat
+from wtb.domain.ports import Codec
+
+INLINE_BYTES = 256
+"""Values up to this size lie in the delta itself; larger ones are blobs."""
+INLINE_APPEND_BYTES = 4096
+"""Appended items up to this size lie in the delta until a keyframe seals them into chunks."""
+CHUNK_BYTES = 64 * 1024
+"""Lists are cut into blobs of about this size."""
+SEAL_BYTES = 16 * 1024
+"""A keyframe seals inline items into a chunk from this size on."""
+
+_ENTRY_BYTES = 48
+"""Roughly what an entry costs in a keyframe beside its key and data."""
+
+
+class Op:
+    """Codes of operations."""
+
+    VALUE = "v"
+    BLOB = "b"
+    LIST = "l"
+    APPEND = "a"
+    KEEP = "k"
+    DROP = "d"
+
+
+Operation = Sequence[Any]
+"""[code, digest of the value afterwards, …]; a keyframe is made of the same operations, from nothing."""
+Operations = Mapping[str, Sequence[Operation]]
+
+
+class Segment(NamedTuple):
+    """The first `take` items of a packed array, which lies here (`data`) or in the blob at `address`."""
+
+    take: int
+    data: bytes
+    address: bytes
+    size: int
+
+
+class ValueEntry(NamedTuple):
+    """A value that is no list: here, or in a blob."""
+
+    digest: bytes
+    data: bytes
+    address: bytes
+    size: int
+
+    def operation(self) -> Operation:
+        if self.address:
+            return (Op.BLOB, self.digest, self.address, self.size)
+        return (Op.VALUE, self.digest, self.data)
+
+    @property
+    def weight(self) -> int:
+        return _ENTRY_BYTES + len(self.data) + len(self.address)
+
+    @property
+    def addresses(self) -> tuple[bytes, ...]:
+        return (self.address,) if self.address else ()
+
+
+class ListEntry(NamedTuple):
+    """A list in segments: those that a keyframe holds (`sealed`), and those that came after it (`tail`)."""
+
+    digest: bytes
+    sealed: tuple[Segment, ...]
+    tail: tuple[Segment, ...]
+    weight: int
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.sealed + self.tail
+
+    @property
+    def addresses(self) -> tuple[bytes, ...]:
+        return tuple(segment.address for segment in self.segments if segment.address)
+
+    def operation(self) -> Operation:
+        return (Op.LIST, self.digest, segment_rows(self.segments))
+
+    def appended(self, digest: bytes, segments: Sequence[Segment]) -> ListEntry:
+        return ListEntry(digest, self.sealed, (*self.tail, *segments), self.weight + _weight(segments))
+
+
+Entry = ValueEntry | ListEntry
+
+
+def list_entry(digest: bytes, segments: Sequence[Segment]) -> ListEntry:
+    """Return the entry of a list made of these segments."""
+    return ListEntry(digest, tuple(segments), (), _ENTRY_BYTES + _weight(segments))
+
+
+def _weight(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.data) + len(segment.address) + 8 for segment in segments)
+
+
+class _Bucket:
+    """The entries whose keys share a checksum byte, with their common hash, computed when first asked for."""
+
+    __slots__ = ("_digest", "entries")
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self.entries = entries
+        self._digest = b""
+
+    def digest(self, codec: Codec) -> bytes:
+        if not self._digest:
+            parts: list[bytes] = []
+            for key in sorted(self.entries):
+                name = key.encode()
+                parts += (len(name).to_bytes(4, "big"), name, self.entries[key].digest)
+            self._digest = codec.digest(*parts)
+        return self._digest
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All entries of a state. `weight` is about the size of its keyframe, `pending` that of the deltas since one."""
+
+    buckets: Mapping[int, _Bucket]
+    weight: int = 0
+    pending: int = 0
+
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        for bucket in self.buckets.values():
+            yield from bucket.entries.items()
+
+    def find(self, key: str) -> Entry | None:
+        bucket = self.buckets.get(_bucket_of(key))
+        return None if bucket is None else bucket.entries.get(key)
+
+    def apply(self, operations: Operations, cost: int = 0) -> Manifest:
+        """Return the manifest after a delta that cost so many bytes to store."""
+        buckets = dict(self.buckets)
+        fresh: set[int] = set()
+        weight = self.weight
+        for key, changes in operations.items():
+            index = _bucket_of(key)
+            if index not in fresh:
+                fresh.add(index)
+                buckets[index] = _Bucket(dict(buckets[index].entries) if index in buckets else {})
+            entries = buckets[index].entries
+            for operation in changes:
+                weight += _apply(entries, key, operation)
+            if not entries:
+                del buckets[index]
+                fresh.remove(index)
+        return Manifest(buckets, weight, self.pending + cost)
+
+    def root(self, codec: Codec) -> bytes:
+        """Return the hash of the state's content."""
+        parts: list[bytes] = [b"state"]
+        for index in sorted(self.buckets):
+            parts += (bytes((index,)), self.buckets[index].digest(codec))
+        return codec.digest(*parts)
+
+    def keyframe(self, codec: Codec) -> tuple[Operations, dict[bytes, bytes], Manifest]:
+        """Return the whole manifest as operations, the chunks that it seals lists into, and itself as sealed."""
+        blobs: dict[bytes, bytes] = {}
+        operations: dict[str, Sequence[Operation]] = {}
+        for key, entry in self:
+            if isinstance(entry, ListEntry) and entry.tail:
+                operations[key] = (list_entry(entry.digest, _joined(codec, entry.segments, blobs)).operation(),)
+            else:
+                operations[key] = (entry.operation(),)
+        return operations, blobs, EMPTY.apply(operations)
+
+
+EMPTY = Manifest({})
+
+
+def _bucket_of(key: str) -> int:
+    try:
+        return zlib.crc32(key.encode()) & 0xFF
+    except UnicodeEncodeError as error:
+        raise StateNotSerialisable(f"state[{key!r}]", "a key that is no valid text cannot be stored") from error
+
+
+def _apply(entries: dict[str, Entry], key: str, operation: Operation) -> int:
+    """Change the entries in place and return by how much their weight grew."""
+    old = entries.get(key)
+    before = 0 if old is None else len(key) + old.weight
+    new: Entry
+    match operation[0]:
+        case Op.VALUE:
+            new = ValueEntry(operation[1], operation[2], b"", len(operation[2]))
+        case Op.BLOB:
+            new = ValueEntry(operation[1], b"", operation[2], operation[3])
+        case Op.LIST:
+            new = list_entry(operation[1], _segments(operation[2]))
+        case Op.APPEND:
+            base = old if isinstance(old, ListEntry) else list_entry(b"", ())
+            new = base.appended(operation[1], _segments(operation[2]))
+        case Op.KEEP:
+            kept = first_items(old.segments if isinstance(old, ListEntry) else (), operation[2])
+            new = list_entry(operation[1], (*kept, *_segments(operation[3])))
+        case Op.DROP:
+            entries.pop(key, None)
+            return -before
+        case code:
+            raise UnknownFormat(f"key {key!r} has the unknown operation {code!r}; a newer wtb may have written it")
+    entries[key] = new
+    return len(key) + new.weight - before
+
+
+def segment_rows(segments: Sequence[Segment]) -> list[tuple[Any, ...]]:
+    """Return segments as they stand in an operation: msgpack knows plain tuples only."""
+    return [tuple(segment) for segment in segments]
+
+
+def _segments(rows: Sequence[Sequence[Any]]) -> list[Segment]:
+    return [Segment(*row) for row in rows]
+
+
+def first_items(segments: Sequence[Segment], count: int) -> list[Segment]:
+    """Return segments that hold the first `count` items."""
+    kept: list[Segment] = []
+    for segment in segments:
+        if count <= 0:
+            break
+        kept.append(segment._replace(take=min(segment.take, count)))
+        count -= segment.take
+    return kept
+
+
+HEADER_BYTES = 5
+
+
+def packed_array(items: Sequence[bytes]) -> bytes:
+    """Return encoded items as one array with a header of fixed size, so that arrays can be joined without decoding."""
+    return b"\xdd" + len(items).to_bytes(4, "big") + b"".join(items)
+
+
+def _item_count(array: bytes) -> int:
+    return int.from_bytes(array[1:HEADER_BYTES], "big")
+
+
+def cut(codec: Codec, items: Sequence[bytes], inline_bytes: int, blobs: dict[bytes, bytes]) -> list[Segment]:
+    """Return encoded items as segments: one inline when they are small, else chunks, which are put into `blobs`."""
+    total = sum(map(len, items))
+    if not items:
+        return []
+    if total <= inline_bytes:
+        return [Segment(len(items), packed_array(items), b"", total)]
+    segments: list[Segment] = []
+    start, size = 0, 0
+    for end, item in enumerate(items, 1):
+        size += len(item)
+        if size >= CHUNK_BYTES or end == len(items):
+            segments.append(_chunk(codec, packed_array(items[start:end]), blobs))
+            start, size = end, 0
+    return segments
+
+
+def _chunk(codec: Codec, array: bytes, blobs: dict[bytes, bytes]) -> Segment:
+    address = codec.digest(array)
+    blobs[address] = array
+    return Segment(_item_count(array), b"", address, len(array))
+
+
+def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]) -> list[Segment]:
+    """Return the segments with neighbouring inline ones joined, into a blob where that is large enough."""
+    joined: list[Segment] = []
+    run: list[bytes] = []
+
+    def close_run() -> None:
+        if run:
+            array = _concatenated(run)
+            inline = Segment(_item_count(array), array, b"", len(array))
+            joined.append(_chunk(codec, array, blobs) if len(array) >= SEAL_BYTES else inline)
+            run.clear()
+
+    for segment in segments:
+        if segment.data and segment.take == _item_count(segment.data):
+            run.append(segment.data)
+            if sum(map(len, run)) >= CHUNK_BYTES:
+                close_run()
+        else:
+            close_run()
+            joined.append(segment)
+    close_run()
+    return joined
+
+
+def _concatenated(arrays: Sequence[bytes]) -> bytes:
+    count = sum(map(_item_count, arrays))
+    return b"\xdd" + count.to_bytes(4, "big") + b"".join([array[HEADER_BYTES:] for array in arrays])

@@ -1,0 +1,1 @@
+"""Codecs: values to bytes and back."""

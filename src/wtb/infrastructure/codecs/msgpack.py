@@ -1,0 +1,293 @@
+"""MsgpackCodec: msgpack with a tag for every type that plain msgpack would turn into another one.
+
+The native encoder does the whole value in one pass and asks `_tag` only for what it does not know. What it
+refuses (keys that are no strings, lone surrogates, a function somewhere) is walked in Python: that either tags
+it or finds the path to name in the error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, NoReturn
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import ormsgpack
+
+from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
+from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
+
+_KEEP_TYPES = (
+    ormsgpack.OPT_PASSTHROUGH_BIG_INT
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+_CANONICAL = _KEEP_TYPES | ormsgpack.OPT_SORT_KEYS
+
+_FLAT = frozenset({str, int, float, bool, bytes, type(None)})
+_DEEPEST = 200
+"""Nesting that the walk in Python accepts; the native encoder stops a little earlier or later."""
+_DEEPEST_TAGS = 100
+"""Tagged values inside each other: decoding needs Python's stack for each, and whatever encodes must decode."""
+_TAG_LEVELS = _DEEPEST // _DEEPEST_TAGS - 1
+"""What a tag adds to the depth of the walk, beside the level of its content."""
+
+# What the building of a value raises when its stored content is not what was written.
+_MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+
+# What is written under a tag must be readable for ever: numbers are never given to another type.
+_TUPLE, _SET, _FROZENSET, _BIG_INT, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(1, 9)
+_UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT = range(9, 14)
+
+
+class MsgpackCodec:
+    """The codec of all stores. Types of the user's own are known by the name under which they were registered."""
+
+    def __init__(self, types: TypeRegistry = REGISTERED) -> None:
+        self._types = types
+        self._tag = _Tagger(self, _KEEP_TYPES, _DEEPEST_TAGS)
+        self._tag_canonical = _Tagger(self, _CANONICAL, _DEEPEST_TAGS)
+        self._failed = _Failed()
+
+    def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
+        try:
+            data = ormsgpack.packb(value, self._tag, _KEEP_TYPES)
+            if type(value) in _FLAT:
+                return data, data
+            return data, ormsgpack.packb(value, self._tag_canonical, _CANONICAL)
+        except (TypeError, ValueError, RecursionError):  # ormsgpack's own errors are among these
+            return self._walked(value, path, _KEEP_TYPES), self._walked(value, path, _CANONICAL)
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return ormsgpack.unpackb(data, ext_hook=self._untag)
+        except ValueError as error:  # all that ormsgpack raises, whatever was raised in `_untag`
+            cause, self._failed.error = self._failed.error or error, None
+            if isinstance(cause, _MISFITS):
+                raise DamagedData(f"a stored value cannot be decoded: {cause}") from cause
+            raise cause from None
+
+    def digest(self, *parts: bytes) -> bytes:
+        return hashlib.sha256(parts[0] if len(parts) == 1 else b"".join(parts)).digest()
+
+    def _walked(self, value: Any, path: str, option: int) -> bytes:
+        try:
+            return ormsgpack.packb(_Walk(self, option).plain(value, path, 0), None, option)
+        except RecursionError as error:  # the caller left little of Python's stack
+            raise StateNotSerialisable(path, "nested too deeply") from error
+        except (TypeError, ValueError) as error:
+            if isinstance(error, StateNotSerialisable):
+                raise
+            raise StateNotSerialisable(path, str(error)) from error
+
+    def split(self, value: Any) -> tuple[int, Any]:
+        """Return the tag of a value that msgpack does not know, and its content in terms that it does."""
+        kind = type(value)
+        simple = _SPLITTERS.get(kind)
+        if simple is not None:
+            return simple(value)
+        name = self._types.find_name(kind)
+        if name is None:
+            raise TypeError(kind.__qualname__)
+        return _OBJECT, [name, self._types.content(name, value)]
+
+    def _untag(self, code: int, data: bytes) -> Any:
+        try:
+            if code == _OBJECT:
+                name, content = self.decode(data)
+                return self._types.build(name, content)
+            build = _BUILDERS.get(code)
+            if build is None:
+                raise UnknownFormat(f"a stored value has the type tag {code}, which this version of wtb does not know")
+            return build(data if code in _RAW else self.decode(data))
+        except BaseException as error:
+            self._failed.error = error
+            raise
+
+
+class _Failed(threading.local):
+    """What was raised while a value was built: ormsgpack says only that something was."""
+
+    error: BaseException | None = None
+
+
+class _Tagger:
+    """What the native encoder asks for the values that it does not know, down to a depth."""
+
+    __slots__ = ("_codec", "_deeper", "_option")
+
+    def __init__(self, codec: MsgpackCodec, option: int, depth: int) -> None:
+        self._codec = codec
+        self._option = option
+        self._deeper = _Tagger(codec, option, depth - 1) if depth > 1 else None
+
+    def __call__(self, value: Any) -> ormsgpack.Ext:
+        code, content = self._codec.split(value)
+        return ormsgpack.Ext(code, pack_content(code, content, self._deeper, self._option))
+
+
+def pack_content(code: int, content: Any, tag: Callable[[Any], Any] | None, option: int) -> bytes:
+    """Pack the content of a tagged value; sets are put in the order of their items' bytes."""
+    if code in _RAW:
+        return bytes(content)
+    if code in (_SET, _FROZENSET):
+        return _array(sorted(ormsgpack.packb(item, tag, option) for item in content))
+    if code == _PAIRS and option == _CANONICAL:
+        return _array(sorted(ormsgpack.packb(pair, tag, option) for pair in content))
+    return ormsgpack.packb(content, tag, option)
+
+
+def _array(packed: list[bytes]) -> bytes:
+    return b"\xdd" + len(packed).to_bytes(4, "big") + b"".join(packed)
+
+
+class _Walk:
+    """Goes through a value that the native encoder refused: tags what can be kept, names what cannot."""
+
+    def __init__(self, codec: MsgpackCodec, option: int) -> None:
+        self._codec = codec
+        self._option = option
+
+    def plain(self, value: Any, path: str, depth: int) -> Any:
+        if depth > _DEEPEST:
+            _refuse(path, f"nested deeper than {_DEEPEST} levels, or {_DEEPEST_TAGS} of tuples, sets and objects")
+        kind = type(value)
+        if kind is list:
+            return self._items(value, path, depth)
+        if kind is dict:
+            return self._mapping(value, path, depth)
+        if kind is str and not _is_valid_text(value):
+            return self._ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+        if kind in _FLAT and not (kind is int and _is_big(value)):
+            return value
+        return self._tagged(value, path, depth)
+
+    def _items(self, items: Iterable[Any], path: str, depth: int) -> list[Any]:
+        return [self.plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
+
+    def _mapping(self, value: dict[Any, Any], path: str, depth: int) -> Any:
+        if all(type(key) is str and _is_valid_text(key) for key in value):
+            return {key: self.plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+        depth += 1 + _TAG_LEVELS
+        pairs = [
+            [self.plain(key, f"{path} key {key!r}", depth), self.plain(item, f"{path}[{key!r}]", depth)]
+            for key, item in value.items()
+        ]
+        return self._ext(_PAIRS, pairs)
+
+    def _tagged(self, value: Any, path: str, depth: int) -> ormsgpack.Ext:
+        try:
+            code, content = self._codec.split(value)
+        except TypeError:
+            _refuse(path, f"{_kind_of(value)}{_hint(value)}")
+        except (AttributeError, LookupError) as error:
+            _refuse(path, f"{_kind_of(value)} cannot be taken apart: {error}")
+        if code in _RAW:
+            return self._ext(code, content)
+        if code == _OBJECT:
+            return self._ext(code, [content[0], self._fields(value, content[1], path, depth + _TAG_LEVELS)])
+        return self._ext(code, self._items(content, path, depth + _TAG_LEVELS))
+
+    def _fields(self, value: Any, content: Any, path: str, depth: int) -> Any:
+        if type(content) is list and not isinstance(value, tuple):  # the parts of a pydantic model
+            return [self.plain(part, path, depth) for part in content]
+        return self.plain(content, path, depth)
+
+    def _ext(self, code: int, content: Any) -> ormsgpack.Ext:
+        return ormsgpack.Ext(code, pack_content(code, content, None, self._option))
+
+
+def _refuse(path: str, problem: str) -> NoReturn:
+    raise StateNotSerialisable(_shortened(path), problem)
+
+
+def _shortened(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:120]} … {path[-60:]}"
+
+
+def _kind_of(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _hint(value: Any) -> str:
+    if callable(value):
+        return " cannot be stored; keep a name in the state and look the function up in the node"
+    if hasattr(value, "tolist"):
+        return " cannot be stored; use .tolist() or bytes"
+    if hasattr(value, "__dataclass_fields__") or hasattr(value, "model_fields") or hasattr(type(value), "__members__"):
+        return " cannot be stored before it is registered with wtb.serialisable"
+    return " cannot be stored; use plain data, or register a dataclass, enum or pydantic model"
+
+
+def _is_valid_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_big(value: int) -> bool:
+    return not -(1 << 63) <= value < 1 << 64
+
+
+def _big_int(value: int) -> tuple[int, bytes]:
+    return _BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _moment(value: datetime | time) -> list[Any]:
+    return [value.isoformat(), value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None, value.fold]
+
+
+def _build_moment(cls: type[datetime] | type[time], content: list[Any]) -> datetime | time:
+    text, zone, fold = content
+    value = cls.fromisoformat(text)
+    return value.replace(tzinfo=_zone(zone) if zone else value.tzinfo, fold=fold)
+
+
+def _zone(key: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(key)
+    except (LookupError, ValueError, OSError) as error:
+        raise UnknownFormat(f"a stored time is in the zone {key!r}, which is not known here: install tzdata") from error
+
+
+_SPLITTERS: dict[type, Callable[[Any], tuple[int, Any]]] = {
+    tuple: lambda value: (_TUPLE, list(value)),
+    set: lambda value: (_SET, list(value)),
+    frozenset: lambda value: (_FROZENSET, list(value)),
+    int: _big_int,
+    datetime: lambda value: (_DATETIME, _moment(value)),
+    date: lambda value: (_DATE, value.isoformat().encode()),
+    time: lambda value: (_TIME, _moment(value)),
+    timedelta: lambda value: (_TIMEDELTA, [value.days, value.seconds, value.microseconds]),
+    UUID: lambda value: (_UUID, value.bytes),
+    Decimal: lambda value: (_DECIMAL, str(value).encode()),
+}
+
+_RAW = frozenset({_BIG_INT, _DATE, _UUID, _DECIMAL, _TEXT})
+
+_BUILDERS: dict[int, Callable[[Any], Any]] = {
+    _TUPLE: tuple,
+    _SET: set,
+    _FROZENSET: frozenset,
+    _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
+    _DATETIME: partial(_build_moment, datetime),
+    _DATE: lambda data: date.fromisoformat(data.decode()),
+    _TIME: partial(_build_moment, time),
+    _TIMEDELTA: lambda content: timedelta(*content),
+    _UUID: lambda data: UUID(bytes=data),
+    _DECIMAL: lambda data: Decimal(data.decode()),
+    _PAIRS: dict,
+    _TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
+}

@@ -1,0 +1,135 @@
+"""TypeRegistry: the user's own dataclasses, enums, named tuples and pydantic models, each under a name.
+
+Nothing is ever imported because a stored value names it: only what the program registered can be built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from enum import Enum, Flag
+from typing import Any, NamedTuple, TypeVar
+
+from wtb.domain.errors import AlreadyExists, InvalidInput, UnknownFormat
+
+T = TypeVar("T", bound=type)
+
+
+class _Registered(NamedTuple):
+    type: type
+    content: Callable[[Any], Any]
+    build: Callable[[Any], Any]
+
+
+class TypeRegistry:
+    """Names of types, and how each is taken apart and put together again."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, _Registered] = {}
+        self._names: dict[type, str] = {}
+
+    def register(self, cls: type, name: str | None = None) -> None:
+        """Make a type storable under a name: its module and qualified name unless another is given."""
+        name = name or f"{cls.__module__}:{cls.__qualname__}"
+        known = self._by_name.get(name)
+        if known is not None and _origin(known.type) != _origin(cls):  # equal when a module is loaded again
+            raise AlreadyExists(f"the name {name!r} is taken by {known.type!r}; register {cls!r} under another")
+        content, build = _how(cls)
+        self._by_name[name] = _Registered(cls, content, build)
+        self._names[cls] = name
+
+    def find_name(self, cls: type) -> str | None:
+        """Return the name of a registered type."""
+        return self._names.get(cls)
+
+    def content(self, name: str, value: Any) -> Any:
+        """Return what a value of this type is made of, as plain data."""
+        return self._by_name[name].content(value)
+
+    def build(self, name: str, content: Any) -> Any:
+        """Return the value made of this content."""
+        known = self._by_name.get(name)
+        if known is None:
+            raise UnknownFormat(
+                f"a stored value is a {name!r}, which is not registered here; import the module that defines it, "
+                "and see that it is registered with wtb.serialisable"
+            )
+        try:
+            return known.build(content)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise UnknownFormat(f"a stored {name!r} does not fit the class any more: {error}") from error
+
+
+def _origin(cls: type) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def _how(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    if issubclass(cls, Flag):  # combinations of members have no name to be found by
+        return (lambda value: value.value), cls
+    if issubclass(cls, Enum):
+        return (lambda value: value.name), (lambda content: cls[content])
+    if dataclasses.is_dataclass(cls):
+        _check_plain(cls)
+        names = [field.name for field in dataclasses.fields(cls)]
+        return (lambda value: {name: getattr(value, name) for name in names}), (lambda content: _filled(cls, content))
+    if issubclass(cls, tuple) and hasattr(cls, "_make"):
+        return list, cls._make
+    if hasattr(cls, "model_construct"):
+        return (lambda model: _model_content(cls, model)), (lambda content: _model(cls, *content))
+    raise InvalidInput(f"{cls!r} is no dataclass, enum, named tuple or pydantic model; register one of these")
+
+
+def _check_plain(cls: type) -> None:
+    """Raise when the fields are not all there is, as in a dataclass that extends int or Exception."""
+    try:
+        object.__new__(cls)
+    except TypeError as error:
+        raise InvalidInput(
+            f"{cls!r} extends a built-in type, or is abstract: its fields are not all there is; register a plain one"
+        ) from error
+
+
+def _filled(cls: type, content: dict[str, Any]) -> Any:
+    """Build without __init__: what was stored was valid then, and a __post_init__ may have effects."""
+    missing = {field.name for field in dataclasses.fields(cls)} ^ set(content)
+    if missing:
+        raise ValueError(f"fields differ: {', '.join(sorted(missing))}")
+    value: Any = object.__new__(cls)
+    for name, item in content.items():
+        object.__setattr__(value, name, item)
+    return value
+
+
+def _model_content(cls: Any, model: Any) -> list[Any]:
+    fields = {name: model.__dict__[name] for name in cls.model_fields}  # __dict__ may hold cached properties too
+    return [fields, model.__pydantic_extra__, sorted(model.__pydantic_fields_set__), model.__pydantic_private__]
+
+
+def _model(cls: Any, fields: dict[str, Any], extra: Any, fields_set: list[str], private: Any) -> Any:
+    """Build without validation, aliases and model_post_init; fields that came later get their defaults."""
+    known = cls.model_fields
+    unfit = set(fields) - set(known) | {name for name in known if name not in fields and known[name].is_required()}
+    if unfit:
+        raise ValueError(f"fields differ: {', '.join(sorted(unfit))}")
+    added = {
+        name: field.get_default(call_default_factory=True, validated_data=fields)
+        for name, field in known.items()
+        if name not in fields
+    }
+    model = cls.__new__(cls)
+    object.__setattr__(model, "__dict__", {**fields, **added})
+    object.__setattr__(model, "__pydantic_extra__", extra)
+    object.__setattr__(model, "__pydantic_fields_set__", set(fields_set))
+    object.__setattr__(model, "__pydantic_private__", private)
+    return model
+
+
+REGISTERED = TypeRegistry()
+"""The registry that `wtb.serialisable` fills: module-level, since a worker learns types by importing modules."""
+
+
+def serialisable(cls: T, *, name: str | None = None) -> T:
+    """Make a dataclass, enum, named tuple or pydantic model storable in the state; usable as a decorator."""
+    REGISTERED.register(cls, name)
+    return cls

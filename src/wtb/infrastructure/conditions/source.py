@@ -1,0 +1,165 @@
+"""CelSource: the text of a CEL expression as far as its bounds need it: tokens, macros, names, patterns.
+
+The binding shows no syntax tree. What is found here is only trusted after CEL itself has parsed the text, so this
+need not know what is well-formed, only where tokens begin and end and which brackets belong together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space> \s+ | //[^\n]* )
+  | (?P<text> [bB]?[rR] (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*' )
+            | [bB]? (?: \"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3}
+                      | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
+  | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+  | (?P<quoted> `[^`\n]*` )
+  | (?P<number> (?: 0x[0-9A-Fa-f]+ | [0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)? ) [uU]? )
+  | (?P<symbol> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_LEVEL = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
+
+
+class Token(NamedTuple):
+    """A piece of the text that is neither white space nor comment."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """A loop, as `items.exists(x, x > 1)`; places are numbers of tokens."""
+
+    name: str
+    variable: str
+    first: int
+    last: int
+    commas: tuple[int, ...]
+
+
+class CelSource:
+    """An expression that is looked at without being evaluated."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tuple(
+            Token(match.lastgroup or "", match[0], *match.span())
+            for match in _TOKEN.finditer(text)
+            if match.lastgroup != "space"
+        )
+
+    @property
+    def nesting(self) -> int:
+        """How deep brackets stand in brackets."""
+        return max(itertools.accumulate(_LEVEL.get(token.text, 0) for token in self.tokens), default=0)
+
+    @property
+    def macro_nesting(self) -> int:
+        """How deep macros stand in macros."""
+        return max((sum(m.first <= inner.first < m.last for m in self.macros) for inner in self.macros), default=0)
+
+    @property
+    def additions(self) -> int:
+        """How often something is added, which for lists and texts means copied."""
+        return sum(token.text == "+" for token in self.tokens)
+
+    @property
+    def copies(self) -> int:
+        """How often one value can come to stand in another by being named again and again in macros."""
+        return math.prod(max(1, self._uses(macro)) for macro in self.macros)
+
+    @cached_property
+    def macros(self) -> tuple[Macro, ...]:
+        """Every loop, in the order of the text."""
+        found = (self._macro(index) for index, token in enumerate(self.tokens) if token.text in _MACROS)
+        return tuple(macro for macro in found if macro is not None)
+
+    @cached_property
+    def free_names(self) -> frozenset[str]:
+        """Names that stand somewhere where no macro binds them: variables come from outside."""
+        return frozenset(
+            token.text
+            for index, token in enumerate(self.tokens)
+            if self._is_plain_name(index)
+            and not any(m.first < index < m.last and m.variable == token.text for m in self.macros)
+        )
+
+    def patterns(self) -> Iterator[Token | None]:
+        """For every call of `matches` the text that is its pattern, or None when it is not written there."""
+        for index in range(len(self.tokens)):
+            if self._text(index) == "matches" and self._text(index + 1) == "(":
+                last = self._closers[index + 1]
+                written = self.tokens[last - 1].kind == "text" and self._text(last - 2) in ("(", ",")
+                yield self.tokens[last - 1] if written else None
+
+    def guarded(self, guard: str) -> str:
+        """Return the text with a call of `guard` in every loop; once that gives false, the loops run out."""
+        edits = sorted(edit for macro in self.macros for edit in self._edits(macro, guard))
+        places = [0, *(place for place, _ in edits), len(self.text)]
+        pieces = [self.text[start:end] for start, end in itertools.pairwise(places)]
+        return "".join(
+            itertools.chain.from_iterable(itertools.zip_longest(pieces, (e for _, e in edits), fillvalue=""))
+        )
+
+    def _edits(self, macro: Macro, guard: str) -> Iterator[tuple[int, str]]:
+        start = self.tokens[macro.commas[0]].end
+        if macro.name == "map" and len(macro.commas) == 1:
+            yield start, f" {guard},"  # map(x, predicate, result)
+            return
+        # A line of its own for the bracket: the text before it may end with a comment.
+        yield start, f" {guard} ? ("
+        end = self.tokens[(*macro.commas, macro.last)[1]].start
+        yield end, "\n) : true" if macro.name == "exists" else "\n) : false"
+
+    def _macro(self, index: int) -> Macro | None:
+        if self._text(index - 1) != "." or self._text(index + 1) != "(":
+            return None
+        name, first, last = self._text(index), index + 1, self._closers[index + 1]
+        commas = tuple(self._commas(first, last))
+        if len(commas) != 1 and not (name == "map" and len(commas) == 2):
+            return None
+        return Macro(name=name, variable=self._text(first + 1), first=first, last=last, commas=commas)
+
+    def _commas(self, first: int, last: int) -> Iterator[int]:
+        """Go through the arguments between two brackets, over the brackets within them."""
+        index = first + 1
+        while index < last:
+            if self._text(index) == ",":
+                yield index
+            index = self._closers.get(index, index) + 1
+
+    @cached_property
+    def _closers(self) -> dict[int, int]:
+        """For every opening bracket its closing one."""
+        closers, opened = {}, list[int]()
+        for index, token in enumerate(self.tokens):
+            if token.text in _CLOSING:
+                opened.append(index)
+            elif opened and token.text == _CLOSING[self._text(opened[-1])]:
+                closers[opened.pop()] = index
+        return closers
+
+    def _uses(self, macro: Macro) -> int:
+        body = range(macro.commas[0] + 1, macro.last)
+        return sum(self._text(index) == macro.variable and self._is_plain_name(index) for index in body)
+
+    def _is_plain_name(self, index: int) -> bool:
+        return self.tokens[index].kind == "name" and self._text(index - 1) != "."
+
+    def _text(self, index: int) -> str:
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""

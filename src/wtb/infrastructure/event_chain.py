@@ -1,0 +1,64 @@
+"""The chain of events: each hash covers the event and the hash before it in the same stream."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from wtb.domain.errors import DamagedData
+from wtb.domain.events import Event, EventType, RecordedEvent
+from wtb.domain.ports import Codec
+from wtb.infrastructure.json_text import json_text
+from wtb.infrastructure.timestamps import from_us, to_us
+
+
+class EventRow(NamedTuple):
+    """An event as it lies in a table, with the hash of the one before it."""
+
+    before: bytes | None
+    position: int
+    stream: str
+    sequence: int
+    type: str
+    at_us: int
+    data: str
+    hash: bytes
+
+
+def event_text(event: Event) -> str:
+    """Return the data of an event as JSON text."""
+    return json_text(event.data, f"the data of event {event.type}")
+
+
+def chained(codec: Codec, before: bytes, event: Event, sequence: int, text: str) -> bytes:
+    """Return the hash of an event at its place in the stream."""
+    head = f"{event.stream}\n{sequence}\n{event.type.value}\n{to_us(event.at)}\n"
+    return codec.digest(before, head.encode(), text.encode())
+
+
+def recorded(event: Event, position: int, sequence: int, chain: bytes) -> RecordedEvent:
+    """Return an event with its place in the log."""
+    return RecordedEvent(
+        type=event.type,
+        stream=event.stream,
+        at=event.at,
+        data=event.data,
+        position=position,
+        sequence=sequence,
+        hash=chain,
+    )
+
+
+def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
+    """Return a stored event, verified against its hash and the one before it."""
+    try:
+        event = Event(type=EventType(row.type), stream=row.stream, at=from_us(row.at_us), data=json.loads(row.data))
+    except ValueError as error:
+        raise _damaged(row) from error
+    if chained(codec, row.before or b"", event, row.sequence, row.data) != row.hash:
+        raise _damaged(row)
+    return recorded(event, row.position, row.sequence, row.hash)
+
+
+def _damaged(row: EventRow) -> DamagedData:
+    return DamagedData(f"event {row.sequence} of {row.stream!r} is damaged: it does not match its hash")

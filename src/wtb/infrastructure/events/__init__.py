@@ -1,0 +1,1 @@
+"""Delivery of committed events inside this process."""

@@ -1,0 +1,27 @@
+"""JSON as stored: one text for equal data, plain ASCII, so that every database keeps it as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.ids import WorkflowId
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def json_text(value: Any, what: str) -> str:
+    """Return plain data as text, or raise InvalidInput that names what is not plain."""
+    if value == {}:
+        return "{}"
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what} must be plain JSON: {error}") from error
+
+
+def workflow_id_of(definition_text: str) -> WorkflowId:
+    """Return the id of a workflow definition: a hash of its text."""
+    return WorkflowId(hashlib.sha256(definition_text.encode()).hexdigest()[:32])

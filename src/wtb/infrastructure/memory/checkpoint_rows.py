@@ -1,0 +1,106 @@
+"""MemoryCheckpointRows: checkpoint rows, keyframes and blobs in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from wtb.domain.errors import AlreadyExists
+from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
+from wtb.infrastructure.memory.tables import MemoryTransaction
+
+StoredCheckpoint = tuple[CheckpointRow, bytes]
+
+
+class MemoryCheckpointRows:
+    """Rows inside one transaction."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def find_parent(self, checkpoint_id: str) -> ParentRow | None:
+        found = self.find(checkpoint_id)
+        return None if found is None else ParentRow(found[0].hash, found[0].branch_id, found[0].deleted)
+
+    def insert(self, row: CheckpointRow, payload: bytes) -> None:
+        named = row.name is not None and any(
+            other.name == row.name and not other.deleted for other in self.list_rows(row.execution_id)
+        )
+        if named or self.find(row.id) is not None:
+            label = f"id {row.id!r}" if row.name is None else f"id {row.id!r} or name {row.name!r}"
+            raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
+        self._transaction.put("checkpoints", row.id, (row, payload))
+
+    def find(self, checkpoint_id: str) -> StoredCheckpoint | None:
+        found: StoredCheckpoint | None = self._transaction.find("checkpoints", checkpoint_id)
+        return found
+
+    def list_rows(self, execution_id: str) -> list[CheckpointRow]:
+        rows = [row for row, _ in self._transaction.group("checkpoints", 0, execution_id)]
+        return sorted(rows, key=lambda row: (row.step, row.id))
+
+    def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
+        rows: list[CheckpointRow] = []
+        found = self.find(checkpoint_id)
+        while found is not None:
+            rows.append(found[0])
+            found = self.find(found[0].parent_id) if found[0].parent_id else None
+        return rows
+
+    def chain(self, checkpoint_id: str) -> list[ChainLink]:
+        links: list[ChainLink] = []
+        found = self.find(checkpoint_id)
+        while found is not None:
+            row, payload = found
+            keyframe: bytes | None = self._transaction.find("keyframes", row.id)
+            links.append(ChainLink(row.id, payload, keyframe))
+            found = self.find(row.parent_id) if row.parent_id and keyframe is None else None
+        return links[::-1]
+
+    def has_keyframe(self, checkpoint_id: str) -> bool:
+        return self._transaction.find("keyframes", checkpoint_id) is not None
+
+    def put_keyframe(self, checkpoint_id: str, payload: bytes) -> None:
+        self._transaction.put("keyframes", checkpoint_id, payload)
+
+    def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None:
+        for address, data in blobs.items():
+            self._transaction.put("blobs", address, (data, now_us))
+
+    def touch_blobs(self, addresses: Collection[bytes], now_us: int) -> int:
+        found = self.get_blobs(addresses)
+        self.put_blobs(found, now_us)
+        return len(found)
+
+    def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        found = ((address, self._transaction.find("blobs", address)) for address in addresses)
+        return {address: stored[0] for address, stored in found if stored is not None}
+
+    def heads_among(self, checkpoint_ids: Collection[str]) -> list[str]:
+        heads = {branch.head_id for branch in self._transaction.all("branches")}
+        return [checkpoint_id for checkpoint_id in checkpoint_ids if checkpoint_id in heads]
+
+    def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
+        return [
+            row
+            for checkpoint_id in checkpoint_ids
+            for row, _ in self._transaction.group("checkpoints", 1, checkpoint_id)
+            if not row.deleted
+        ]
+
+    def condemn(self, checkpoint_ids: Collection[str]) -> int:
+        alive = [found for found in map(self.find, checkpoint_ids) if found is not None and not found[0].deleted]
+        for row, payload in alive:
+            self._transaction.put("checkpoints", row.id, (row._replace(deleted=1), payload))
+        return len(alive)
+
+    def bury(self, checkpoint_ids: Collection[str]) -> None:
+        for checkpoint_id in checkpoint_ids:
+            found = self.find(checkpoint_id)
+            if found is not None:
+                self._transaction.put("checkpoints", checkpoint_id, (found[0], b""))
+            self._transaction.drop("keyframes", checkpoint_id)
+
+    def remove(self, checkpoint_ids: Collection[str]) -> None:
+        for checkpoint_id in checkpoint_ids:
+            self._transaction.drop("checkpoints", checkpoint_id)
+            self._transaction.drop("keyframes", checkpoint_id)

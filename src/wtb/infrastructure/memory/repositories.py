@@ -1,0 +1,208 @@
+"""Repositories and the event log over dictionaries: rows are the domain's own immutable values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.domain.checkpoint import NodeBoundary, NodeRun
+from wtb.domain.errors import (
+    AlreadyExists,
+    BranchNotFound,
+    CheckpointNotFound,
+    Conflict,
+    ExecutionNotFound,
+    NodeRunNotFound,
+    WorkflowNotFound,
+)
+from wtb.domain.events import Event, EventType, RecordedEvent, Severity
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.ports import Codec
+from wtb.infrastructure.event_chain import chained, event_text, recorded
+from wtb.infrastructure.json_text import json_text, workflow_id_of
+from wtb.infrastructure.memory.tables import MemoryTransaction
+
+
+class MemoryWorkflowRepository:
+    """Definitions by the hash of their text."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def save(self, definition: Mapping[str, Any]) -> WorkflowId:
+        text = json_text(definition, f"the definition of workflow {definition['name']!r}")
+        workflow_id = workflow_id_of(text)
+        self._transaction.put("workflows", workflow_id, text)
+        return workflow_id
+
+    def get(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
+        text = self._transaction.find("workflows", workflow_id)
+        if text is None:
+            raise WorkflowNotFound(workflow_id)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+class MemoryExecutionRepository:
+    """Executions, guarded by version and lease token."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def add(self, execution: Execution) -> None:
+        if self._transaction.find("executions", execution.id) is not None:
+            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+        self._put(execution)
+
+    def _put(self, execution: Execution) -> None:
+        json_text(execution.metadata, f"the metadata of run {execution.id!r}")
+        self._transaction.put("executions", execution.id, execution)
+
+    def get(self, execution_id: ExecutionId) -> Execution:
+        found: Execution | None = self._transaction.find("executions", execution_id)
+        if found is None:
+            raise ExecutionNotFound(execution_id)
+        return found
+
+    def save(self, execution: Execution, *, token: int | None = None) -> None:
+        stored = self.get(execution.id)
+        if token is not None:
+            stored.check_lease(token)
+        if stored.version != execution.version - 1:
+            raise Conflict(
+                f"run {execution.id!r} was changed by somebody else (version {stored.version}, expected "
+                f"{execution.version - 1}); read it again"
+            )
+        self._put(execution)
+
+    def list_executions(
+        self,
+        *,
+        statuses: Collection[ExecutionStatus] = (),
+        workflow: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[Execution, ...]:
+        found = [
+            execution
+            for execution in self._transaction.all("executions")
+            if (not statuses or execution.status in statuses)
+            and workflow in (None, execution.workflow_name)
+            and (since is None or execution.created_at >= since)
+        ]
+        found.sort(key=lambda execution: (execution.created_at, execution.id), reverse=True)
+        return tuple(found[offset : offset + limit])
+
+    def delete(self, execution_id: ExecutionId) -> None:
+        self.get(execution_id)
+        self._transaction.drop("executions", execution_id)
+        for table in ("branches", "node_runs"):
+            for row in list(self._transaction.group(table, 0, execution_id)):
+                self._transaction.drop(table, row.id)
+
+
+class MemoryBranchRepository:
+    """Branches; a head is moved only from where it is expected, and only to a checkpoint that exists."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def add(self, branch: Branch) -> None:
+        if branch.head_id is not None:
+            self._check_head(branch.head_id)
+        taken = any(other.name == branch.name for other in self.list_branches(branch.execution_id))
+        if taken or self._transaction.find("branches", branch.id) is not None:
+            raise AlreadyExists(f"run {branch.execution_id!r} has a branch {branch.name!r} already; name it otherwise")
+        self._transaction.put("branches", branch.id, branch)
+
+    def get(self, branch_id: BranchId) -> Branch:
+        found: Branch | None = self._transaction.find("branches", branch_id)
+        if found is None:
+            raise BranchNotFound(branch_id)
+        return found
+
+    def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        found = self.get(branch_id)
+        self._check_head(head_id)
+        if found.head_id != expected:
+            raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
+        self._transaction.put("branches", branch_id, found.moved(head_id))
+
+    def _check_head(self, head_id: CheckpointId) -> None:
+        found = self._transaction.find("checkpoints", head_id)
+        if found is None or found[0].deleted:
+            raise CheckpointNotFound(head_id)
+
+    def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
+        found = self._transaction.group("branches", 0, execution_id)
+        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+
+
+class MemoryNodeRunRepository:
+    """Node runs; the boundary of each follows from it, so the projection needs no rows of its own."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def save(self, run: NodeRun) -> None:
+        self._transaction.put("node_runs", run.id, run)
+
+    def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
+        found: NodeRun | None = self._transaction.find("node_runs", node_run_id)
+        if found is None or found.execution_id != execution_id:
+            raise NodeRunNotFound(node_run_id, f"run {execution_id}")
+        return found
+
+    def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        return tuple(sorted(self._transaction.group("node_runs", 0, execution_id), key=lambda run: run.id))
+
+    def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
+        return tuple(run.boundary() for run in self.list_runs(execution_id))
+
+
+class MemoryEventLog:
+    """Events of one transaction; `appended` is what the bus gets after the commit."""
+
+    def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
+        self._transaction = transaction
+        self._codec = codec
+        self.appended: list[RecordedEvent] = []
+
+    def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
+        added = tuple([self._append(event) for event in events])
+        self.appended += added
+        return added
+
+    def _append(self, event: Event) -> RecordedEvent:
+        end: RecordedEvent | None = self._transaction.find("stream_ends", event.stream)
+        position: int = (self._transaction.find("counters", "position") or 0) + 1
+        sequence = end.sequence + 1 if end else 1
+        chain = chained(self._codec, end.hash if end else b"", event, sequence, event_text(event))
+        row = recorded(event, position, sequence, chain)
+        self._transaction.put("events", position, row)
+        self._transaction.put("stream_ends", event.stream, row)
+        self._transaction.put("counters", "position", position)
+        return row
+
+    def list_events(
+        self,
+        *,
+        stream: str | None = None,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        limit: int = 1000,
+    ) -> tuple[RecordedEvent, ...]:
+        rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
+        found = [
+            row
+            for row in rows
+            if row.position > after
+            and (not types or row.type in types)
+            and (not severities or row.severity in severities)
+        ]
+        return tuple(sorted(found, key=lambda row: row.position)[:limit])

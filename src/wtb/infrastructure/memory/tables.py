@@ -1,0 +1,114 @@
+"""Tables in memory: committed rows, and transactions that change them all at once or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
+
+from wtb.domain.errors import InvalidInput
+
+Row = TypeVar("Row")
+
+_GONE: Any = object()
+
+
+class Table(Generic[Row]):
+    """Committed rows by key, and beside them the keys of each group (such as one execution)."""
+
+    def __init__(self, *groups: Callable[[Row], Hashable]) -> None:
+        self.rows: dict[Hashable, Row] = {}
+        self.groups = groups
+        self.keys: list[dict[Hashable, dict[Hashable, None]]] = [{} for _ in groups]
+
+    def put(self, key: Hashable, row: Row) -> None:
+        self.drop(key)
+        self.rows[key] = row
+        for group, keys in zip(self.groups, self.keys, strict=True):
+            keys.setdefault(group(row), {})[key] = None
+
+    def drop(self, key: Hashable) -> None:
+        row = self.rows.pop(key, _GONE)
+        if row is not _GONE:
+            for group, keys in zip(self.groups, self.keys, strict=True):
+                members = keys[group(row)]
+                del members[key]
+                if not members:
+                    del keys[group(row)]
+
+
+class Tables:
+    """All tables of one storage. Writers take turns; what one has not committed nobody else sees."""
+
+    def __init__(self, **tables: Table[Any]) -> None:
+        self.tables = tables
+        self.writing = threading.Lock()
+        self.guard = threading.Lock()
+        """Held only while committed rows are replaced or listed, so that readers wait for no transaction."""
+
+
+class MemoryTransaction:
+    """Changes laid over the committed rows until they are committed."""
+
+    def __init__(self, tables: Tables, *, readonly: bool) -> None:
+        self._tables = tables
+        self._readonly = readonly
+        self._changes: dict[str, dict[Hashable, Any]] = {name: {} for name in tables.tables}
+        self._open = True
+        if not readonly:
+            tables.writing.acquire()
+
+    def find(self, table: str, key: Hashable) -> Any | None:
+        self._check_open()
+        row = self._changes[table].get(key)
+        if row is None:
+            return self._tables.tables[table].rows.get(key)
+        return None if row is _GONE else row
+
+    def put(self, table: str, key: Hashable, row: Any) -> None:
+        self._check_open()
+        self._changes[table][key] = row
+
+    def drop(self, table: str, key: Hashable) -> None:
+        self._changes[table][key] = _GONE
+
+    def all(self, table: str) -> Iterator[Any]:
+        """Yield every row."""
+        self._check_open()
+        with self._tables.guard:
+            committed = dict(self._tables.tables[table].rows)
+        yield from (row for row in {**committed, **self._changes[table]}.values() if row is not _GONE)
+
+    def group(self, table: str, index: int, value: Hashable) -> Iterator[Any]:
+        """Yield the rows of one group, by the table's grouping of this number."""
+        self._check_open()
+        committed, changes = self._tables.tables[table], self._changes[table]
+        with self._tables.guard:
+            keys = list(committed.keys[index].get(value, ()))
+            rows = {key: committed.rows[key] for key in keys}
+        belongs = committed.groups[index]
+        rows |= {key: row for key, row in changes.items() if row is _GONE or belongs(row) == value}
+        for key, row in rows.items():
+            if row is not _GONE and belongs(changes.get(key, row)) == value:
+                yield row
+
+    def commit(self) -> None:
+        with self._tables.guard:
+            for name, changes in self._changes.items():
+                table = self._tables.tables[name]
+                for key, row in changes.items():
+                    if row is _GONE:
+                        table.drop(key)
+                    else:
+                        table.put(key, row)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidInput("this unit of work has ended; ask the storage for another")
+
+    def close(self) -> None:
+        """Forget what was not committed and let the next writer in."""
+        if self._open:
+            self._open = False
+            if not self._readonly:
+                self._tables.writing.release()

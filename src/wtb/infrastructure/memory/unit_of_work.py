@@ -1,0 +1,65 @@
+"""MemoryStorage and MemoryUnitOfWork: one transaction over dictionaries."""
+
+from __future__ import annotations
+
+from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.repositories import (
+    MemoryBranchRepository,
+    MemoryEventLog,
+    MemoryExecutionRepository,
+    MemoryNodeRunRepository,
+    MemoryWorkflowRepository,
+)
+from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
+from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
+
+
+class MemoryStorage(StorageParts):
+    """Everything in the memory of this process."""
+
+    def __init__(self, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
+        super().__init__(codec=codec, clock=clock, bus=bus)
+        self.tables = Tables(
+            workflows=Table(),
+            executions=Table(),
+            branches=Table(lambda branch: branch.execution_id),
+            checkpoints=Table(lambda stored: stored[0].execution_id, lambda stored: stored[0].parent_id),
+            keyframes=Table(),
+            blobs=Table(),
+            node_runs=Table(lambda run: run.execution_id),
+            events=Table(lambda event: event.stream),
+            stream_ends=Table(),
+            counters=Table(),
+        )
+
+    def unit_of_work(self, *, readonly: bool = False) -> MemoryUnitOfWork:
+        return MemoryUnitOfWork(self, readonly=readonly)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryUnitOfWork(TransactionalUnitOfWork):
+    """A transaction over dictionaries."""
+
+    workflows: MemoryWorkflowRepository
+    executions: MemoryExecutionRepository
+    branches: MemoryBranchRepository
+    node_runs: MemoryNodeRunRepository
+    events: MemoryEventLog
+
+    def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
+        super().__init__(storage.bus, readonly=readonly)
+        self._storage = storage
+
+    def _begin(self, *, readonly: bool) -> MemoryTransaction:
+        transaction = MemoryTransaction(self._storage.tables, readonly=readonly)
+        self.workflows = MemoryWorkflowRepository(transaction)
+        self.executions = MemoryExecutionRepository(transaction)
+        self.branches = MemoryBranchRepository(transaction)
+        self.node_runs = MemoryNodeRunRepository(transaction)
+        self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
+        rows = MemoryCheckpointRows(transaction)
+        self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
+        return transaction

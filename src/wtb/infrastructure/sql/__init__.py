@@ -1,0 +1,1 @@
+"""Storage in a SQL database: SQLite for one machine, Postgres for a team."""

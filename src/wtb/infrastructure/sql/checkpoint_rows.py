@@ -1,0 +1,117 @@
+"""SqlCheckpointRows: checkpoint rows, keyframes and blobs in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from wtb.domain.errors import AlreadyExists
+from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
+from wtb.infrastructure.sql.database import Transaction
+
+_FIELDS = ", ".join(CheckpointRow._fields)
+_MARKS = ", ".join("?" * (len(CheckpointRow._fields) + 1))
+
+_INSERT = f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) VALUES ({_MARKS}) ON CONFLICT DO NOTHING"
+_PARENT = "SELECT hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
+_FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
+_LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
+_CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE deleted = 0 AND parent_id IN (??)"
+_HEADS = "SELECT head_id FROM wtb_branches WHERE head_id IN (??)"
+
+_ANCESTORS = f"""
+WITH RECURSIVE line (line_id, line_parent) AS (
+    SELECT id, parent_id FROM wtb_checkpoints WHERE id = ?
+    UNION ALL
+    SELECT c.id, c.parent_id FROM line JOIN wtb_checkpoints c ON c.id = line.line_parent
+)
+SELECT {_FIELDS} FROM line JOIN wtb_checkpoints ON id = line_id
+"""
+
+_CHAIN = """
+WITH RECURSIVE line (id, parent_id, payload, keyframe, depth) AS (
+    SELECT c.id, c.parent_id, c.payload, k.payload, 0
+    FROM wtb_checkpoints c LEFT JOIN wtb_keyframes k ON k.checkpoint_id = c.id
+    WHERE c.id = ?
+    UNION ALL
+    SELECT c.id, c.parent_id, c.payload, k.payload, line.depth + 1
+    FROM line JOIN wtb_checkpoints c ON c.id = line.parent_id LEFT JOIN wtb_keyframes k ON k.checkpoint_id = c.id
+    WHERE line.keyframe IS NULL
+)
+SELECT id, payload, keyframe FROM line ORDER BY depth DESC
+"""
+
+_PUT_KEYFRAME = """
+INSERT INTO wtb_keyframes (checkpoint_id, payload) VALUES (?, ?)
+ON CONFLICT (checkpoint_id) DO UPDATE SET payload = excluded.payload
+"""
+_PUT_BLOB = """
+INSERT INTO wtb_blobs (address, data, touched_at_us) VALUES (?, ?, ?)
+ON CONFLICT (address) DO UPDATE SET touched_at_us = excluded.touched_at_us
+"""
+
+
+class SqlCheckpointRows:
+    """Rows inside one transaction."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def find_parent(self, checkpoint_id: str) -> ParentRow | None:
+        suffix = self._transaction.database.lock_suffix
+        row = self._transaction.run(_PARENT + suffix, (checkpoint_id,)).fetchone()
+        return None if row is None else ParentRow(*row)
+
+    def insert(self, row: CheckpointRow, payload: bytes) -> None:
+        if self._transaction.run(_INSERT, (*row, payload)).rowcount == 0:
+            label = f"id {row.id!r}" if row.name is None else f"id {row.id!r} or name {row.name!r}"
+            raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
+
+    def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
+        found = self._transaction.run(_FIND, (checkpoint_id,)).fetchone()
+        return None if found is None else (CheckpointRow(*found[:-1]), found[-1])
+
+    def list_rows(self, execution_id: str) -> list[CheckpointRow]:
+        return [CheckpointRow(*row) for row in self._transaction.run(_LIST, (execution_id,)).fetchall()]
+
+    def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
+        return [CheckpointRow(*row) for row in self._transaction.run(_ANCESTORS, (checkpoint_id,)).fetchall()]
+
+    def chain(self, checkpoint_id: str) -> list[ChainLink]:
+        return [ChainLink(*row) for row in self._transaction.run(_CHAIN, (checkpoint_id,)).fetchall()]
+
+    def has_keyframe(self, checkpoint_id: str) -> bool:
+        statement = "SELECT 1 FROM wtb_keyframes WHERE checkpoint_id = ?"
+        return self._transaction.run(statement, (checkpoint_id,)).fetchone() is not None
+
+    def put_keyframe(self, checkpoint_id: str, payload: bytes) -> None:
+        self._transaction.run(_PUT_KEYFRAME, (checkpoint_id, payload))
+
+    def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None:
+        for address, data in sorted(blobs.items()):  # in order, or two writers could wait for each other in a circle
+            self._transaction.run(_PUT_BLOB, (address, data, now_us))
+
+    def touch_blobs(self, addresses: Collection[bytes], now_us: int) -> int:
+        statement = "UPDATE wtb_blobs SET touched_at_us = ? WHERE address IN (??)"
+        return self._transaction.change_in(statement, sorted(addresses), now_us)
+
+    def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        return dict(self._transaction.run_in("SELECT address, data FROM wtb_blobs WHERE address IN (??)", addresses))
+
+    def heads_among(self, checkpoint_ids: Collection[str]) -> list[str]:
+        statement = _HEADS + self._transaction.database.lock_suffix
+        return [head for (head,) in self._transaction.run_in(statement, checkpoint_ids)]
+
+    def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
+        return [CheckpointRow(*row) for row in self._transaction.run_in(_CHILDREN, checkpoint_ids)]
+
+    def condemn(self, checkpoint_ids: Collection[str]) -> int:
+        statement = "UPDATE wtb_checkpoints SET deleted = 1 WHERE deleted = 0 AND id IN (??)"
+        return self._transaction.change_in(statement, sorted(checkpoint_ids))
+
+    def bury(self, checkpoint_ids: Collection[str]) -> None:
+        self._transaction.change_in("DELETE FROM wtb_keyframes WHERE checkpoint_id IN (??)", checkpoint_ids)
+        self._transaction.change_in("UPDATE wtb_checkpoints SET payload = ? WHERE id IN (??)", checkpoint_ids, b"")
+
+    def remove(self, checkpoint_ids: Collection[str]) -> None:
+        self._transaction.change_in("DELETE FROM wtb_keyframes WHERE checkpoint_id IN (??)", checkpoint_ids)
+        self._transaction.change_in("DELETE FROM wtb_checkpoints WHERE id IN (??)", checkpoint_ids)

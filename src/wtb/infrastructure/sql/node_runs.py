@@ -1,0 +1,107 @@
+"""SqlNodeRunRepository: node runs and the projection of their boundaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wtb.domain.checkpoint import NodeBoundary, NodeRun, NodeStatus
+from wtb.domain.errors import NodeRunNotFound
+from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.repositories import failure_of, failure_text
+from wtb.infrastructure.timestamps import from_us, to_us
+
+_STATUSES = {status.value: status for status in NodeStatus}
+
+_RUN_FIELDS = (
+    "id, execution_id, branch_id, node, visit, attempt, status, input_id, first_id, last_id, checkpoint_count, "
+    "tool_count, failure, started_at_us, ended_at_us"
+)
+_SAVE_RUN = (
+    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (execution_id, id) DO UPDATE SET attempt = excluded.attempt, status = excluded.status, "
+    "first_id = excluded.first_id, last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, "
+    "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us"
+)
+_BOUNDARY_FIELDS = (
+    "node_run_id, execution_id, branch_id, node, visit, status, first_id, last_id, checkpoint_count, tool_count, "
+    "started_at_us, ended_at_us, error"
+)
+_SAVE_BOUNDARY = (
+    f"INSERT INTO wtb_node_boundaries ({_BOUNDARY_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (execution_id, node_run_id) DO UPDATE SET status = excluded.status, first_id = excluded.first_id, "
+    "last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, tool_count = excluded.tool_count, "
+    "ended_at_us = excluded.ended_at_us, error = excluded.error"
+)
+
+
+class SqlNodeRunRepository:
+    """Node runs, each with its row of the boundary projection."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def save(self, run: NodeRun) -> None:
+        started_us = to_us(run.started_at)
+        ended_us = None if run.ended_at is None else to_us(run.ended_at)
+        identity = (run.id, run.execution_id, run.branch_id, run.node, run.visit)
+        counts = (run.first_id, run.last_id, run.checkpoint_count, run.tool_count)
+        failure = failure_text(run.failure)
+        self._transaction.run(
+            _SAVE_RUN,
+            (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us),
+        )
+        error = run.boundary().error
+        self._transaction.run(_SAVE_BOUNDARY, (*identity, run.status.value, *counts, started_us, ended_us, error))
+
+    def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
+        statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
+        row = self._transaction.run(statement, (execution_id, node_run_id)).fetchone()
+        if row is None:
+            raise NodeRunNotFound(node_run_id, f"run {execution_id}")
+        return _node_run(row)
+
+    def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
+        return tuple(_node_run(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+
+    def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
+        statement = f"SELECT {_BOUNDARY_FIELDS} FROM wtb_node_boundaries WHERE execution_id = ? ORDER BY node_run_id"
+        return tuple(_boundary(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+
+
+def _node_run(row: Any) -> NodeRun:
+    return NodeRun(
+        id=NodeRunId(row[0]),
+        execution_id=ExecutionId(row[1]),
+        branch_id=BranchId(row[2]),
+        node=row[3],
+        visit=row[4],
+        attempt=row[5],
+        status=_STATUSES[row[6]],
+        input_id=row[7],
+        first_id=row[8],
+        last_id=row[9],
+        checkpoint_count=row[10],
+        tool_count=row[11],
+        failure=failure_of(row[12]),
+        started_at=from_us(row[13]),
+        ended_at=None if row[14] is None else from_us(row[14]),
+    )
+
+
+def _boundary(row: Any) -> NodeBoundary:
+    return NodeBoundary(
+        node_run_id=NodeRunId(row[0]),
+        branch_id=BranchId(row[2]),
+        node=row[3],
+        visit=row[4],
+        status=_STATUSES[row[5]],
+        first_id=row[6],
+        last_id=row[7],
+        checkpoint_count=row[8],
+        tool_count=row[9],
+        started_at=from_us(row[10]),
+        ended_at=None if row[11] is None else from_us(row[11]),
+        error=row[12],
+    )

@@ -1,0 +1,258 @@
+"""Repositories over tables: workflows, executions and branches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from wtb.domain.errors import (
+    AlreadyExists,
+    BranchNotFound,
+    CheckpointNotFound,
+    Conflict,
+    ExecutionNotFound,
+    WorkflowNotFound,
+)
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
+from wtb.infrastructure.json_text import json_text, workflow_id_of
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.timestamps import from_us, to_us
+
+
+class SqlWorkflowRepository:
+    """Definitions by the hash of their text."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def save(self, definition: Mapping[str, Any]) -> WorkflowId:
+        text = json_text(definition, f"the definition of workflow {definition['name']!r}")
+        workflow_id = workflow_id_of(text)
+        self._transaction.run(
+            "INSERT INTO wtb_workflows (id, name, version, definition) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (workflow_id, definition["name"], definition["version"], text),
+        )
+        return workflow_id
+
+    def get(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
+        row = self._transaction.run("SELECT definition FROM wtb_workflows WHERE id = ?", (workflow_id,)).fetchone()
+        if row is None:
+            raise WorkflowNotFound(workflow_id)
+        found: dict[str, Any] = json.loads(row[0])
+        return found
+
+
+_EXECUTION_FIELDS = (
+    "id, workflow_id, workflow_name, workflow_source, status, version, branch_id, lease_owner, lease_token, "
+    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us"
+)
+_ADD_EXECUTION = (
+    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
+)
+_SAVE_EXECUTION = (
+    "UPDATE wtb_executions SET status = ?, version = ?, branch_id = ?, lease_owner = ?, lease_token = ?, "
+    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ? WHERE id = ? AND version = ?"
+)
+_FENCE = " AND lease_token = ? AND lease_owner IS NOT NULL"
+
+
+class SqlExecutionRepository:
+    """Executions, guarded by version and lease token in the UPDATE itself."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def add(self, execution: Execution) -> None:
+        owner, expires = _lease_columns(execution.lease)
+        row = (
+            execution.id,
+            execution.workflow_id,
+            execution.workflow_name,
+            execution.workflow_source,
+            execution.status.value,
+            execution.version,
+            execution.branch_id,
+            owner,
+            execution.lease_token,
+            expires,
+            failure_text(execution.failure),
+            json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
+            execution.created_by,
+            to_us(execution.created_at),
+            to_us(execution.updated_at),
+        )
+        if self._transaction.run(_ADD_EXECUTION, row).rowcount == 0:
+            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+
+    def get(self, execution_id: ExecutionId) -> Execution:
+        statement = f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE id = ?"
+        row = self._transaction.run(statement, (execution_id,)).fetchone()
+        if row is None:
+            raise ExecutionNotFound(execution_id)
+        return _execution(row)
+
+    def save(self, execution: Execution, *, token: int | None = None) -> None:
+        owner, expires = _lease_columns(execution.lease)
+        row: tuple[Any, ...] = (
+            execution.status.value,
+            execution.version,
+            execution.branch_id,
+            owner,
+            execution.lease_token,
+            expires,
+            failure_text(execution.failure),
+            json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
+            to_us(execution.updated_at),
+            execution.id,
+            execution.version - 1,
+        )
+        fence = ("", ()) if token is None else (_FENCE, (token,))
+        if self._transaction.run(_SAVE_EXECUTION + fence[0], row + fence[1]).rowcount == 0:
+            self._explain(execution, token)
+
+    def _explain(self, execution: Execution, token: int | None) -> None:
+        stored = self.get(execution.id)
+        if token is not None:
+            stored.check_lease(token)
+        raise Conflict(
+            f"run {execution.id!r} was changed by somebody else (version {stored.version}, expected "
+            f"{execution.version - 1}); read it again"
+        )
+
+    def list_executions(
+        self,
+        *,
+        statuses: Collection[ExecutionStatus] = (),
+        workflow: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[Execution, ...]:
+        wheres, values = ["1 = 1"], list[Any]()
+        if statuses:
+            wheres.append(f"status IN ({', '.join('?' * len(statuses))})")
+            values += [status.value for status in statuses]
+        if workflow is not None:
+            wheres.append("workflow_name = ?")
+            values.append(workflow)
+        if since is not None:
+            wheres.append("created_at_us >= ?")
+            values.append(to_us(since))
+        statement = (
+            f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
+            "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"
+        )
+        rows = self._transaction.run(statement, (*values, limit, offset)).fetchall()
+        return tuple(_execution(row) for row in rows)
+
+    def delete(self, execution_id: ExecutionId) -> None:
+        if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
+            raise ExecutionNotFound(execution_id)
+        for table in ("wtb_branches", "wtb_node_runs", "wtb_node_boundaries"):
+            self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
+
+
+def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
+    return (None, None) if lease is None else (lease.owner, to_us(lease.expires_at))
+
+
+def _execution(row: Any) -> Execution:
+    owner, token, expires = row[7:10]
+    return Execution(
+        id=ExecutionId(row[0]),
+        workflow_id=WorkflowId(row[1]),
+        workflow_name=row[2],
+        workflow_source=row[3],
+        status=ExecutionStatus(row[4]),
+        version=row[5],
+        branch_id=BranchId(row[6]),
+        lease=None if owner is None else Lease(owner=owner, token=token, expires_at=from_us(expires)),
+        lease_token=token,
+        failure=failure_of(row[10]),
+        metadata=json.loads(row[11]),
+        created_by=row[12],
+        created_at=from_us(row[13]),
+        updated_at=from_us(row[14]),
+    )
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    """Return a failure as JSON text."""
+    return None if failure is None else json_text(asdict(failure), "a failure")
+
+
+def failure_of(text: str | None) -> Failure | None:
+    """Return the failure that the text describes."""
+    return None if text is None else Failure(**json.loads(text))
+
+
+_ALIVE = "EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0{lock})"
+
+
+class SqlBranchRepository:
+    """Branches; a head is moved only from where it is expected, and only to a checkpoint that exists."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._alive = _ALIVE.format(lock=transaction.database.lock_suffix)
+
+    def add(self, branch: Branch) -> None:
+        if branch.head_id is not None:
+            self._check_head(branch.head_id)
+        row = (
+            branch.id,
+            branch.execution_id,
+            branch.name,
+            branch.head_id,
+            branch.forked_from_id,
+            to_us(branch.created_at),
+        )
+        statement = (
+            "INSERT INTO wtb_branches (id, execution_id, name, head_id, forked_from_id, created_at_us) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        )
+        if self._transaction.run(statement, row).rowcount == 0:
+            raise AlreadyExists(
+                f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
+            )
+
+    def get(self, branch_id: BranchId) -> Branch:
+        row = self._transaction.run(f"{_SELECT_BRANCH} WHERE id = ?", (branch_id,)).fetchone()
+        if row is None:
+            raise BranchNotFound(branch_id)
+        return _branch(row)
+
+    def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        before, values = ("head_id IS NULL", ()) if expected is None else ("head_id = ?", (expected,))
+        statement = f"UPDATE wtb_branches SET head_id = ? WHERE id = ? AND {before} AND {self._alive}"
+        if self._transaction.run(statement, (head_id, branch_id, *values, head_id)).rowcount == 0:
+            found = self.get(branch_id)
+            self._check_head(head_id)
+            raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
+
+    def _check_head(self, head_id: CheckpointId) -> None:
+        if self._transaction.run(f"SELECT {self._alive}", (head_id,)).fetchone()[0] in (0, False):
+            raise CheckpointNotFound(head_id)
+
+    def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
+        statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"
+        return tuple(_branch(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+
+
+_SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"
+
+
+def _branch(row: Any) -> Branch:
+    return Branch(
+        id=BranchId(row[0]),
+        execution_id=ExecutionId(row[1]),
+        name=row[2],
+        head_id=row[3],
+        forked_from_id=row[4],
+        created_at=from_us(row[5]),
+    )

@@ -1,0 +1,92 @@
+"""Schema: which version a database has, and the way to another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
+from wtb.infrastructure.sql.database import Database
+
+HEAD = "0001"
+"""The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
+
+VERSION_TABLE = "wtb_schema"
+_LOCK = "wtb schema"
+
+
+def current(database: Database) -> str | None:
+    """Return the revision of a database; None when it holds no wtb tables."""
+    try:
+        with database.engine.connect() as connection:
+            if not sa.inspect(connection).has_table(VERSION_TABLE):
+                return None
+            revision: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+            return revision
+    except sa.exc.DBAPIError as error:
+        raise database.translated(error) from error
+
+
+def check(database: Database) -> None:
+    """Raise unless the database is at HEAD."""
+    found = current(database)
+    if found == HEAD:
+        return
+    where = database.engine.url.render_as_string(hide_password=True)
+    if found is None:
+        raise SchemaOutdated(f"{where} has no wtb tables yet; run `wtb db upgrade`")
+    if found in revisions():
+        raise SchemaOutdated(f"{where} is at schema {found}, this wtb needs {HEAD}; run `wtb db upgrade`")
+    raise SchemaTooNew(
+        f"{where} is at schema {found}, which this wtb does not know (it knows up to {HEAD}); "
+        "install the newer wtb that wrote it, or point to another database"
+    )
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Bring a database up to a revision, waiting for others that do the same."""
+    found = current(database)
+    if found is not None and found not in revisions():
+        check(database)
+    _run(database, "upgrade", revision)
+
+
+def downgrade(database: Database, revision: str) -> None:
+    """Bring a database down to a revision (`base`: no tables); what newer tables held is lost."""
+    _run(database, "downgrade", revision)
+
+
+def revisions() -> list[str]:
+    """Return all revisions that this version knows, oldest first."""
+    from alembic.script import ScriptDirectory
+
+    return [script.revision for script in ScriptDirectory(str(_FOLDER)).walk_revisions()][::-1]
+
+
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+def _run(database: Database, direction: str, revision: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    try:
+        with database.engine.connect() as connection:
+            # Serialises processes that open a new database at the same moment.
+            if database.dialect == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": _LOCK})
+            config.attributes["connection"] = connection
+            {"upgrade": command.upgrade, "downgrade": command.downgrade}[direction](config, revision)
+            connection.commit()
+    except sa.exc.DBAPIError as error:
+        raise database.translated(error) from error
+    except CommandError as error:
+        raise InvalidInput(
+            f"cannot {direction} to {revision!r}: {error}; known are {', '.join(revisions())}"
+        ) from error

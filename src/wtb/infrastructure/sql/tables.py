@@ -1,0 +1,180 @@
+"""The tables. Migrations make them; this is what they must add up to.
+
+Node runs and boundaries lie in the order of their execution, without a rowid: one page less a step for each index.
+Times are microseconds since 1970 in UTC (`…_us`); `data`, `failure`, `metadata` and the like are JSON text.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData()
+
+workflows = Table(
+    "wtb_workflows",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Index("wtb_workflows_name", "name"),
+)
+
+executions = Table(
+    "wtb_executions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("workflow_id", Text, nullable=False),
+    Column("workflow_name", Text, nullable=False),
+    Column("workflow_source", Text),
+    Column("status", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("branch_id", Text, nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_token", BigInteger, nullable=False),
+    Column("lease_expires_at_us", BigInteger),
+    Column("failure", Text),
+    Column("metadata", Text, nullable=False),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("updated_at_us", BigInteger, nullable=False),
+    Index("wtb_executions_created", "created_at_us"),
+    Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
+    Index("wtb_executions_status", "status", "created_at_us"),
+)
+
+branches = Table(
+    "wtb_branches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("execution_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("head_id", Text),
+    Column("forked_from_id", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    UniqueConstraint("execution_id", "name", name="wtb_branches_name"),
+    Index("wtb_branches_head", "head_id"),
+)
+
+checkpoints = Table(
+    "wtb_checkpoints",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("execution_id", Text, nullable=False),
+    Column("branch_id", Text, nullable=False),
+    Column("parent_id", Text),
+    Column("step", BigInteger, nullable=False),
+    Column("node", Text),
+    Column("visit", BigInteger),
+    Column("node_run_id", Text),
+    Column("cause", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text),
+    Column("description", Text, nullable=False),
+    Column("next_nodes", Text, nullable=False),
+    Column("joins", Text, nullable=False),
+    Column("file_commit", Text),
+    Column("agent", Text),
+    Column("restore_point", Integer, nullable=False),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("state_hash", LargeBinary, nullable=False),
+    Column("returned_hash", LargeBinary, nullable=False),
+    Column("parent_hash", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("deleted", Integer, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Index("wtb_checkpoints_step", "execution_id", "step"),
+    Index("wtb_checkpoints_parent", "parent_id"),
+    Index(
+        "wtb_checkpoints_name",
+        "execution_id",
+        "name",
+        unique=True,
+        sqlite_where=text("name IS NOT NULL AND deleted = 0"),
+        postgresql_where=text("name IS NOT NULL AND deleted = 0"),
+    ),
+)
+
+keyframes = Table(
+    "wtb_keyframes",
+    metadata,
+    Column("checkpoint_id", Text, primary_key=True),
+    Column("payload", LargeBinary, nullable=False),
+)
+
+blobs = Table(
+    "wtb_blobs",
+    metadata,
+    Column("address", LargeBinary, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+    Column("touched_at_us", BigInteger, nullable=False),
+)
+
+node_runs = Table(
+    "wtb_node_runs",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("branch_id", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("visit", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("input_id", Text),
+    Column("first_id", Text),
+    Column("last_id", Text),
+    Column("checkpoint_count", BigInteger, nullable=False),
+    Column("tool_count", BigInteger, nullable=False),
+    Column("failure", Text),
+    Column("started_at_us", BigInteger, nullable=False),
+    Column("ended_at_us", BigInteger),
+    sqlite_with_rowid=False,
+)
+
+node_boundaries = Table(
+    "wtb_node_boundaries",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("node_run_id", Text, primary_key=True),
+    Column("branch_id", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("visit", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("first_id", Text),
+    Column("last_id", Text),
+    Column("checkpoint_count", BigInteger, nullable=False),
+    Column("tool_count", BigInteger, nullable=False),
+    Column("started_at_us", BigInteger, nullable=False),
+    Column("ended_at_us", BigInteger),
+    Column("error", Text),
+    sqlite_with_rowid=False,
+)
+
+events = Table(
+    "wtb_events",
+    metadata,
+    Column("position", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
+    sqlite_autoincrement=True,
+)

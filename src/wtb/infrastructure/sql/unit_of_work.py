@@ -1,0 +1,50 @@
+"""SqlStorage and SqlUnitOfWork: one transaction over all tables."""
+
+from __future__ import annotations
+
+from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
+from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.event_log import SqlEventLog
+from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
+from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
+from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
+
+
+class SqlStorage(StorageParts):
+    """Everything in one database."""
+
+    def __init__(self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
+        super().__init__(codec=codec, clock=clock, bus=bus)
+        self.database = database
+
+    def unit_of_work(self, *, readonly: bool = False) -> SqlUnitOfWork:
+        return SqlUnitOfWork(self, readonly=readonly)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+class SqlUnitOfWork(TransactionalUnitOfWork):
+    """A transaction of the database."""
+
+    workflows: SqlWorkflowRepository
+    executions: SqlExecutionRepository
+    branches: SqlBranchRepository
+    node_runs: SqlNodeRunRepository
+    events: SqlEventLog
+
+    def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
+        super().__init__(storage.bus, readonly=readonly)
+        self._storage = storage
+
+    def _begin(self, *, readonly: bool) -> Transaction:
+        transaction = self._storage.database.begin(readonly=readonly)
+        self.workflows = SqlWorkflowRepository(transaction)
+        self.executions = SqlExecutionRepository(transaction)
+        self.branches = SqlBranchRepository(transaction)
+        self.node_runs = SqlNodeRunRepository(transaction)
+        self.events = self._log = SqlEventLog(transaction, self._storage.codec)
+        rows = SqlCheckpointRows(transaction)
+        self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
+        return transaction

@@ -1,0 +1,94 @@
+"""What the units of work of all storages share: begin, commit, tell the bus, undo what was not committed."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.events import RecordedEvent
+from wtb.domain.ports import BranchRepository, Clock, Codec, EventBus, ExecutionRepository, NodeRunRepository
+from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
+from wtb.infrastructure.checkpoints.rows import CheckpointRows
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, ManifestCache
+
+
+class Transaction(Protocol):
+    """One transaction; closing it undoes what was not committed."""
+
+    def commit(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class AppendedEvents(Protocol):
+    """An event log that remembers what this transaction added."""
+
+    appended: list[RecordedEvent]
+
+
+class StorageParts:
+    """What every storage is given: codec, clock, bus, and the manifests that its units of work share."""
+
+    def __init__(self, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
+        self.codec = codec
+        self.clock = clock
+        self.bus = bus
+        self._manifests = ManifestCache()
+        self._encoder = DeltaEncoder(codec)
+
+    def checkpoint_store(
+        self,
+        rows: CheckpointRows,
+        executions: ExecutionRepository,
+        branches: BranchRepository,
+        node_runs: NodeRunRepository,
+    ) -> DeltaCheckpointStore:
+        """Return the checkpoint store over these rows."""
+        return DeltaCheckpointStore(
+            rows,
+            cache=self._manifests,
+            encoder=self._encoder,
+            codec=self.codec,
+            clock=self.clock,
+            executions=executions,
+            branches=branches,
+            node_runs=node_runs,
+        )
+
+
+class TransactionalUnitOfWork:
+    """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
+
+    checkpoints: DeltaCheckpointStore
+    _log: AppendedEvents
+
+    def __init__(self, bus: EventBus, *, readonly: bool) -> None:
+        self._bus = bus
+        self._readonly = readonly
+        self._transaction: Transaction | None = None
+
+    def _begin(self, *, readonly: bool) -> Transaction:
+        """Begin a transaction and put the repositories over it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        if self._transaction is not None:
+            raise InvalidInput("a unit of work is used once; ask the storage for another")
+        self._transaction = self._begin(readonly=self._readonly)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._transaction is not None:
+            self._transaction.close()
+
+    def commit(self) -> None:
+        if self._transaction is None:
+            raise InvalidInput("a unit of work begins with `with`; there is nothing to commit yet")
+        if self._readonly:
+            raise InvalidInput("this unit of work was opened for reading; open one without readonly=True to write")
+        self._transaction.commit()
+        self._transaction.close()
+        if self._log.appended:
+            self._bus.publish(self._log.appended)

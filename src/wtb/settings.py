@@ -1,0 +1,74 @@
+"""Settings: from arguments, WTB_* variables and wtb.toml, in that order, on top of a preset."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from wtb.domain.errors import InvalidInput
+
+
+class Preset(StrEnum):
+    """What WTB is used for; decides the defaults of everything else."""
+
+    TESTING = "testing"
+    LOCAL = "local"
+    PRODUCTION = "production"
+
+
+_PRESETS: dict[Preset, dict[str, Any]] = {
+    Preset.TESTING: {"url": "memory://"},
+    Preset.LOCAL: {},
+    Preset.PRODUCTION: {"sqlite_synchronous": "FULL"},
+}
+
+
+class Settings(BaseSettings):
+    """Where data lives and how carefully it is kept.
+
+    `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
+    database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="WTB_", toml_file="wtb.toml", extra="forbid", frozen=True, validate_default=True
+    )
+
+    preset: Preset = Preset.LOCAL
+    url: str | None = None
+    folder: Path = Path(".wtb")
+    sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    busy_timeout_s: float = Field(default=30.0, gt=0)
+    pool_size: int = Field(default=5, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        preset = values.get("preset", Preset.LOCAL)
+        return {**_PRESETS.get(preset, {}), **values}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(**given: Any) -> Settings:
+    """Return the settings in force; what was given as None is left to the other sources."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
+    except ValueError as error:  # wtb.toml that is no TOML
+        raise InvalidInput(f"wtb.toml cannot be read: {error}") from error

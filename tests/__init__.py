@@ -1,0 +1,1 @@
+"""The tests, and the services that tests and benchmarks start for themselves."""

@@ -1,0 +1,128 @@
+"""What every test may ask for: storages, databases on a real Postgres, and how hard hypothesis tries."""
+
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.services import PgBouncer, PostgresServer
+from wtb.domain.ports import Storage
+from wtb.infrastructure.codecs.msgpack import MsgpackCodec
+from wtb.infrastructure.events.bus import QueueEventBus
+from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.sql import schema
+from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
+
+# Before any of them is imported: a failing assertion in a shipped suite then shows its values.
+pytest.register_assert_rewrite("wtb.testing")
+
+# Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.
+_EXAMPLES = DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples")
+# No deadline: the first example pays for starting a database, and a busy machine is not a failure.
+settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True, database=_EXAMPLES)
+settings.register_profile("soak", settings.get_profile("ci"), max_examples=5_000, stateful_step_count=200)
+settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for the session (with xdist: for each worker).
+
+    Without fsync, which only matters when the machine loses power: no test does that, and it is several times
+    quicker. A test that kills a server starts its own PostgresServer.
+    """
+    with PostgresServer(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode before the session's server."""
+    with PgBouncer(postgres) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresServer) -> Iterator[str]:
+    """The name of a fresh, empty database of the session's server."""
+    name = f"test_{next(_numbers)}"
+    postgres.create_database(name)
+    yield name
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
+    """The url of a fresh, empty database."""
+    return postgres.url(postgres_database)
+
+
+@pytest.fixture
+def pgbouncer_url(pgbouncer: PgBouncer, postgres_database: str) -> str:
+    """The url of a fresh, empty database, reached through PgBouncer: the same one as `postgres_url`."""
+    return pgbouncer.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    """The name of a database that has wtb's tables, to be copied: the migrations then run once a session."""
+    database = PostgresDatabase(postgres.create_database("wtb_template"), pool_size=1)
+    schema.upgrade(database)
+    database.close()
+    return "wtb_template"
+
+
+@pytest.fixture
+def migrated_database(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The name of a fresh database of the session's server that has wtb's tables."""
+    name = f"migrated_{next(_numbers)}"
+    postgres.create_database(name, template=postgres_template)
+    yield name
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file that has wtb's tables, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "wtb.db"
+    database = SqliteDatabase(path, synchronous="NORMAL", busy_timeout_s=30)
+    schema.upgrade(database)
+    database.close()
+    return path
+
+
+@pytest.fixture
+def bus() -> Iterator[QueueEventBus]:
+    """The bus that `storage` hands its events to."""
+    bus = QueueEventBus()
+    yield bus
+    bus.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def storage(request: pytest.FixtureRequest, bus: QueueEventBus) -> Iterator[Storage]:
+    """A fresh, empty storage of each kind in turn; `pgbouncer` is there for tests that ask for it by name."""
+    from wtb.testing.fakes import FakeClock
+
+    parts: dict[str, Any] = {"codec": MsgpackCodec(), "clock": FakeClock(), "bus": bus}
+    storage = MemoryStorage(**parts) if request.param == "memory" else SqlStorage(_database(request), **parts)
+    yield storage
+    storage.close()
+
+
+def _database(request: pytest.FixtureRequest) -> Database:
+    if request.param == "sqlite":
+        path = request.getfixturevalue("tmp_path") / "wtb.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+        return SqliteDatabase(path, synchronous="NORMAL", busy_timeout_s=30)
+    server: PostgresServer | PgBouncer = request.getfixturevalue(request.param)
+    return PostgresDatabase(server.url(request.getfixturevalue("migrated_database")), pool_size=5)
