@@ -33,10 +33,10 @@ class Figure:
         return self.value <= self.bar
 
 
-def timed(action: Callable[[], object]) -> float:
+def timed(action: Callable[..., object], *args: object) -> float:
     """Return the seconds that the action took."""
     began = perf_counter()
-    action()
+    action(*args)
     return perf_counter() - began
 
 
@@ -48,7 +48,8 @@ def show(title: str, figures: Sequence[Figure], path: Path) -> None:
     for figure in figures:
         mark = "reached" if figure.reached else "MISSED"
         measured, bar = f"{figure.value:,.3g} {figure.unit}", f"≤ {figure.bar:g} {figure.unit}"
-        table.add_row(f"{figure.name}\n  [dim]{figure.detail}[/dim]" if figure.detail else figure.name, measured, bar, mark)
+        name = f"{figure.name}\n  [dim]{figure.detail}[/dim]" if figure.detail else figure.name
+        table.add_row(name, measured, bar, mark)
     Console(width=max(100, Console().width)).print(table)
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {

@@ -107,9 +107,7 @@ def size_of(folder: Path) -> int:
 
 def watched(way: Callable[[Path], Iterator[Outcome | None]], label: str, folder: Path, console: Console) -> Outcome:
     """Go through all steps with a progress bar and return the outcome."""
-    outcome = None
-    for outcome in track(way(folder), label, total=STEPS + 1, console=console, transient=True):
-        pass
+    *_, outcome = track(way(folder), label, total=STEPS + 1, console=console, transient=True)
     assert outcome is not None
     return outcome
 
@@ -117,7 +115,7 @@ def watched(way: Callable[[Path], Iterator[Outcome | None]], label: str, folder:
 def table_of(outcomes: list[Outcome]) -> Table:
     """Lay the outcomes side by side."""
     table = Table(title=f"{STEPS:,} steps, 1 KB appended to each, 100 KB carried along")
-    for heading in ("", "stored", "step 100", "step 1,000", "all steps", "load the last"):
+    for heading in ("", "stored", "step 100", "step 1,000", "all steps", "load last"):
         table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
     for outcome in outcomes:
         table.add_row(

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from psycopg import sql
 
 from tests.services import PgBouncer, PostgresServer
 from wtb.domain.ports import Storage
@@ -18,6 +20,7 @@ from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
+from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 # Before any of them is imported: a failing assertion in a shipped suite then shows its values.
@@ -73,21 +76,23 @@ def pgbouncer_url(pgbouncer: PgBouncer, postgres_database: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: PostgresServer) -> str:
-    """The name of a database that has wtb's tables, to be copied: the migrations then run once a session."""
-    database = PostgresDatabase(postgres.create_database("wtb_template"), pool_size=1)
+def _migrated_database(postgres: PostgresServer) -> str:
+    """The url of a database with wtb's tables, made once a session: a new one takes longer than most tests."""
+    url = postgres.create_database("migrated")
+    database = PostgresDatabase(url, pool_size=1)
     schema.upgrade(database)
     database.close()
-    return "wtb_template"
+    return url
 
 
 @pytest.fixture
-def migrated_database(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The name of a fresh database of the session's server that has wtb's tables."""
-    name = f"migrated_{next(_numbers)}"
-    postgres.create_database(name, template=postgres_template)
-    yield name
-    postgres.drop_database(name)
+def migrated_database(_migrated_database: str) -> str:
+    """The name of a database of the session's server that has wtb's tables, all empty."""
+    empty = "; ".join(f"DELETE FROM {table}" for table in metadata.tables)
+    with psycopg.connect(_migrated_database) as connection:
+        connection.execute("SET lock_timeout = '10s'")  # a test that left a transaction open must not hang this one
+        connection.execute(sql.SQL(empty))
+    return "migrated"
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +115,7 @@ def bus() -> Iterator[QueueEventBus]:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def storage(request: pytest.FixtureRequest, bus: QueueEventBus) -> Iterator[Storage]:
-    """A fresh, empty storage of each kind in turn; `pgbouncer` is there for tests that ask for it by name."""
+    """An empty storage of each kind in turn; `pgbouncer` is there for tests that ask for it by name."""
     from wtb.testing.fakes import FakeClock
 
     parts: dict[str, Any] = {"codec": MsgpackCodec(), "clock": FakeClock(), "bus": bus}

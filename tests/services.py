@@ -124,9 +124,7 @@ class PostgresServer:
             self._process.wait()
             self._process = None
         # Postgres refuses to start while a child of its former life still holds the shared memory.
-        if not _wait_until(
-            lambda: all(_state(child) in "ZX" for child in children), timeout_s=STOP_TIMEOUT_S
-        ):
+        if not _wait_until(lambda: all(_state(child) in "ZX" for child in children), timeout_s=STOP_TIMEOUT_S):
             raise RuntimeError(f"Children of the killed Postgres are still there: {children}")
 
     def __enter__(self) -> Self:

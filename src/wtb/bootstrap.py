@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, Storage
+from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Storage
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
+from wtb.infrastructure.files.folders import LocalFolders
+from wtb.infrastructure.files.local_objects import LocalObjectStore
+from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
@@ -35,11 +43,17 @@ class Services:
     conditions: Conditions
     bus: EventBus
     storage: Storage
+    objects: ObjectStore
+    workspaces: Workspaces
+    scratch: Path | None
+    """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
         self.bus.close()
         self.storage.close()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -56,6 +70,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     clock = clock or SystemClock()
     codec = MsgpackCodec()
     bus = QueueEventBus()
+    storage = _storage(settings, codec, clock, bus)
+    objects = _objects(settings, clock)
+    scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
+    home = (scratch or settings.folder).absolute()
     return Services(
         settings=settings,
         clock=clock,
@@ -63,7 +81,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         codec=codec,
         conditions=CelConditions(),
         bus=bus,
-        storage=_storage(settings, codec, clock, bus),
+        storage=storage,
+        objects=objects,
+        workspaces=Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces"),
+        scratch=scratch,
     )
 
 
@@ -81,22 +102,32 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> S
     return SqlStorage(database, codec=codec, clock=clock, bus=bus)
 
 
+def _objects(settings: Settings, clock: Clock) -> ObjectStore:
+    """Return an object store that is as durable as the database: Postgres flushes every commit."""
+    if settings.url == "memory://":
+        return MemoryObjectStore(clock)
+    flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
+    return LocalObjectStore(settings.folder / "objects", durable=flushed)
+
+
 def open_database(settings: Settings) -> Database:
     """Open the database that the settings name, whatever its schema; memory has none."""
     if settings.url is None:
-        return _sqlite(settings, _private_folder(settings.folder) / "wtb.db")
+        return _sqlite(settings, _private_folder(settings.folder) / _FILE)
     try:
         url = make_url(settings.url)
-    except ArgumentError as error:
-        raise InvalidInput(f"{settings.url!r} is no database address; {_ADDRESSES}") from error
+    except (ArgumentError, ValueError) as error:
+        masked = re.sub(r"(?<=:)[^:@/]+(?=@)", "***", settings.url)
+        raise InvalidInput(f"{masked!r} is no database address; {_ADDRESSES}") from error
     match url.get_backend_name(), url.database:
-        case "sqlite", str() as path if path != ":memory:":
+        case "sqlite", str() as path if path != ":memory:" and not url.query:
             return _sqlite(settings, Path(path))
         case "postgresql", _:
             return PostgresDatabase(settings.url, pool_size=settings.pool_size)
     raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
 
 
+_FILE = "wtb.db"
 _ADDRESSES = "use memory://, sqlite:///path or postgresql://user@host/database"
 
 
@@ -108,10 +139,18 @@ def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
     return SqliteDatabase(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
 
 
+def _check_own(folder: Path) -> None:
+    """Refuse a folder that holds other things, such as a home or /tmp: it would be closed to everybody else."""
+    names = {entry.name for entry in folder.iterdir()}
+    if names and _FILE not in names:
+        raise InvalidInput(f"{folder} holds other files and is open to others; name a folder for wtb alone")
+
+
 def _private_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.getuid():
+        if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.geteuid():
+            _check_own(folder)
             folder.chmod(0o700)
     except OSError as error:
         raise StorageUnavailable(f"{folder} cannot be used: {error.strerror}; choose another folder") from error

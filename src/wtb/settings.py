@@ -35,21 +35,26 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="WTB_", toml_file="wtb.toml", extra="forbid", frozen=True, validate_default=True
+        env_prefix="WTB_",
+        env_ignore_empty=True,  # `WTB_URL= wtb …` is how a shell leaves a variable out
+        toml_file="wtb.toml",
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
     )
 
     preset: Preset = Preset.LOCAL
     url: str | None = None
     folder: Path = Path(".wtb")
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
-    busy_timeout_s: float = Field(default=30.0, gt=0)
+    busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
 
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
-        preset = values.get("preset", Preset.LOCAL)
-        return {**_PRESETS.get(preset, {}), **values}
+        preset = values.get("preset")
+        return {**(_PRESETS.get(Preset(preset), {}) if preset in list(Preset) else {}), **values}
 
     @classmethod
     def settings_customise_sources(
@@ -70,5 +75,5 @@ def load_settings(**given: Any) -> Settings:
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
-    except ValueError as error:  # wtb.toml that is no TOML
+    except (ValueError, OSError) as error:  # wtb.toml that is no TOML, or may not be read
         raise InvalidInput(f"wtb.toml cannot be read: {error}") from error

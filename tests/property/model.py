@@ -84,11 +84,7 @@ class Model:
 
     def living(self, execution_id: str | None = None) -> list[Kept]:
         """Checkpoints that load, by step and id."""
-        found = [
-            kept
-            for kept in self.kept.values()
-            if kept.alive and execution_id in (None, kept.info.execution_id)
-        ]
+        found = [kept for kept in self.kept.values() if kept.alive and execution_id in (None, kept.info.execution_id)]
         return sorted(found, key=lambda kept: (kept.info.step, kept.info.id))
 
     def deletable(self) -> list[Kept]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -32,7 +36,7 @@ from hypothesis.stateful import (
 
 from tests.property.model import Kept, Line, Model, Values, changed, frozen, spread
 from wtb.bootstrap import bootstrap, open_database
-from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
@@ -343,7 +347,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.keep(line, [kept])
         self.check_everything(handle)
 
-    @rule(where=places, others=places, todo=plans, meanwhile=st.lists(plans, min_size=1, max_size=3), late=st.booleans())
+    @rule(
+        where=places, others=places, todo=plans, meanwhile=st.lists(plans, min_size=1, max_size=3), late=st.booleans()
+    )
     def write_to_two_branches_at_once(
         self, where: int, others: int, todo: Plan, meanwhile: list[Plan], late: bool
     ) -> None:
@@ -373,7 +379,7 @@ class StoreMachine(RuleBasedStateMachine):
         step, found = self.step(line, plan), list[Kept]()
         threads = [Thread(lambda: found.extend(self.commit(self.storages[0], [step])))]
         for part, storage in zip(parts, self.storages, strict=False):
-            threads.append(Thread(lambda part=part, storage=storage: self.commit_deletion(storage, part)))
+            threads.append(Thread(partial(self.commit_deletion, storage, part)))
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -412,7 +418,7 @@ class StoreMachine(RuleBasedStateMachine):
         """What a process that has just started knows: nothing."""
         storage = self.storages[handle]
         assert isinstance(storage, MemoryStorage | SqlStorage)
-        storage.manifests = ManifestCache(size=4)
+        storage._manifests = ManifestCache(size=4)
 
     # What must hold.
 
@@ -647,10 +653,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def commit(self, storage: Storage, steps: Sequence[Step]) -> list[Kept]:
         """Take steps in a transaction each, as often as it takes."""
-        kept: list[Kept] = []
-        for step in steps:
-            kept.append(_insist(storage, step.save))
-        return kept
+        return [_insist(storage, step.save) for step in steps]
 
     def commit_deletion(self, storage: Storage, gone: Sequence[CheckpointId]) -> None:
         _insist(storage, lambda uow: uow.checkpoints.delete(gone))
@@ -691,16 +694,22 @@ class Thread(threading.Thread):
             raise self._error
 
 
-def examples(number: int) -> settings:
-    """So many examples by default, and as many times more as the profile asks for."""
-    return settings(max_examples=max(1, number * settings().max_examples // 100))
+def run_machine(backend: Backend, *, scale: int, examples: int, at_once: bool = False) -> None:
+    """Run so many examples, and as many times over as the profile asks for.
+
+    Again and again instead of all at once: hypothesis remembers every choice of a run, several MB an example.
+    """
+    profile = settings()
+    for _ in range(max(1, profile.max_examples // 100)):
+        run_state_machine_as_test(
+            cast("type[StoreMachine]", partial(StoreMachine, backend, scale=scale, at_once=at_once)),
+            settings=settings(max_examples=examples, report_multiple_bugs=False),
+        )
 
 
-@pytest.fixture(params=["real limits", "tiny limits"])
-def scale(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How much of a Big is needed to cross the limits."""
-    if request.param == "real limits":
-        return 200
+@pytest.fixture
+def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values become blobs, and lists are cut and sealed, when they are a few bytes long."""
     for module, limits in (
         (manifest, {"CHUNK_BYTES": 96, "SEAL_BYTES": 48}),
         (encoder, {"INLINE_BYTES": 16, "INLINE_APPEND_BYTES": 32}),
@@ -708,17 +717,24 @@ def scale(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     ):
         for name, limit in limits.items():
             monkeypatch.setattr(module, name, limit)
+
+
+@pytest.fixture(params=["real limits", "tiny limits"])
+def scale(request: pytest.FixtureRequest) -> int:
+    """How much of a Big is needed to cross the limits."""
+    if request.param == "real limits":
+        return 200
+    request.getfixturevalue("tiny_limits")
     return 1
 
 
 def test_a_memory_store_is_a_dictionary_of_full_copies(scale: int) -> None:
-    backend = InMemory()
-    run_state_machine_as_test(lambda: StoreMachine(backend, scale=scale, at_once=False), settings=examples(40))
+    run_machine(InMemory(), scale=scale, examples=30)
 
 
 def test_a_sqlite_store_is_a_dictionary_of_full_copies(scale: int, tmp_path: Path) -> None:
     backend = InDatabase(Settings(folder=tmp_path / "wtb"))
-    run_state_machine_as_test(lambda: StoreMachine(backend, scale=scale, at_once=False), settings=examples(30))
+    run_machine(backend, scale=scale, examples=25)
     backend.close()
 
 
@@ -727,5 +743,87 @@ def test_a_postgres_store_is_a_dictionary_of_full_copies(scale: int, postgres_ur
     schema.upgrade(database)
     database.close()
     backend = InDatabase(Settings(url=postgres_url))
-    run_state_machine_as_test(lambda: StoreMachine(backend, scale=scale, at_once=True), settings=examples(15))
+    run_machine(backend, scale=scale, examples=12, at_once=True)
     backend.close()
+
+
+class Appender:
+    """A branch that a thread of its own appends to; item n of its list is n, so that every state is known."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.id = BranchId(name)
+        self.written: list[Checkpoint] = []
+        with storage.unit_of_work() as uow:
+            uow.branches.add(Branch(id=self.id, execution_id=RUN, name=name, head_id=None, created_at=START))
+            uow.commit()
+
+    def write(self, number: int) -> None:
+        """Save a checkpoint and, now and then, delete some that lie behind it."""
+        draft = CheckpointDraft(
+            id=CheckpointId(f"{self.id}-{number:04}"),
+            execution_id=RUN,
+            branch_id=self.id,
+            parent_id=self.written[-1].id if self.written else None,
+            step=number,
+            created_at=START,
+        )
+        self.written.append(_insist(self.storage, lambda uow: self.save(uow, draft)))
+        if number % 10 == 9:
+            gone = [checkpoint.id for checkpoint in self.written[number - 8 : number - 2]]
+            _insist(self.storage, lambda uow: uow.checkpoints.delete(gone))
+
+    def save(self, uow: UnitOfWork, draft: CheckpointDraft) -> Checkpoint:
+        delta = StateDelta.of(list=Append((draft.step,)), text=SetValue("t" * (draft.step % 7) * 100))
+        saved = uow.checkpoints.save(draft, delta)
+        uow.branches.move_head(self.id, saved.id, expected=draft.parent_id)
+        return saved
+
+
+RUN = ExecutionId("run")
+
+
+def read_everything(storage: Storage, chance: random.Random) -> None:
+    with storage.unit_of_work(readonly=True) as uow:
+        history = uow.checkpoints.load_history(RUN)
+        for branch in history.branches:
+            line = history.lineage(branch.id)
+            assert [checkpoint.step for checkpoint in line] == list(range(len(line)))
+            assert [checkpoint.parent_hash for checkpoint in line] == [b"", *(each.hash for each in line)][: len(line)]
+        known = [checkpoint for checkpoint in history.checkpoints if not checkpoint.deleted]
+        for checkpoint in chance.sample(known, min(3, len(known))):
+            with suppress(CheckpointNotFound):  # deleted since
+                state = uow.checkpoints.load(checkpoint.id).state
+                assert state["list"] == list(range(checkpoint.step + 1))
+
+
+@pytest.mark.usefixtures("tiny_limits")
+def test_readers_see_nothing_half_done_while_others_write_and_delete(storage: Storage) -> None:
+    interval = sys.getswitchinterval()
+    with storage.unit_of_work() as uow:
+        facts: dict[str, Any] = {"id": RUN, "workflow_id": WorkflowId("w"), "workflow_name": "w"}
+        uow.executions.add(Execution(**facts, branch_id=BranchId("one"), created_at=START, updated_at=START))
+        uow.commit()
+    branches = [Appender(storage, "one"), Appender(storage, "two")]
+    writers = [Thread(partial(_each, branch.write, range(300))) for branch in branches]
+
+    def read(seed: int) -> None:
+        chance = random.Random(seed)
+        while any(writer.is_alive() for writer in writers):
+            read_everything(storage, chance)
+
+    sys.setswitchinterval(1e-5)  # so that threads meet where they seldom do
+    try:
+        threads = [*writers, Thread(partial(read, 1)), Thread(partial(read, 2))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.finish()
+    finally:
+        sys.setswitchinterval(interval)
+    read_everything(storage, random.Random(0))
+
+
+def _each(work: Callable[[int], None], numbers: range) -> None:
+    for number in numbers:
+        work(number)

@@ -9,7 +9,7 @@ from typing import Any
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeRun, Trigger
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
-from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import StateDelta
 
@@ -44,7 +44,7 @@ class Recorder:
     ) -> Position:
         """Record a new run of a workflow (as data), with checkpoint 0 holding its input."""
         now = self._clock.now()
-        execution_id = ExecutionId(execution_id or self._ids.new())
+        execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
         branch = Branch(
             id=BranchId(self._ids.new()), execution_id=execution_id, name=MAIN, head_id=None, created_at=now
         )

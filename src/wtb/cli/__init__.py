@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.metadata import version
 
 import click
 
@@ -26,7 +25,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("workflow-test-bench"), prog_name="wtb")
+@click.version_option(package_name="workflow-test-bench", prog_name="wtb")
 def main() -> None:
     """Run agent workflows step by step, go back anywhere, and find out which version is better.
 

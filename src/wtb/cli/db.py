@@ -61,7 +61,8 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
         before = schema.current(database)
         if not yes:
             where = database.engine.url.render_as_string(hide_password=True)
-            click.confirm(f"Downgrade {where} from {before or 'empty'} to {revision}? Data may be lost.", abort=True)
+            question = f"Downgrade {where} from {before or 'empty'} to {revision}? Data may be lost."
+            click.confirm(question, abort=True, err=True)
         schema.downgrade(database, revision)
         after = schema.current(database)
         text = f"Downgraded from {before or 'empty'} to {after or 'empty'}."
@@ -75,6 +76,8 @@ def current(url: str | None, as_json: bool) -> None:
     """Say which revision the database has and which one this wtb needs."""
     with _database(url) as database:
         found = schema.current(database)
-        advice = "up to date" if found == schema.HEAD else "run `wtb db upgrade`"
+        known = schema.revisions()
+        advice = "run `wtb db upgrade`" if found is None or found in known else "a newer wtb wrote it, install that"
+        advice = "up to date" if found == schema.HEAD else advice
         text = f"The database is at {found or 'empty'}, this wtb needs {schema.HEAD}: {advice}."
-        show({"current": found, "head": schema.HEAD, "known": schema.revisions()}, text, as_json=as_json)
+        show({"current": found, "head": schema.HEAD, "known": known}, text, as_json=as_json)

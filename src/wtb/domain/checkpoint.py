@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Failure
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.state import State
+from wtb.domain.values import evolve
 
 
 class Trigger(StrEnum):
@@ -37,7 +38,7 @@ class Kind(StrEnum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointDraft:
     """A checkpoint as its maker describes it; the store adds the state's hash, the chain and the size.
 
@@ -70,7 +71,7 @@ class CheckpointDraft:
             raise InvalidInput(f"checkpoint {self.id!r}: created_at must carry a time zone")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint(CheckpointDraft):
     """A stored checkpoint without its state: what lists and histories are made of.
 
@@ -103,7 +104,7 @@ class NodeStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeRun:
     """One start of a node; a retry or a recovery after a crash is another attempt of the same node run."""
 
@@ -125,7 +126,7 @@ class NodeRun:
 
     def reached(self, checkpoint_id: CheckpointId) -> NodeRun:
         """Return the run after one more checkpoint of its own."""
-        return replace(
+        return evolve(
             self,
             first_id=self.first_id or checkpoint_id,
             last_id=checkpoint_id,
@@ -134,7 +135,7 @@ class NodeRun:
 
     def completed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
         """Return the run as it completed with its last checkpoint."""
-        return replace(
+        return evolve(
             self,
             status=NodeStatus.COMPLETED,
             first_id=self.first_id or checkpoint_id,
@@ -145,15 +146,15 @@ class NodeRun:
 
     def called_tool(self) -> NodeRun:
         """Return the run after one more tool call."""
-        return replace(self, tool_count=self.tool_count + 1)
+        return evolve(self, tool_count=self.tool_count + 1)
 
     def tried_again(self) -> NodeRun:
         """Return the run at its next attempt."""
-        return replace(self, attempt=self.attempt + 1, status=NodeStatus.STARTED, failure=None, ended_at=None)
+        return evolve(self, attempt=self.attempt + 1, status=NodeStatus.STARTED, failure=None, ended_at=None)
 
     def ended(self, status: NodeStatus, now: datetime, failure: Failure | None = None) -> NodeRun:
         """Return the run as it ended."""
-        return replace(self, status=status, ended_at=now, failure=failure)
+        return evolve(self, status=status, ended_at=now, failure=failure)
 
     def boundary(self) -> NodeBoundary:
         """Return what this run says of its own boundary: the row that is kept in the projection."""
@@ -177,7 +178,7 @@ class NodeRun:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeBoundary:
     """Where one visit of a node begins and ends in the line of checkpoints."""
 

@@ -6,22 +6,27 @@ WTBError
 │   ├── ExecutionNotFound
 │   ├── BranchNotFound
 │   ├── NodeRunNotFound
-│   └── CheckpointNotFound
+│   ├── CheckpointNotFound
+│   ├── FileCommitNotFound
+│   └── ObjectNotFound
 ├── InvalidInput                the caller can put it right
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
 │   ├── InvalidTransition       the status does not allow it
 │   ├── InvalidStateChange      an operation that does not fit the value it meets
-│   └── StateNotSerialisable    names the path in the state
+│   ├── StateNotSerialisable    names the path in the state
+│   └── UnsafePath              a path that leads out of a workspace
 ├── Conflict                    somebody else was first
 │   ├── AlreadyExists
-│   └── LeaseLost
+│   ├── LeaseLost
+│   └── MergeConflict           one path changed by two members of a superstep
 └── StorageError                the place where data lives
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
     ├── UnknownFormat           written by a version that this one cannot read
     ├── SchemaOutdated          `wtb db upgrade`
-    └── SchemaTooNew            upgrade wtb itself
+    ├── SchemaTooNew            upgrade wtb itself
+    └── WorkspaceError          a file of a workspace cannot be read or put back
 
 Every message says what happened, to what, and what to do.
 """
@@ -86,6 +91,18 @@ class CheckpointNotFound(NotFound):
     hint = "; `wtb history RUN` lists them"
 
 
+class FileCommitNotFound(NotFound):
+    """No file commit has this id."""
+
+    noun = "file commit"
+
+
+class ObjectNotFound(NotFound):
+    """The object store has no content with this digest."""
+
+    noun = "object"
+
+
 class InvalidInput(WTBError, ValueError):
     """Something the caller gave cannot be used as it is."""
 
@@ -120,6 +137,15 @@ class StateNotSerialisable(InvalidInput):
         super().__init__(f"{path}: {problem}")
 
 
+class UnsafePath(InvalidInput):
+    """A path that must not be written to a disk, whoever stored it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """Name the path and what is wrong with it."""
+        self.path = path
+        super().__init__(f"the path {path!r} cannot be used: {problem}")
+
+
 class Conflict(WTBError):
     """Somebody else changed it first; read it again and decide anew."""
 
@@ -130,6 +156,16 @@ class AlreadyExists(Conflict):
 
 class LeaseLost(Conflict):
     """Another process owns the execution now; this one must stop writing to it."""
+
+
+class MergeConflict(Conflict):
+    """Two members of a parallel superstep changed one path of their workspaces, each in its own way."""
+
+    def __init__(self, path: str, first: str, second: str) -> None:
+        """Name the path and both members."""
+        self.path = path
+        self.members = (first, second)
+        super().__init__(f"{first!r} and {second!r} both changed {path!r}; let one of them write elsewhere")
 
 
 class StorageError(WTBError):
@@ -154,3 +190,7 @@ class SchemaOutdated(StorageError):
 
 class SchemaTooNew(StorageError):
     """The database was written by a newer version of wtb."""
+
+
+class WorkspaceError(StorageError):
+    """A file of a workspace cannot be read or put back; the workspace is as it was, unless the message says more."""

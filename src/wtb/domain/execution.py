@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.values import evolve
 
 
 class ExecutionStatus(StrEnum):
@@ -49,7 +50,7 @@ class Failure:
     input_checkpoint_id: CheckpointId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lease:
     """Who may write to an execution, until when; the token only ever grows, so that a stale owner is known."""
 
@@ -62,7 +63,7 @@ class Lease:
         return now >= self.expires_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Branch:
     """A line of checkpoints with a head; `forked_from` is where it left another line."""
 
@@ -75,10 +76,10 @@ class Branch:
 
     def moved(self, head_id: CheckpointId) -> Branch:
         """Return the branch with another head."""
-        return replace(self, head_id=head_id)
+        return evolve(self, head_id=head_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Execution:
     """One run. Every change gives a new value with the next version; a save checks the old one."""
 
@@ -126,7 +127,7 @@ class Execution:
         """Return the execution with a later end of its lease, or raise when another owner came in between."""
         self.check_lease(token)
         assert self.lease is not None
-        return self._changed(now, lease=replace(self.lease, expires_at=now + duration))
+        return self._changed(now, lease=evolve(self.lease, expires_at=now + duration))
 
     def released(self, token: int, now: datetime) -> Execution:
         """Return the execution without an owner."""
@@ -140,4 +141,4 @@ class Execution:
             raise LeaseLost(f"run {self.id!r} now belongs to {owner}; this process must stop writing to it")
 
     def _changed(self, now: datetime, **changes: Any) -> Execution:
-        return replace(self, version=self.version + 1, updated_at=now, **changes)
+        return evolve(self, version=self.version + 1, updated_at=now, **changes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NewType
 
+from wtb.domain.errors import InvalidInput
+
 WorkflowId = NewType("WorkflowId", str)
 ExecutionId = NewType("ExecutionId", str)
 BranchId = NewType("BranchId", str)
@@ -21,9 +23,9 @@ def uuid7(unix_ms: int, counter: int, random_62: int) -> str:
 
 
 def check_id(value: str, what: str) -> str:
-    """Return an id that a person chose, or raise ValueError saying what is wrong with it."""
+    """Return an id that a person chose, or raise InvalidInput saying what is wrong with it."""
     if not value or len(value) > MAX_ID_LENGTH:
-        raise ValueError(f"{what} must have 1 to {MAX_ID_LENGTH} characters, not {len(value)}")
+        raise InvalidInput(f"{what} must have 1 to {MAX_ID_LENGTH} characters, not {len(value)}")
     if not all(char.isalnum() or char in "-_.:" for char in value):
-        raise ValueError(f"{what} {value!r} may hold letters, digits and - _ . : only")
+        raise InvalidInput(f"{what} {value!r} may hold letters, digits and - _ . : only")
     return value

@@ -6,14 +6,16 @@ is changed later by them or may be changed by the caller; foreign exceptions nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.state import StateDelta
@@ -88,7 +90,7 @@ class ExecutionRepository(Protocol):
         ...
 
     def save(self, execution: Execution, *, token: int | None = None) -> None:
-        """Replace the version before this one.
+        """Replace the version before this one; what the run is of and who made it when never changes.
 
         Raises Conflict when the stored version is another, ExecutionNotFound when there is none. With a token
         also LeaseLost when the lease is not held under it: this is the fence that every write of a running
@@ -105,11 +107,14 @@ class ExecutionRepository(Protocol):
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
-        """Return those that fit all filters, newest first."""
+        """Return those that fit all filters, newest first; `since` is inclusive."""
         ...
 
     def delete(self, execution_id: ExecutionId) -> None:
-        """Remove the execution with its branches and node runs; its checkpoints must be deleted before."""
+        """Remove the execution with its branches and node runs.
+
+        ExecutionNotFound when there is none, Conflict while it has checkpoints: delete those before.
+        """
         ...
 
 
@@ -191,11 +196,17 @@ class CheckpointStore(Protocol):
         ...
 
     def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:
-        """Delete checkpoints, leaving tombstones; Conflict when one is the head of a branch."""
+        """Delete checkpoints, leaving tombstones; Conflict when one is the head of a branch.
+
+        Their ids stay taken, their names become free. A deletion that raises changes nothing.
+        """
         ...
 
     def delete_run(self, execution_id: ExecutionId) -> None:
-        """Delete all checkpoints of an execution, heads included; forks in other executions stay whole."""
+        """Delete all checkpoints of an execution, heads included; forks in other executions stay whole.
+
+        Conflict while the branch of another execution has its head here. Nothing happens for an unknown run.
+        """
         ...
 
 
@@ -222,8 +233,9 @@ class EventLog(Protocol):
 class UnitOfWork(Protocol):
     """One transaction over everything: entered with `with`, kept by `commit`, undone by leaving without it.
 
-    Others see nothing of it before the commit. One that was opened as read-only cannot commit. It belongs to
-    one thread, and is used once.
+    Others see nothing of it before the commit. One that was opened as read-only cannot commit, and sees one moment:
+    that of its first look. It belongs to one thread, and is used once: after the commit, or outside the block, every
+    use raises InvalidInput. A write that a rule refuses leaves the unit usable; one that the database refuses does not.
     """
 
     @property
@@ -256,6 +268,11 @@ class UnitOfWork(Protocol):
         """The log of events."""
         ...
 
+    @property
+    def files(self) -> FileCommitRepository:
+        """File commits."""
+        ...
+
     def __enter__(self) -> Self:
         """Begin."""
         ...
@@ -279,7 +296,7 @@ class Storage(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back connections and files; the storage cannot be used afterwards."""
+        """Give back connections and files; the storage must not be used afterwards."""
         ...
 
 
@@ -328,4 +345,103 @@ class EventBus(Protocol):
 
     def close(self) -> None:
         """Deliver what is queued, then stop; publishing afterwards does nothing."""
+        ...
+
+
+class FileCommitRepository(Protocol):
+    """File commits: trees of workspaces by their changes, and the contents of small files.
+
+    A commit is known by its tree, so saving the same tree again, from whatever base, gives the same id and keeps
+    nothing twice. It never changes. What is read is verified; DamagedData names the commit. The contents that a
+    tree refers to are here or in the object store *before* the tree is saved: a crash leaves garbage, never a
+    reference to nothing.
+    """
+
+    def save(
+        self, base_id: FileCommitId | None, delta: TreeDelta, contents: Mapping[bytes, bytes] | None = None
+    ) -> FileCommitId:
+        """Keep the tree that the delta makes of the base's (of nothing, without one), and contents by digest.
+
+        FileCommitNotFound when the base is not there, UnsafePath when the result is no tree.
+        """
+        ...
+
+    def get(self, commit_id: FileCommitId) -> FileTree:
+        """Return its tree, or raise FileCommitNotFound."""
+        ...
+
+    def get_contents(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """Return those that are kept here, verified; the others lie in the object store."""
+        ...
+
+
+class StoredObject(NamedTuple):
+    """A content that an object store holds."""
+
+    digest: bytes
+    size: int
+
+
+class ObjectStore(Protocol):
+    """Contents of files by their SHA-256, outside the database.
+
+    Putting the same content again changes nothing but marks it as used now; a sweep leaves alone what was used
+    lately, so an object is safe from `put` until the row that refers to it is committed. Nobody ever sees half an
+    object. What is put survives the death of the process; after `sync` it is as durable as the store promises.
+    StorageUnavailable when the place is full, read-only or gone.
+    """
+
+    def put(self, stream: BinaryIO) -> StoredObject:
+        """Keep everything up to the end of the stream, in bounded memory."""
+        ...
+
+    def sync(self) -> None:
+        """Make durable what this process has put; called before the row that refers to it is committed."""
+        ...
+
+    def open(self, digest: bytes) -> BinaryIO:
+        """Return the content for reading, unverified; ObjectNotFound when it is not there."""
+        ...
+
+    def list_objects(self, *, unused_since: datetime) -> Iterator[StoredObject]:
+        """Yield, in no order, the objects that nobody has put since then."""
+        ...
+
+    def delete(self, digest: bytes) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        ...
+
+
+class ScannedFolder(NamedTuple):
+    """What a folder holds, how that differs from the base, and contents of small files that are not stored yet."""
+
+    tree: FileTree
+    delta: TreeDelta
+    contents: Mapping[bytes, bytes]
+
+
+class Folders(Protocol):
+    """Folders on this machine as trees. One caller at a time for each folder.
+
+    Links are kept as links and never followed. Sockets, pipes, devices and what `.wtbignore` names (patterns as
+    in .gitignore, one file at the root) are no part of a tree: they are not stored, and a restore leaves them
+    where they are, unless the folder that they lie in goes. Nothing outside the folder is ever written,
+    whatever a tree says and whatever lies in the folder. WorkspaceError names the path that makes trouble.
+    """
+
+    def scan(self, folder: Path, base: FileTree) -> ScannedFolder:
+        """Return what lies there; the contents of all that is not in the base are in the object store, or returned.
+
+        Refused while a restore of the folder is half done: restore it again first.
+        """
+        ...
+
+    def restore(
+        self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
+    ) -> TreeDelta:
+        """Make the folder hold exactly this tree, and return what was changed for that.
+
+        `read` gives small contents. Everything new is staged and verified before anything is changed, and a
+        failure undoes what was done. After a kill in the middle, calling it again completes it.
+        """
         ...

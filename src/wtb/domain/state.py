@@ -6,7 +6,7 @@ Values are owned by the State that holds them: hand it values that nobody else g
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -96,7 +96,10 @@ class _GrownList:
 
 
 class State(Mapping[str, Any]):
-    """An immutable mapping of keys to values; lists that only grow are shared between versions."""
+    """An immutable mapping of keys to values; lists that only grow are shared between versions.
+
+    It iterates in the order of its keys, so that a run sees the same order whether it was resumed or not.
+    """
 
     __slots__ = ("_values",)
 
@@ -112,7 +115,7 @@ class State(Mapping[str, Any]):
         return value.to_list() if type(value) is _GrownList else value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(sorted(self._values))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -267,14 +270,20 @@ def _equal(one: Any, other: Any) -> bool:
         return bool(one == other)
     if kind in _BY_TEXT:
         return repr(one) == repr(other)
-    if kind is dict:
-        return len(one) == len(other) and all(map(_equal, one.items(), other.items()))
     if kind in (set, frozenset):
         return sorted(map(repr, one)) == sorted(map(repr, other)) and bool(one == other)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    parts = one.__getstate__()  # of objects the fields, whatever their own == compares
-    return parts is not None and _equal(parts, other.__getstate__())
+    mine, others = _parts(one), _parts(other)
+    return mine is not None and others is not None and len(mine) == len(others) and all(map(_equal, mine, others))
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    """Return what a value is made of, whatever its own == compares; None when that cannot be seen."""
+    if type(value) is dict:
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return value
+    fields = value.__getstate__()
+    return None if fields is None else (fields,)
 
 
 def _followed_by(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:

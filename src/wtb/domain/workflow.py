@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
-from wtb.domain.state import REDUCERS, Reducer
+from wtb.domain.errors import InvalidCondition, InvalidWorkflow
+from wtb.domain.state import Reducer
 
 if TYPE_CHECKING:
     from wtb.domain.ports import Conditions
 
 END = "__end__"
 """The target of an edge that ends the run."""
-
-FORMAT = 1
-"""Version of the dictionary that `to_dict` writes."""
 
 NodeFunction = Callable[..., Any]
 Condition = str | Callable[..., Any]
@@ -69,14 +65,21 @@ class Node:
 
     def faults(self) -> Iterator[str]:
         """Say what is wrong with this node, seen alone."""
-        if not self.name or self.name == END or any(char in _RESERVED or char.isspace() for char in self.name):
-            yield f"a node cannot be called {self.name!r}: white space, {' '.join(_RESERVED)} and {END} are reserved"
+        if not _is_node_name(self.name):
+            reserved = f"white space, {' '.join(_RESERVED)} and {END} are reserved"
+            yield f"a node cannot be called {self.name!r}: {reserved}"
         if self.function is None and self.reference is None:
             yield f"node {self.name!r} has neither a function nor a reference to one"
         if self.timeout_s is not None and self.timeout_s <= 0:
             yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s}"
         if self.retry is not None:
             yield from (f"node {self.name!r}: {fault}" for fault in self.retry.faults())
+
+
+def _is_node_name(name: object) -> bool:
+    if not isinstance(name, str) or name in ("", END):
+        return False
+    return name.isprintable() and not any(char in _RESERVED or char.isspace() for char in name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class Edge:
         return self.when is None and not self.otherwise
 
     def __str__(self) -> str:
-        source = self.sources[0] if len(self.sources) == 1 else f"[{', '.join(self.sources)}]"
+        source = self.sources[0] if len(self.sources) == 1 else f"[{', '.join(map(str, self.sources))}]"
         return f"{source} -> {self.target}"
 
 
@@ -207,28 +210,18 @@ class WorkflowDefinition:
 
     def to_dict(self) -> dict[str, Any]:
         """Write the workflow as plain data; functions become references where they have one."""
-        return {
-            "format": FORMAT,
-            "name": self.name,
-            "version": self.version,
-            "description": self.description,
-            "nodes": [_node_to_dict(node) for node in self.nodes],
-            "edges": [_edge_to_dict(edge) for edge in self.edges],
-            "reducers": {key: _reference(reducer) for key, reducer in self.reducers.items()},
-            "metadata": dict(self.metadata),
-        }
+        from wtb.domain.workflow_data import workflow_to_dict
+
+        return workflow_to_dict(self)
 
     @classmethod
     def from_dict(
         cls, data: Mapping[str, Any], resolve: Callable[[str], Callable[..., Any]] | None = None
     ) -> WorkflowDefinition:
         """Read what `to_dict` wrote; `resolve` turns `module:function` into the function."""
-        try:
-            return _from_dict(data, resolve)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInput(
-                f"this is not a workflow as data: {type(error).__name__}: {error}; compare it with Workflow.to_dict()"
-            ) from error
+        from wtb.domain.workflow_data import workflow_from_dict
+
+        return workflow_from_dict(data, resolve)
 
 
 def _by_source(edges: tuple[Edge, ...]) -> dict[str, list[Edge]]:
@@ -241,118 +234,15 @@ def _by_source(edges: tuple[Edge, ...]) -> dict[str, list[Edge]]:
 
 def _condition_faults(edges: tuple[Edge, ...], conditions: Conditions | None) -> Iterator[str]:
     for edge in edges:
-        if edge.when is None or callable(edge.when):
+        expression: object = edge.when
+        if expression is None or callable(expression):
             continue
-        if not str(edge.when).strip():
+        if not isinstance(expression, str):
+            yield f"edge {edge}: the condition is {expression!r}; write an expression or a function"
+        elif not expression.strip():
             yield f"edge {edge}: the condition is empty; leave `when` out for a plain edge"
         elif conditions is not None:
             try:
-                conditions.compile(edge.when)
+                conditions.compile(expression)
             except InvalidCondition as error:
                 yield f"edge {edge}: {error}"
-
-
-def _reference(function: Callable[..., Any] | None) -> str | None:
-    """`module:name` of a function that can be imported again, None for lambdas, closures and methods of an object."""
-    if function in REDUCERS.values():
-        return next(name for name, reducer in REDUCERS.items() if reducer is function)
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
-    is_bound = isinstance(function, MethodType) and not isinstance(function.__self__, type)
-    return None if module is None or "<" in name or is_bound else f"{module}:{name}"
-
-
-def _node_to_dict(node: Node) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "reference": node.reference or _reference(node.function),
-        "start": node.start,
-        "reads": None if node.reads is None else list(node.reads),
-        "cache": node.cache,
-        "retry": None if node.retry is None else _retry_to_dict(node.retry),
-        "timeout_s": node.timeout_s,
-        "config": dict(node.config),
-    }
-
-
-def _retry_to_dict(retry: RetryPolicy) -> dict[str, Any]:
-    return {
-        "times": retry.times,
-        "wait_s": retry.wait_s,
-        "backoff": retry.backoff,
-        "max_wait_s": retry.max_wait_s,
-        "jitter": retry.jitter,
-        "errors": list(retry.errors),
-    }
-
-
-def _edge_to_dict(edge: Edge) -> dict[str, Any]:
-    condition = edge.when if isinstance(edge.when, str) or edge.when is None else {"function": _reference(edge.when)}
-    return {
-        "sources": list(edge.sources),
-        "target": edge.target,
-        "when": condition,
-        "otherwise": edge.otherwise,
-        "priority": edge.priority,
-    }
-
-
-def _from_dict(data: Mapping[str, Any], resolve: Callable[[str], Callable[..., Any]] | None) -> WorkflowDefinition:
-    if data.get("format", FORMAT) > FORMAT:
-        raise InvalidInput(f"workflow {data.get('name')!r} has format {data['format']}; this wtb reads up to {FORMAT}")
-
-    def function(reference: str | None) -> Callable[..., Any] | None:
-        return resolve(reference) if resolve and reference else None
-
-    return WorkflowDefinition(
-        name=data["name"],
-        version=data.get("version", "1"),
-        description=data.get("description", ""),
-        nodes=tuple(
-            _node_from_dict(node, function(node.get("reference")) if node.get("reference") else None)
-            for node in data["nodes"]
-        ),
-        edges=tuple(_edge_from_dict(edge, function) for edge in data.get("edges", ())),
-        reducers={key: _reducer(key, name, function) for key, name in data.get("reducers", {}).items()},
-        metadata=data.get("metadata", {}),
-    )
-
-
-def _node_from_dict(data: Mapping[str, Any], function: NodeFunction | None) -> Node:
-    reads, retry = data.get("reads"), data.get("retry")
-    return Node(
-        name=data["name"],
-        function=function,
-        reference=data.get("reference"),
-        start=data.get("start", False),
-        reads=None if reads is None else tuple(reads),
-        cache=data.get("cache", True),
-        retry=None if retry is None else RetryPolicy(**{**retry, "errors": tuple(retry.get("errors", ()))}),
-        timeout_s=data.get("timeout_s"),
-        config=data.get("config", {}),
-    )
-
-
-def _edge_from_dict(data: Mapping[str, Any], function: Callable[[str | None], Callable[..., Any] | None]) -> Edge:
-    when = data.get("when")
-    if isinstance(when, Mapping):
-        when = function(when["function"])
-        if when is None:
-            raise InvalidInput(
-                f"the condition of edge {data['sources']} -> {data['target']} is a function that cannot be imported; "
-                "write it as an expression"
-            )
-    return Edge(
-        sources=tuple(data["sources"]),
-        target=data["target"],
-        when=when,
-        otherwise=data.get("otherwise", False),
-        priority=data.get("priority", 0),
-    )
-
-
-def _reducer(key: str, name: str | None, function: Callable[[str | None], Callable[..., Any] | None]) -> Reducer:
-    found = REDUCERS.get(name) if name else None
-    found = found or function(name)
-    if found is None:
-        raise InvalidInput(f"the reducer of key {key!r} is {name!r}: name one of {', '.join(REDUCERS)} or a function")
-    return found

@@ -53,7 +53,7 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
     """Return a stored event, verified against its hash and the one before it."""
     try:
         event = Event(type=EventType(row.type), stream=row.stream, at=from_us(row.at_us), data=json.loads(row.data))
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise _damaged(row) from error
     if chained(codec, row.before or b"", event, row.sequence, row.data) != row.hash:
         raise _damaged(row)

@@ -11,6 +11,7 @@ from wtb.domain.ports import BranchRepository, Clock, Codec, EventBus, Execution
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, ManifestCache
+from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
 
 
 class Transaction(Protocol):
@@ -34,6 +35,7 @@ class StorageParts:
         self.clock = clock
         self.bus = bus
         self._manifests = ManifestCache()
+        self._trees = TreeCache()
         self._encoder = DeltaEncoder(codec)
 
     def checkpoint_store(
@@ -55,17 +57,23 @@ class StorageParts:
             node_runs=node_runs,
         )
 
+    def file_commits(self, rows: FileCommitRows, blobs: CheckpointRows) -> DeltaFileCommits:
+        """Return the repository of file commits over these rows; small contents are blobs as values are."""
+        return DeltaFileCommits(rows, blobs, cache=self._trees, codec=self.codec, clock=self.clock)
+
 
 class TransactionalUnitOfWork:
     """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
 
     checkpoints: DeltaCheckpointStore
+    files: DeltaFileCommits
     _log: AppendedEvents
 
     def __init__(self, bus: EventBus, *, readonly: bool) -> None:
         self._bus = bus
         self._readonly = readonly
         self._transaction: Transaction | None = None
+        self._ended = False
 
     def _begin(self, *, readonly: bool) -> Transaction:
         """Begin a transaction and put the repositories over it."""
@@ -80,7 +88,11 @@ class TransactionalUnitOfWork:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._ended = True
         if self._transaction is not None:
+            if self._readonly and kind is None:
+                self.checkpoints.keep_manifests()
+                self.files.keep_trees()
             self._transaction.close()
 
     def commit(self) -> None:
@@ -88,7 +100,12 @@ class TransactionalUnitOfWork:
             raise InvalidInput("a unit of work begins with `with`; there is nothing to commit yet")
         if self._readonly:
             raise InvalidInput("this unit of work was opened for reading; open one without readonly=True to write")
+        if self._ended:  # its connection may be somebody else's by now
+            raise InvalidInput("this unit of work has ended; ask the storage for another")
         self._transaction.commit()
+        self._ended = True
+        self.checkpoints.keep_manifests()
+        self.files.keep_trees()
         self._transaction.close()
         if self._log.appended:
             self._bus.publish(self._log.appended)

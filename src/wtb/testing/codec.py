@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
 import pytest
 
-from wtb.domain.errors import DamagedData, StateNotSerialisable, StorageError, UnknownFormat
+from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
 from wtb.domain.ports import Codec
 from wtb.testing.values import AWKWARD_VALUES, EXACT_VALUES, WRAPS, identical, nested
 
@@ -55,23 +56,17 @@ class CodecContract:
 
     @pytest.mark.parametrize("value", AWKWARD_VALUES.values(), ids=AWKWARD_VALUES.keys())
     def test_an_awkward_value_comes_back_exactly_or_is_refused_by_its_path(self, codec: Codec, value: Any) -> None:
-        try:
-            data, _ = codec.encode(value, "state.x")
-        except StateNotSerialisable as error:
-            assert str(error).startswith("state.x")
-        else:
-            assert identical(codec.decode(data), value)
+        assert _kept_or_refused(codec, value)
 
     @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS.keys())
     def test_what_was_kept_can_be_read_from_any_depth_of_the_stack(
         self, codec: Codec, wrap: Callable[[Any], Any]
     ) -> None:
-        for depth in (50, 150, 300, 450):
-            try:
-                data, _ = codec.encode(nested(depth, wrap), "state.x")
-            except StateNotSerialisable:
-                return
-            assert identical(_at_depth(700, lambda data=data: codec.decode(data)), nested(depth, wrap))
+        for depth in (50, 90, 150, 300, 450):
+            value = nested(depth, wrap)
+            with suppress(StateNotSerialisable):
+                data, _ = codec.encode(value, "state.x")
+                assert identical(_at_depth(700, codec.decode, data), value)
 
     @pytest.mark.parametrize("pair", _SAME_IN_ANOTHER_ORDER.values(), ids=_SAME_IN_ANOTHER_ORDER.keys())
     def test_the_canonical_form_does_not_know_the_order_of_filling(self, codec: Codec, pair: tuple[Any, Any]) -> None:
@@ -109,10 +104,8 @@ class CodecContract:
     def test_bytes_that_are_no_value_are_damage(self, codec: Codec) -> None:
         data, _ = codec.encode({"a": [1, ("x", {"b": Decimal(1)})]}, "state.x")
         for end in range(len(data)):
-            with pytest.raises(StorageError):
+            with pytest.raises(DamagedData):
                 codec.decode(data[:end])
-        with pytest.raises(DamagedData):
-            codec.decode(data + b"\x00")
 
     def test_a_digest_sees_its_parts_as_one(self, codec: Codec) -> None:
         assert codec.digest(b"ab", b"", b"c") == codec.digest(b"abc")
@@ -129,5 +122,13 @@ class CodecContract:
             assert list(decoded) == values
 
 
-def _at_depth(depth: int, action: Callable[[], Any]) -> Any:
-    return action() if depth == 0 else _at_depth(depth - 1, action)
+def _kept_or_refused(codec: Codec, value: Any) -> bool:
+    try:
+        data, _ = codec.encode(value, "state.x")
+    except StateNotSerialisable as error:
+        return str(error).startswith("state.x")
+    return identical(codec.decode(data), value)
+
+
+def _at_depth(depth: int, action: Callable[[bytes], Any], data: bytes) -> Any:
+    return action(data) if depth == 0 else _at_depth(depth - 1, action, data)

@@ -38,7 +38,7 @@ class Story:
     def new_execution(self, **facts: Any) -> Execution:
         """Return an execution that is not stored yet."""
         now = self._clock.now()
-        given = {
+        given: dict[str, Any] = {
             "id": ExecutionId(self._ids.new()),
             "workflow_id": WorkflowId("0" * 32),
             "workflow_name": "story",
@@ -51,7 +51,7 @@ class Story:
     def new_branch(self, name: str, *, head: Checkpoint | None = None, **facts: Any) -> Branch:
         """Return a branch of this story that is not stored yet."""
         head_id = None if head is None else head.id
-        given = {
+        given: dict[str, Any] = {
             "id": BranchId(self._ids.new()),
             "execution_id": self.id,
             "head_id": head_id,
@@ -62,7 +62,7 @@ class Story:
 
     def new_node_run(self, node: str = "work", visit: int = 1, **facts: Any) -> NodeRun:
         """Return a node run of this story that is not stored yet."""
-        given = {
+        given: dict[str, Any] = {
             "id": NodeRunId(self._ids.new()),
             "execution_id": self.id,
             "branch_id": self.main.id,
@@ -73,18 +73,20 @@ class Story:
 
     def new_event(self, type: EventType = EventType.NODE_COMPLETED, **facts: Any) -> Event:
         """Return an event of this story's stream that is not recorded yet."""
-        return Event(type=type, **{"stream": self.id, "at": self._clock.now()} | facts)
+        given: dict[str, Any] = {"stream": self.id, "at": self._clock.now()}
+        return Event(type=type, **given | facts)
 
     def draft(self, *, parent: Checkpoint | None = None, **facts: Any) -> CheckpointDraft:
         """Return a draft that follows its parent."""
-        given = {
+        given: dict[str, Any] = {
             "id": CheckpointId(self._ids.new()),
             "execution_id": self.id,
             "branch_id": self.main.id,
+            "parent_id": None if parent is None else parent.id,
             "step": 0 if parent is None else parent.step + 1,
             "created_at": self._clock.now(),
         }
-        return CheckpointDraft(parent_id=None if parent is None else parent.id, **given | facts)
+        return CheckpointDraft(**given | facts)
 
     def save(
         self,

@@ -95,9 +95,8 @@ class UnitOfWorkContract(StoryFixtures):
         assert _found(storage, chapter) == []
 
     def test_an_error_undoes_everything_and_passes_through(self, storage: Storage, chapter: Chapter) -> None:
-        with pytest.raises(KeyError, match="mine"), storage.unit_of_work() as uow:
-            chapter.write(uow)
-            raise KeyError("mine")
+        with pytest.raises(KeyError, match="mine"):
+            _write_and_fail(storage, chapter)
         assert _found(storage, chapter) == []
 
     def test_a_unit_sees_its_own_work(self, storage: Storage, chapter: Chapter) -> None:
@@ -228,9 +227,7 @@ class UnitOfWorkContract(StoryFixtures):
                     assert uow.checkpoints.load(head.id).state["step"] == head.step
             writing.result()
 
-    def test_units_of_several_threads_do_not_disturb_each_other(
-        self, storage: Storage, ids: Ids, clock: Clock
-    ) -> None:
+    def test_units_of_several_threads_do_not_disturb_each_other(self, storage: Storage, ids: Ids, clock: Clock) -> None:
         def tell(number: int) -> tuple[Story, Checkpoint]:
             story = Story(storage, ids, clock)
             line = story.line({"number": number}, *[StateDelta.of(items=Append((n,))) for n in range(20)])
@@ -292,11 +289,17 @@ class UnitOfWorkContract(StoryFixtures):
         assert found == [{"x": 1}]
 
 
+def _write_and_fail(storage: Storage, chapter: Chapter) -> None:
+    with storage.unit_of_work() as uow:
+        chapter.write(uow)
+        raise KeyError("mine")
+
+
 def _uses(uow: UnitOfWork, story: Story) -> list[Callable[[], Any]]:
     return [
         lambda: uow.workflows.save({"name": "late", "version": "1"}),
         lambda: uow.executions.get(story.id),
-        lambda: uow.executions.list_executions(),
+        uow.executions.list_executions,
         lambda: uow.executions.add(story.new_execution()),
         lambda: uow.branches.list_branches(story.id),
         lambda: uow.branches.add(story.new_branch("late")),
@@ -306,7 +309,7 @@ def _uses(uow: UnitOfWork, story: Story) -> list[Callable[[], Any]]:
         lambda: uow.checkpoints.list_infos(story.id),
         lambda: uow.checkpoints.delete([story.draft().id]),
         lambda: uow.events.append(story.new_event()),
-        lambda: uow.events.list_events(),
+        uow.events.list_events,
         uow.commit,
     ]
 

@@ -27,7 +27,7 @@ EXACT_VALUES: dict[str, Any] = {
     "sets": [set(), {1, "1", (1, 2)}, frozenset({frozenset({1}), b"x"})],
     "keys of all kinds": {1: "int", "1": "text", (1, 2): "tuple", None: "none", 1.5: "float", b"1": "bytes"},
     "times": [
-        datetime(2026, 1, 1, 12, 30, 15, 123_456),
+        datetime(2026, 1, 1, 12, 30, 15, 123_456),  # noqa: DTZ001  a naive time is a value like any other
         datetime(1, 1, 1, tzinfo=UTC),
         datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=5, minutes=45, seconds=7))),
         datetime(2026, 7, 1, tzinfo=_BERLIN),

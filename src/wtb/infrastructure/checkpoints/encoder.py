@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wtb.domain.errors import InvalidStateChange
 from wtb.domain.ports import Codec
-from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
+from wtb.domain.state import DELETE, Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
 from wtb.infrastructure.checkpoints.manifest import (
     EMPTY,
     INLINE_APPEND_BYTES,
@@ -45,6 +45,7 @@ class DeltaEncoder:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._empty_list = codec.digest(b"list")
+        self._deleted = codec.digest(b"deleted")
 
     def encode(
         self, manifest: Manifest, delta: StateDelta, returned: Returned | None, read_blobs: ReadBlobs
@@ -66,11 +67,8 @@ class DeltaEncoder:
         self, key: str, entry: Entry | None, change: Change, blobs: dict[bytes, bytes], read_blobs: ReadBlobs
     ) -> Operation:
         match change:
-            case SetValue(value=value) if type(value) is list:
-                items, digest = self._items(value, f"state.{key}", 0, self._empty_list)
-                return (Op.LIST, digest, self._cut(items, INLINE_BYTES, blobs))
             case SetValue(value=value):
-                return self._value(value, f"state.{key}", blobs)
+                return self._whole(value, f"state.{key}", blobs)
             case DeleteKey():
                 return (Op.DROP,)
             case Append(items=items):
@@ -89,7 +87,10 @@ class DeltaEncoder:
         items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
         return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
 
-    def _value(self, value: Any, path: str, blobs: dict[bytes, bytes]) -> Operation:
+    def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes]) -> Operation:
+        if type(value) is list:
+            items, list_digest = self._items(value, path, 0, self._empty_list)
+            return (Op.LIST, list_digest, self._cut(items, INLINE_BYTES, blobs))
         data, canonical = self._codec.encode(value, path)
         digest = self._codec.digest(b"value", canonical)
         if len(data) <= INLINE_BYTES:
@@ -116,21 +117,25 @@ class DeltaEncoder:
         encoded: dict[str, dict[str, Operation | None]] = {}
         for node, update in (returned or {}).items():
             encoded[node] = {
-                key: _SAME
-                if _is_written(value, delta.changes.get(key, ()))
-                else self._operation(f"returned by {node}.{key}", None, SetValue(value), blobs, _no_blobs)
+                key: _SAME if _is_written(value, delta.changes.get(key, ())) else self._given(node, key, value, blobs)
                 for key, value in update.items()
             }
         return encoded
 
-    def returned_digest(self, encoded: EncodedDelta) -> bytes:
+    def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
+        if value is DELETE:
+            return (Op.DROP, self._deleted)
+        return self._whole(value, f"returned.{node}.{key}", blobs)
+
+    def returned_digest(self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]) -> bytes:
         """Hash what nodes returned; empty when there is nothing."""
-        if not encoded.returned:
+        if not returned:
             return b""
         parts: list[bytes] = []
-        for node in sorted(encoded.returned):
-            for key, operation in sorted(encoded.returned[node].items()):
-                digest = (operation or encoded.operations[key][0])[1]
+        for node in sorted(returned):
+            parts += (node.encode(), b"\0\0")  # a node that returned nothing counts too
+            for key, operation in sorted(returned[node].items()):
+                digest = (operation or operations[key][0])[1]
                 parts += (node.encode(), b"\0", key.encode(), b"\0", digest)
         return self._codec.digest(b"returned", *parts)
 
@@ -139,7 +144,11 @@ class DeltaEncoder:
     ) -> dict[str, dict[str, Any]]:
         """Decode what nodes returned."""
         return {
-            node: {key: self.value(_entry(operation or operations[key][0]), blobs) for key, operation in update.items()}
+            node: {
+                key: DELETE if entry is None else self.value(entry, blobs)
+                for key, operation in update.items()
+                for entry in (_entry(operation or operations[key][0]),)
+            }
             for node, update in returned.items()
         }
 
@@ -147,12 +156,10 @@ class DeltaEncoder:
         self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]
     ) -> set[bytes]:
         """Return the blobs that decoding what nodes returned will need."""
-        return {
-            address
-            for update in returned.values()
-            for key, operation in update.items()
-            for address in _entry(operation or operations[key][0]).addresses
-        }
+        entries = (
+            _entry(operation or operations[key][0]) for update in returned.values() for key, operation in update.items()
+        )
+        return {address for entry in entries if entry is not None for address in entry.addresses}
 
     def state(self, manifest: Manifest, blobs: Blobs) -> State:
         """Decode a whole state; `blobs` holds everything that the manifest refers to."""
@@ -181,11 +188,9 @@ def _list(key: str, entry: Entry | None) -> ListEntry:
     return entry
 
 
-def _entry(operation: Operation) -> Entry:
-    """Return what one operation alone makes: of an append, the list of what was appended."""
-    entry = EMPTY.apply({"": (operation,)}).find("")
-    assert entry is not None
-    return entry
+def _entry(operation: Operation) -> Entry | None:
+    """Return what one operation alone makes: of an append, the list of what was appended; None of a deletion."""
+    return EMPTY.apply({"": (operation,)}).find("")
 
 
 def _is_written(value: Any, changes: Sequence[Change]) -> bool:
@@ -196,7 +201,3 @@ def _is_written(value: Any, changes: Sequence[Change]) -> bool:
         case (Append(items=items),):
             return type(value) is list and len(value) == len(items) and all(map(operator.is_, value, items))
     return False
-
-
-def _no_blobs(addresses: Sequence[bytes]) -> Blobs:
-    return {}

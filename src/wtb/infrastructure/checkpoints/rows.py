@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import ormsgpack
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, Trigger
-from wtb.domain.errors import DamagedData, UnknownFormat
-from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.errors import DamagedData, InvalidInput, UnknownFormat
 from wtb.domain.ports import Codec
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -61,6 +60,7 @@ class ChainLink(NamedTuple):
     """One checkpoint on the way from a keyframe to the one that is wanted."""
 
     id: str
+    parent_id: str | None
     payload: bytes
     keyframe: bytes | None
 
@@ -69,6 +69,7 @@ class ParentRow(NamedTuple):
     """What a new checkpoint needs to know of its parent."""
 
     hash: bytes
+    state_hash: bytes
     branch_id: str
     deleted: int
 
@@ -120,16 +121,23 @@ class CheckpointRows(Protocol):
         """Return those that exist."""
         ...
 
-    def heads_among(self, checkpoint_ids: Collection[str]) -> list[str]:
-        """Return which of these are heads of branches, keeping those branches still until the end."""
+    def heads_among(self, checkpoint_ids: Collection[str], *, outside: str = "") -> list[tuple[str, str]]:
+        """Return which of these are heads of branches (except of execution `outside`) in which executions.
+
+        Those branches stay as they are until the end of the transaction.
+        """
         ...
 
     def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
-        """Return the living checkpoints whose parent is among these."""
+        """Return the rows whose parent is among these, tombstones included, and keep them from being deleted."""
         ...
 
-    def condemn(self, checkpoint_ids: Collection[str]) -> int:
-        """Mark rows as deleted, after every transaction that builds on them has ended; return how many were alive."""
+    def condemn(self, checkpoint_ids: Collection[str]) -> set[str]:
+        """Mark rows as deleted, after every transaction that builds on them has ended; return those that were alive."""
+        ...
+
+    def revive(self, checkpoint_ids: Collection[str]) -> None:
+        """Take back what `condemn` did in this transaction."""
         ...
 
     def bury(self, checkpoint_ids: Collection[str]) -> None:
@@ -141,17 +149,40 @@ class CheckpointRows(Protocol):
         ...
 
 
-def seal(codec: Codec, body: bytes) -> bytes:
-    """Return the body with a checksum before it."""
-    return codec.digest(body)[:16] + body
+def seal_delta(codec: Codec, body: bytes, checkpoint_id: str, parent_id: str | None) -> bytes:
+    """Return the body with a checksum before it, which also covers what it is the delta of, and from where.
+
+    An append carries the digest of the whole list, so hashes of states alone would not miss a delta on the way.
+    """
+    return _checksum(codec, body, "delta", checkpoint_id, parent_id or "") + body
 
 
-def unseal(codec: Codec, data: bytes, what: str) -> bytes:
-    """Return the body, or raise DamagedData that says what was damaged."""
-    body = data[16:]
-    if codec.digest(body)[:16] != data[:16]:
-        raise DamagedData(f"{what} is damaged: its stored bytes do not match their checksum; `wtb doctor` tells more")
-    return body
+def unseal_delta(codec: Codec, data: bytes, checkpoint_id: str, parent_id: str | None) -> bytes:
+    """Return the body of a delta, or raise DamagedData."""
+    return _unsealed(data, _checksum(codec, data[16:], "delta", checkpoint_id, parent_id or ""), checkpoint_id)
+
+
+def seal_keyframe(codec: Codec, body: bytes, checkpoint_id: str) -> bytes:
+    """Return the body with a checksum before it, which also covers whose keyframe it is."""
+    return _checksum(codec, body, "keyframe", checkpoint_id) + body
+
+
+def unseal_keyframe(codec: Codec, data: bytes, checkpoint_id: str) -> bytes:
+    """Return the body of a keyframe, or raise DamagedData."""
+    return _unsealed(data, _checksum(codec, data[16:], "keyframe", checkpoint_id), checkpoint_id)
+
+
+def _checksum(codec: Codec, body: bytes, *place: str) -> bytes:
+    return codec.digest("\n".join(place).encode(), b"\n", body)[:16]
+
+
+def _unsealed(data: bytes, checksum: bytes, checkpoint_id: str) -> bytes:
+    if data[:16] != checksum:
+        raise DamagedData(
+            f"checkpoint {checkpoint_id!r} is damaged: its stored bytes do not match their checksum; "
+            "`wtb doctor` tells more"
+        )
+    return data[16:]
 
 
 def unpacked(body: bytes) -> Any:
@@ -190,7 +221,10 @@ def row_of(
         draft.created_by,
         to_us(draft.created_at),
     )
-    hashed = _chained(codec, facts, state_hash, returned_hash, parent_hash)
+    try:
+        hashed = _chained(codec, facts, state_hash, returned_hash, parent_hash)
+    except TypeError as error:  # what msgpack raises for lone surrogates and numbers beyond 64 bits
+        raise InvalidInput(f"checkpoint {draft.id!r} cannot be stored: {error}") from error
     return CheckpointRow(*facts, state_hash, returned_hash, parent_hash, hashed, size, FORMAT, 0)
 
 
@@ -204,7 +238,7 @@ def checkpoint_of(codec: Codec, row: CheckpointRow) -> Checkpoint:
         raise UnknownFormat(f"checkpoint {row.id!r} has format {row.format}; this version of wtb reads {FORMAT}")
     if _chained(codec, row[:_FACTS], row.state_hash, row.returned_hash, row.parent_hash) != row.hash:
         raise DamagedData(f"checkpoint {row.id!r} is damaged: its row does not match its hash; `wtb doctor` tells more")
-    return new_checkpoint(row)
+    return _read_checkpoint(row)
 
 
 # A run repeats the same few next nodes; writing and parsing them each time would be a fifth of handling a row.
@@ -218,17 +252,35 @@ def _next_nodes(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def new_checkpoint(row: CheckpointRow) -> Checkpoint:
-    """Return the checkpoint of a row that was just made."""
-    return Checkpoint(
-        id=CheckpointId(row.id),
-        execution_id=ExecutionId(row.execution_id),
-        branch_id=BranchId(row.branch_id),
-        parent_id=None if row.parent_id is None else CheckpointId(row.parent_id),
+def stored_checkpoint(draft: CheckpointDraft, row: CheckpointRow) -> Checkpoint:
+    """Return the checkpoint that a draft became: its fields, and what the store added."""
+    checkpoint = object.__new__(Checkpoint)
+    checkpoint.__dict__.update(
+        draft.__dict__,
+        state_hash=row.state_hash,
+        parent_hash=row.parent_hash,
+        hash=row.hash,
+        size_bytes=row.size_bytes,
+        deleted=False,
+    )
+    return checkpoint
+
+
+def _read_checkpoint(row: CheckpointRow) -> Checkpoint:
+    """Return the checkpoint of a verified row.
+
+    Filled directly, not through __init__: its checks were made when the draft was, and lists of 1,000 are common.
+    """
+    checkpoint = object.__new__(Checkpoint)
+    checkpoint.__dict__.update(
+        id=row.id,
+        execution_id=row.execution_id,
+        branch_id=row.branch_id,
+        parent_id=row.parent_id,
         step=row.step,
         node=row.node,
         visit=row.visit,
-        node_run_id=None if row.node_run_id is None else NodeRunId(row.node_run_id),
+        node_run_id=row.node_run_id,
         trigger=_TRIGGERS[row.cause],
         kind=_KINDS[row.kind],
         name=row.name,
@@ -246,3 +298,4 @@ def new_checkpoint(row: CheckpointRow) -> Checkpoint:
         size_bytes=row.size_bytes,
         deleted=bool(row.deleted),
     )
+    return checkpoint

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
 import ormsgpack
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Snapshot
-from wtb.domain.errors import CheckpointNotFound, Conflict, DamagedData
+from wtb.domain.errors import CheckpointNotFound, Conflict, DamagedData, InvalidInput
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import (
@@ -27,11 +28,13 @@ from wtb.infrastructure.checkpoints.rows import (
     CheckpointRow,
     CheckpointRows,
     checkpoint_of,
-    new_checkpoint,
     row_of,
-    seal,
+    seal_delta,
+    seal_keyframe,
+    stored_checkpoint,
     unpacked,
-    unseal,
+    unseal_delta,
+    unseal_keyframe,
 )
 from wtb.infrastructure.timestamps import to_us
 
@@ -92,9 +95,15 @@ class DeltaCheckpointStore:
         self._codec = codec
         self._clock = clock
         self._encoder = encoder
+        self._fresh: dict[str, Manifest] = {}
         self._executions = executions
         self._branches = branches
         self._node_runs = node_runs
+
+    def keep_manifests(self) -> None:
+        """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
+        for checkpoint_id, manifest in self._fresh.items():
+            self._cache.put(checkpoint_id, manifest)
 
     def save(
         self,
@@ -103,17 +112,18 @@ class DeltaCheckpointStore:
         returned: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Checkpoint:
         parent_hash, base = self._base(draft)
-        return self.write(draft, parent_hash, base, self._encoder.encode(base, delta, returned, self._read_blobs))
+        read_blobs = partial(self._read_blobs, checkpoint_id=draft.parent_id)
+        return self.write(draft, parent_hash, base, self._encoder.encode(base, delta, returned, read_blobs))
 
     def write(self, draft: CheckpointDraft, parent_hash: bytes, base: Manifest, encoded: EncodedDelta) -> Checkpoint:
         """Keep a delta that is encoded already; `base` is the manifest of the parent."""
-        payload = seal(self._codec, ormsgpack.packb([encoded.operations, encoded.returned]))
+        payload = self._payload(draft, encoded)
         manifest = base.apply(encoded.operations, _ROW_BYTES + len(payload))
         row = row_of(
             self._codec,
             draft,
             state_hash=manifest.root(self._codec),
-            returned_hash=self._encoder.returned_digest(encoded),
+            returned_hash=self._encoder.returned_digest(encoded.operations, encoded.returned),
             parent_hash=parent_hash,
             size=len(payload) + sum(map(len, encoded.blobs.values())),
         )
@@ -122,8 +132,15 @@ class DeltaCheckpointStore:
         self._rows.insert(row, payload)
         if draft.parent_id is not None and manifest.pending > _limit(manifest):
             manifest = self._write_keyframe(draft.id, manifest)
-        self._cache.put(draft.id, manifest)
-        return new_checkpoint(row)
+        self._fresh[draft.id] = manifest
+        return stored_checkpoint(draft, row)
+
+    def _payload(self, draft: CheckpointDraft, encoded: EncodedDelta) -> bytes:
+        try:
+            body = ormsgpack.packb([encoded.operations, encoded.returned])
+            return seal_delta(self._codec, body, draft.id, draft.parent_id)
+        except (TypeError, UnicodeEncodeError) as error:  # an id, a node or a returned key that is no valid text
+            raise InvalidInput(f"checkpoint {draft.id!r} cannot be stored: {error}") from error
 
     def _base(self, draft: CheckpointDraft) -> tuple[bytes, Manifest]:
         """Return the parent's hash and manifest; a branch that leaves the parent here begins at a keyframe.
@@ -135,32 +152,39 @@ class DeltaCheckpointStore:
         parent = self._rows.find_parent(draft.parent_id)
         if parent is None or parent.deleted:
             raise CheckpointNotFound(draft.parent_id)
-        manifest = self._manifest(draft.parent_id)
+        manifest = self._manifest(draft.parent_id, parent.state_hash)
         if parent.branch_id != draft.branch_id and manifest.pending > _limit(manifest) // 4:
             manifest = self._ensure_keyframe(draft.parent_id, manifest)
         return parent.hash, manifest
 
-    def _manifest(self, checkpoint_id: str) -> Manifest:
-        manifest = self._cache.find(checkpoint_id)
+    def _manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
+        manifest = self._fresh.get(checkpoint_id) or self._cache.find(checkpoint_id)
         if manifest is None:
-            manifest = self._read_manifest(checkpoint_id)
-            self._cache.put(checkpoint_id, manifest)
+            manifest = self._read_manifest(checkpoint_id, state_hash)
+            self._fresh[checkpoint_id] = manifest
         return manifest
 
-    def _read_manifest(self, checkpoint_id: str) -> Manifest:
+    def _read_manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
+        """Read a manifest and verify it: whatever is built on a damaged one would make the damage look whole."""
         manifest = EMPTY
+        at: str | None = None
         for link in self._rows.chain(checkpoint_id):
             if link.keyframe is not None:
-                body = unseal(self._codec, link.keyframe, f"the keyframe of checkpoint {link.id!r}")
-                manifest = EMPTY.apply(unpacked(body))
-            elif not link.payload:
+                manifest = EMPTY.apply(unpacked(unseal_keyframe(self._codec, link.keyframe, link.id)))
+            elif link.parent_id != at or not link.payload:
+                lost = link.id if link.parent_id == at else link.parent_id
                 raise DamagedData(
-                    f"checkpoint {checkpoint_id!r} cannot be loaded: {link.id!r}, which it builds on, has no content; "
+                    f"checkpoint {checkpoint_id!r} is damaged: {lost!r}, which it builds on, has lost its content; "
                     "`wtb doctor` tells more"
                 )
             else:
-                body = unseal(self._codec, link.payload, f"checkpoint {link.id!r}")
+                body = unseal_delta(self._codec, link.payload, link.id, link.parent_id)
                 manifest = manifest.apply(unpacked(body)[0], _ROW_BYTES + len(link.payload))
+            at = link.id
+        if manifest.root(self._codec) != state_hash:
+            raise DamagedData(
+                f"checkpoint {checkpoint_id!r} is damaged: its state does not match its hash; `wtb doctor` tells more"
+            )
         return manifest
 
     def _write_keyframe(self, checkpoint_id: str, manifest: Manifest) -> Manifest:
@@ -168,11 +192,12 @@ class DeltaCheckpointStore:
         addresses = {address for _, entry in manifest for address in entry.addresses}
         if addresses and self._rows.touch_blobs(addresses, now_us) < len(addresses):
             # The manifest came from the cache and names chunks that have been collected meanwhile: read it anew.
-            manifest = self._read_manifest(checkpoint_id)
+            manifest = self._read_manifest(checkpoint_id, manifest.root(self._codec))
         operations, blobs, sealed = manifest.keyframe(self._codec)
         if blobs:
             self._rows.put_blobs(blobs, now_us)
-        self._rows.put_keyframe(checkpoint_id, seal(self._codec, ormsgpack.packb(operations)))
+        keyframe = seal_keyframe(self._codec, ormsgpack.packb(operations), checkpoint_id)
+        self._rows.put_keyframe(checkpoint_id, keyframe)
         return sealed
 
     def get(self, checkpoint_id: CheckpointId) -> Checkpoint:
@@ -187,27 +212,32 @@ class DeltaCheckpointStore:
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
         row, payload = self._living(checkpoint_id)
         checkpoint = checkpoint_of(self._codec, row)
-        manifest = self._read_manifest(checkpoint_id)
-        if manifest.root(self._codec) != checkpoint.state_hash:
+        try:
+            manifest = self._read_manifest(checkpoint_id, checkpoint.state_hash)
+        except DamagedData:
+            self._living(checkpoint_id)  # raises when it was deleted after its row was read: gone, not damaged
+            raise
+        operations, returned = unpacked(unseal_delta(self._codec, payload, checkpoint_id, row.parent_id))
+        if self._encoder.returned_digest(operations, returned) != row.returned_hash:
             raise DamagedData(
-                f"checkpoint {checkpoint_id!r} is damaged: its state does not match its hash; `wtb doctor` tells more"
+                f"checkpoint {checkpoint_id!r} is damaged: what its nodes returned does not match its hash; "
+                "`wtb doctor` tells more"
             )
-        operations, returned = unpacked(unseal(self._codec, payload, f"checkpoint {checkpoint_id!r}"))
         addresses = {address for _, entry in manifest for address in entry.addresses}
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
-        self._cache.put(checkpoint_id, manifest)
+        self._fresh[checkpoint_id] = manifest
         return Snapshot(
             checkpoint=checkpoint,
             state=self._encoder.state(manifest, blobs),
             returned=self._encoder.returned(operations, returned, blobs),
         )
 
-    def _read_blobs(self, addresses: Sequence[bytes], checkpoint_id: str | None = None) -> dict[bytes, bytes]:
+    def _read_blobs(self, addresses: Sequence[bytes], checkpoint_id: str | None) -> dict[bytes, bytes]:
         if not addresses:
             return {}
         blobs = self._rows.get_blobs(addresses)
-        needed = f"checkpoint {checkpoint_id!r} needs" if checkpoint_id else "a list that is spliced needs"
+        needed = f"checkpoint {checkpoint_id!r} needs"
         for address in addresses:
             data = blobs.get(address)
             if data is None:
@@ -222,55 +252,84 @@ class DeltaCheckpointStore:
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
         execution = self._executions.get(execution_id)
-        rows = {row.id: row for row in self._rows.list_rows(execution_id)}
+        # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
+        branches = self._branches.list_branches(execution_id)
         node_runs = list(self._node_runs.list_runs(execution_id))
-        foreign = {row.parent_id for row in rows.values() if row.parent_id and row.parent_id not in rows}
-        for checkpoint_id in foreign:
-            ancestors = self._rows.list_ancestors(checkpoint_id)
-            for other in {row.execution_id for row in ancestors}:
-                node_runs += self._node_runs.list_runs(ExecutionId(other))
-            rows |= {row.id: row for row in ancestors}
+        rows = {row.id: row for row in self._rows.list_rows(execution_id)}
+        for checkpoint_id in {row.parent_id for row in rows.values()} | {branch.head_id for branch in branches}:
+            if checkpoint_id is not None and checkpoint_id not in rows:
+                rows |= {row.id: row for row in self._rows.list_ancestors(checkpoint_id)}
+        for other in sorted({row.execution_id for row in rows.values()} - {execution_id}):
+            node_runs += self._node_runs.list_runs(ExecutionId(other))
         return ExecutionHistory(
             execution_id=execution_id,
             active_branch_id=execution.branch_id,
-            branches=self._branches.list_branches(execution_id),
+            branches=branches,
             checkpoints=tuple([checkpoint_of(self._codec, row) for row in rows.values()]),
             node_runs=tuple(node_runs),
         )
 
     def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:
         gone = set(checkpoint_ids)
-        if self._rows.condemn(gone) < len(gone):
-            raise CheckpointNotFound(", ".join(sorted(gone)))
-        heads = self._rows.heads_among(gone)
+        condemned = self._rows.condemn(gone)
+        missing = gone - condemned
+        heads = [] if missing else self._rows.heads_among(gone)
+        if missing or heads:
+            self._rows.revive(condemned)  # whoever goes on after a refusal must not delete the others by that
+        if missing:
+            raise CheckpointNotFound(", ".join(sorted(missing)))
         if heads:
-            raise Conflict(f"checkpoint {heads[0]!r} is the head of a branch; move the branch before deleting it")
+            raise Conflict(f"checkpoint {heads[0][0]!r} is the head of a branch; move the branch before deleting it")
         self._uproot(gone)
         self._rows.bury(gone)
-        self._cache.forget(gone)
+        self._forget(gone)
 
     def delete_run(self, execution_id: ExecutionId) -> None:
-        own = {row.id for row in self._rows.list_rows(execution_id)}
-        self._rows.condemn(own)
-        stumps = self._uproot(own)
+        own = {row.id: row for row in self._rows.list_rows(execution_id)}
+        condemned = self._rows.condemn(own)
+        heads = self._rows.heads_among(own, outside=execution_id)
+        if heads:
+            self._rows.revive(condemned)
+            raise Conflict(
+                "checkpoint {!r} is the head of a branch of run {!r}; delete or move that one first".format(*heads[0])
+            )
+        stumps = _with_ancestors(self._uproot(own), own)
         self._rows.bury(stumps)
-        self._rows.remove(own - stumps)
-        self._cache.forget(own)
+        self._rows.remove(own.keys() - stumps)
+        self._forget(own)
+
+    def _forget(self, checkpoint_ids: Collection[str]) -> None:
+        self._cache.forget(checkpoint_ids)
+        for checkpoint_id in checkpoint_ids:
+            self._fresh.pop(checkpoint_id, None)
 
     def _uproot(self, gone: Collection[str]) -> set[str]:
         """Give a keyframe to every survivor that builds on one of these, and return those that were built on."""
-        children = self._rows.children_of(gone)
+        children = [child for child in self._rows.children_of(gone) if child.id not in gone]
         for child in children:
-            self._ensure_keyframe(child.id, self._read_manifest(child.id))
+            if not child.deleted:
+                self._ensure_keyframe(child.id, self._read_manifest(child.id, child.state_hash))
         return {child.parent_id for child in children if child.parent_id}
 
     def _ensure_keyframe(self, checkpoint_id: str, manifest: Manifest) -> Manifest:
         if self._rows.has_keyframe(checkpoint_id):
-            manifest = self._read_manifest(checkpoint_id)  # a cached one may not know of it
+            # A cached one may not know of it.
+            manifest = self._read_manifest(checkpoint_id, manifest.root(self._codec))
         else:
             manifest = self._write_keyframe(checkpoint_id, manifest)
-        self._cache.put(checkpoint_id, manifest)
+        self._fresh[checkpoint_id] = manifest
         return manifest
+
+
+def _with_ancestors(ids: Collection[str], rows: Mapping[str, CheckpointRow]) -> set[str]:
+    """Return these and all before them, which the lineages of others go through."""
+    found: set[str] = set()
+    for start in ids:
+        at = start
+        while at in rows and at not in found:
+            found.add(at)
+            at = rows[at].parent_id or ""
+    return found
 
 
 def _limit(manifest: Manifest) -> int:

@@ -60,7 +60,7 @@ class MsgpackCodec:
 
     def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
         try:
-            data = ormsgpack.packb(value, self._tag, _KEEP_TYPES)
+            data = pack(value, self._tag, _KEEP_TYPES)
             if type(value) in _FLAT:
                 return data, data
             return data, ormsgpack.packb(value, self._tag_canonical, _CANONICAL)
@@ -140,10 +140,34 @@ def pack_content(code: int, content: Any, tag: Callable[[Any], Any] | None, opti
     if code in _RAW:
         return bytes(content)
     if code in (_SET, _FROZENSET):
-        return _array(sorted(ormsgpack.packb(item, tag, option) for item in content))
+        return _array(sorted(pack(item, tag, option) for item in content))
     if code == _PAIRS and option == _CANONICAL:
-        return _array(sorted(ormsgpack.packb(pair, tag, option) for pair in content))
-    return ormsgpack.packb(content, tag, option)
+        return _array(sorted(pack(pair, tag, option) for pair in content))
+    return pack(content, tag, option)
+
+
+def pack(value: Any, tag: Callable[[Any], Any] | None, option: int) -> bytes:
+    """Pack a value, refusing what ormsgpack would silently turn into bytes."""
+    data = ormsgpack.packb(value, tag, option)
+    # One of these begins everything that was packed as bytes; elsewhere they are rare, so that few values are searched.
+    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer(value):
+        raise TypeError("a buffer that can change")
+    return data
+
+
+def _holds_buffer(value: Any) -> bool:
+    """Whether a bytearray or memoryview is among the lists and mappings that are packed natively."""
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        kind = type(item)
+        if kind is bytearray or kind is memoryview:
+            return True
+        if kind is dict or kind is list:
+            parts = item.values() if kind is dict else item
+            if not _FLAT.issuperset(map(type, parts)):
+                remaining.extend(parts)
+    return False
 
 
 def _array(packed: list[bytes]) -> bytes:
@@ -222,6 +246,8 @@ def _kind_of(value: Any) -> str:
 def _hint(value: Any) -> str:
     if callable(value):
         return " cannot be stored; keep a name in the state and look the function up in the node"
+    if isinstance(value, bytearray | memoryview):
+        return " cannot be stored; use bytes"
     if hasattr(value, "tolist"):
         return " cannot be stored; use .tolist() or bytes"
     if hasattr(value, "__dataclass_fields__") or hasattr(value, "model_fields") or hasattr(type(value), "__members__"):

@@ -30,6 +30,8 @@ _TOKEN = re.compile(
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _LEVEL = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
+_ERROR = "1 / 0 == 0"
+"""Leaves a loop; a mere false would let it go on, and in `map` and `filter` copy the list in every round."""
 
 
 class Token(NamedTuple):
@@ -108,23 +110,20 @@ class CelSource:
                 yield self.tokens[last - 1] if written else None
 
     def guarded(self, guard: str) -> str:
-        """Return the text with a call of `guard` in every loop; once that gives false, the loops run out."""
+        """Return the text with a call of `guard` in every loop; once that gives false, all loops end at once."""
         edits = sorted(edit for macro in self.macros for edit in self._edits(macro, guard))
         places = [0, *(place for place, _ in edits), len(self.text)]
         pieces = [self.text[start:end] for start, end in itertools.pairwise(places)]
-        return "".join(
-            itertools.chain.from_iterable(itertools.zip_longest(pieces, (e for _, e in edits), fillvalue=""))
-        )
+        return pieces[0] + "".join(added + piece for (_, added), piece in zip(edits, pieces[1:], strict=True))
 
     def _edits(self, macro: Macro, guard: str) -> Iterator[tuple[int, str]]:
         start = self.tokens[macro.commas[0]].end
         if macro.name == "map" and len(macro.commas) == 1:
-            yield start, f" {guard},"  # map(x, predicate, result)
+            yield start, f" {guard} ? true : {_ERROR},"  # map(x, predicate, result)
             return
         # A line of its own for the bracket: the text before it may end with a comment.
         yield start, f" {guard} ? ("
-        end = self.tokens[(*macro.commas, macro.last)[1]].start
-        yield end, "\n) : true" if macro.name == "exists" else "\n) : false"
+        yield self.tokens[(*macro.commas, macro.last)[1]].start, f"\n) : {_ERROR}"
 
     def _macro(self, index: int) -> Macro | None:
         if self._text(index - 1) != "." or self._text(index + 1) != "(":

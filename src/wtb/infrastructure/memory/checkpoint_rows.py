@@ -19,7 +19,9 @@ class MemoryCheckpointRows:
 
     def find_parent(self, checkpoint_id: str) -> ParentRow | None:
         found = self.find(checkpoint_id)
-        return None if found is None else ParentRow(found[0].hash, found[0].branch_id, found[0].deleted)
+        if found is None:
+            return None
+        return ParentRow(found[0].hash, found[0].state_hash, found[0].branch_id, found[0].deleted)
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
         named = row.name is not None and any(
@@ -52,7 +54,7 @@ class MemoryCheckpointRows:
         while found is not None:
             row, payload = found
             keyframe: bytes | None = self._transaction.find("keyframes", row.id)
-            links.append(ChainLink(row.id, payload, keyframe))
+            links.append(ChainLink(row.id, row.parent_id, payload, keyframe))
             found = self.find(row.parent_id) if row.parent_id and keyframe is None else None
         return links[::-1]
 
@@ -75,23 +77,32 @@ class MemoryCheckpointRows:
         found = ((address, self._transaction.find("blobs", address)) for address in addresses)
         return {address: stored[0] for address, stored in found if stored is not None}
 
-    def heads_among(self, checkpoint_ids: Collection[str]) -> list[str]:
-        heads = {branch.head_id for branch in self._transaction.all("branches")}
-        return [checkpoint_id for checkpoint_id in checkpoint_ids if checkpoint_id in heads]
+    def heads_among(self, checkpoint_ids: Collection[str], *, outside: str = "") -> list[tuple[str, str]]:
+        wanted = set(checkpoint_ids)
+        return [
+            (branch.head_id, branch.execution_id)
+            for branch in self._transaction.all("branches")
+            if branch.head_id in wanted and branch.execution_id != outside
+        ]
 
     def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
         return [
             row
             for checkpoint_id in checkpoint_ids
             for row, _ in self._transaction.group("checkpoints", 1, checkpoint_id)
-            if not row.deleted
         ]
 
-    def condemn(self, checkpoint_ids: Collection[str]) -> int:
+    def condemn(self, checkpoint_ids: Collection[str]) -> set[str]:
         alive = [found for found in map(self.find, checkpoint_ids) if found is not None and not found[0].deleted]
-        for row, payload in alive:
-            self._transaction.put("checkpoints", row.id, (row._replace(deleted=1), payload))
-        return len(alive)
+        self._mark(alive, deleted=1)
+        return {row.id for row, _ in alive}
+
+    def revive(self, checkpoint_ids: Collection[str]) -> None:
+        self._mark([found for found in map(self.find, checkpoint_ids) if found is not None], deleted=0)
+
+    def _mark(self, stored: Collection[StoredCheckpoint], *, deleted: int) -> None:
+        for row, payload in stored:
+            self._transaction.put("checkpoints", row.id, (row._replace(deleted=deleted), payload))
 
     def bury(self, checkpoint_ids: Collection[str]) -> None:
         for checkpoint_id in checkpoint_ids:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from wtb.domain.checkpoint import NodeBoundary, NodeRun
@@ -21,9 +23,10 @@ from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec
-from wtb.infrastructure.event_chain import chained, event_text, recorded
+from wtb.infrastructure.event_chain import EventRow, chained, event_text, read_event, recorded
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
+from wtb.infrastructure.timestamps import to_us
 
 
 class MemoryWorkflowRepository:
@@ -58,7 +61,9 @@ class MemoryExecutionRepository:
         self._put(execution)
 
     def _put(self, execution: Execution) -> None:
-        json_text(execution.metadata, f"the metadata of run {execution.id!r}")
+        text = json_text(execution.metadata, f"the metadata of run {execution.id!r}")
+        if execution.metadata:  # a copy: whoever made it may go on changing it
+            execution = replace(execution, metadata=json.loads(text))
         self._transaction.put("executions", execution.id, execution)
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -99,6 +104,8 @@ class MemoryExecutionRepository:
 
     def delete(self, execution_id: ExecutionId) -> None:
         self.get(execution_id)
+        if any(not row.deleted for row, _ in self._transaction.group("checkpoints", 0, execution_id)):
+            raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         self._transaction.drop("executions", execution_id)
         for table in ("branches", "node_runs"):
             for row in list(self._transaction.group(table, 0, execution_id)):
@@ -173,20 +180,21 @@ class MemoryEventLog:
         self.appended: list[RecordedEvent] = []
 
     def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
-        added = tuple([self._append(event) for event in events])
+        texts = [event_text(event) for event in events]  # first all of them, since one that is refused leaves none
+        added = tuple([self._append(event, text) for event, text in zip(events, texts, strict=True)])
         self.appended += added
         return added
 
-    def _append(self, event: Event) -> RecordedEvent:
-        end: RecordedEvent | None = self._transaction.find("stream_ends", event.stream)
+    def _append(self, event: Event, text: str) -> RecordedEvent:
+        end: tuple[int, bytes] = self._transaction.find("stream_ends", event.stream) or (0, b"")
+        sequence, before = end[0] + 1, end[1]
         position: int = (self._transaction.find("counters", "position") or 0) + 1
-        sequence = end.sequence + 1 if end else 1
-        chain = chained(self._codec, end.hash if end else b"", event, sequence, event_text(event))
-        row = recorded(event, position, sequence, chain)
+        chain = chained(self._codec, before, event, sequence, text)
+        row = EventRow(before, position, event.stream, sequence, event.type.value, to_us(event.at), text, chain)
         self._transaction.put("events", position, row)
-        self._transaction.put("stream_ends", event.stream, row)
+        self._transaction.put("stream_ends", event.stream, (sequence, chain))
         self._transaction.put("counters", "position", position)
-        return row
+        return recorded(event, position, sequence, chain)
 
     def list_events(
         self,
@@ -198,11 +206,6 @@ class MemoryEventLog:
         limit: int = 1000,
     ) -> tuple[RecordedEvent, ...]:
         rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
-        found = [
-            row
-            for row in rows
-            if row.position > after
-            and (not types or row.type in types)
-            and (not severities or row.severity in severities)
-        ]
-        return tuple(sorted(found, key=lambda row: row.position)[:limit])
+        behind = sorted((row for row in rows if row.position > after), key=lambda row: row.position)
+        events = (read_event(self._codec, row) for row in behind if not types or row.type in types)
+        return tuple(islice((event for event in events if not severities or event.severity in severities), limit))

@@ -44,7 +44,9 @@ class Tables:
         self.tables = tables
         self.writing = threading.Lock()
         self.guard = threading.Lock()
-        """Held only while committed rows are replaced or listed, so that readers wait for no transaction."""
+        """Held only while committed rows are replaced or read, so that readers wait for no transaction."""
+        self.readers: set[MemoryTransaction] = set()
+        """Each is told what a commit replaces, so that it goes on seeing what was there when it began."""
 
 
 class MemoryTransaction:
@@ -55,11 +57,20 @@ class MemoryTransaction:
         self._readonly = readonly
         self._changes: dict[str, dict[Hashable, Any]] = {name: {} for name in tables.tables}
         self._open = True
-        if not readonly:
+        if readonly:
+            with tables.guard:
+                tables.readers.add(self)
+        else:
             tables.writing.acquire()
 
     def find(self, table: str, key: Hashable) -> Any | None:
         self._check_open()
+        if not self._readonly:
+            return self._find(table, key)
+        with self._tables.guard:  # not while a commit is half done; a writer holds commits off anyway
+            return self._find(table, key)
+
+    def _find(self, table: str, key: Hashable) -> Any | None:
         row = self._changes[table].get(key)
         if row is None:
             return self._tables.tables[table].rows.get(key)
@@ -76,27 +87,25 @@ class MemoryTransaction:
         """Yield every row."""
         self._check_open()
         with self._tables.guard:
-            committed = dict(self._tables.tables[table].rows)
-        yield from (row for row in {**committed, **self._changes[table]}.values() if row is not _GONE)
+            rows = {**self._tables.tables[table].rows, **self._changes[table]}
+        yield from (row for row in rows.values() if row is not _GONE)
 
     def group(self, table: str, index: int, value: Hashable) -> Iterator[Any]:
         """Yield the rows of one group, by the table's grouping of this number."""
         self._check_open()
         committed, changes = self._tables.tables[table], self._changes[table]
         with self._tables.guard:
-            keys = list(committed.keys[index].get(value, ()))
-            rows = {key: committed.rows[key] for key in keys}
+            rows = {key: committed.rows[key] for key in committed.keys[index].get(value, ())} | changes
         belongs = committed.groups[index]
-        rows |= {key: row for key, row in changes.items() if row is _GONE or belongs(row) == value}
-        for key, row in rows.items():
-            if row is not _GONE and belongs(changes.get(key, row)) == value:
-                yield row
+        yield from (row for row in rows.values() if row is not _GONE and belongs(row) == value)
 
     def commit(self) -> None:
         with self._tables.guard:
             for name, changes in self._changes.items():
                 table = self._tables.tables[name]
                 for key, row in changes.items():
+                    for reader in self._tables.readers:
+                        reader._changes[name].setdefault(key, table.rows.get(key, _GONE))
                     if row is _GONE:
                         table.drop(key)
                     else:
@@ -110,5 +119,8 @@ class MemoryTransaction:
         """Forget what was not committed and let the next writer in."""
         if self._open:
             self._open = False
-            if not self._readonly:
+            if self._readonly:
+                with self._tables.guard:
+                    self._tables.readers.remove(self)
+            else:
                 self._tables.writing.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.repositories import (
     MemoryBranchRepository,
     MemoryEventLog,
@@ -27,6 +28,7 @@ class MemoryStorage(StorageParts):
             checkpoints=Table(lambda stored: stored[0].execution_id, lambda stored: stored[0].parent_id),
             keyframes=Table(),
             blobs=Table(),
+            file_commits=Table(),
             node_runs=Table(lambda run: run.execution_id),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
@@ -62,4 +64,5 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
+        self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)
         return transaction

@@ -12,11 +12,11 @@ _FIELDS = ", ".join(CheckpointRow._fields)
 _MARKS = ", ".join("?" * (len(CheckpointRow._fields) + 1))
 
 _INSERT = f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) VALUES ({_MARKS}) ON CONFLICT DO NOTHING"
-_PARENT = "SELECT hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
+_PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
 _LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
-_CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE deleted = 0 AND parent_id IN (??)"
-_HEADS = "SELECT head_id FROM wtb_branches WHERE head_id IN (??)"
+_CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE parent_id IN (??)"
+_HEADS = "SELECT head_id, execution_id FROM wtb_branches WHERE execution_id <> ? AND head_id IN (??)"
 
 _ANCESTORS = f"""
 WITH RECURSIVE line (line_id, line_parent) AS (
@@ -37,7 +37,7 @@ WITH RECURSIVE line (id, parent_id, payload, keyframe, depth) AS (
     FROM line JOIN wtb_checkpoints c ON c.id = line.parent_id LEFT JOIN wtb_keyframes k ON k.checkpoint_id = c.id
     WHERE line.keyframe IS NULL
 )
-SELECT id, payload, keyframe FROM line ORDER BY depth DESC
+SELECT id, parent_id, payload, keyframe FROM line ORDER BY depth DESC
 """
 
 _PUT_KEYFRAME = """
@@ -58,7 +58,7 @@ class SqlCheckpointRows:
 
     def find_parent(self, checkpoint_id: str) -> ParentRow | None:
         suffix = self._transaction.database.lock_suffix
-        row = self._transaction.run(_PARENT + suffix, (checkpoint_id,)).fetchone()
+        row = self._transaction.row(_PARENT + suffix, (checkpoint_id,))
         return None if row is None else ParentRow(*row)
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
@@ -67,21 +67,21 @@ class SqlCheckpointRows:
             raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
 
     def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
-        found = self._transaction.run(_FIND, (checkpoint_id,)).fetchone()
+        found = self._transaction.row(_FIND, (checkpoint_id,))
         return None if found is None else (CheckpointRow(*found[:-1]), found[-1])
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
-        return [CheckpointRow(*row) for row in self._transaction.run(_LIST, (execution_id,)).fetchall()]
+        return [CheckpointRow(*row) for row in self._transaction.rows(_LIST, (execution_id,))]
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
-        return [CheckpointRow(*row) for row in self._transaction.run(_ANCESTORS, (checkpoint_id,)).fetchall()]
+        return [CheckpointRow(*row) for row in self._transaction.rows(_ANCESTORS, (checkpoint_id,))]
 
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
-        return [ChainLink(*row) for row in self._transaction.run(_CHAIN, (checkpoint_id,)).fetchall()]
+        return [ChainLink(*row) for row in self._transaction.rows(_CHAIN, (checkpoint_id,))]
 
     def has_keyframe(self, checkpoint_id: str) -> bool:
         statement = "SELECT 1 FROM wtb_keyframes WHERE checkpoint_id = ?"
-        return self._transaction.run(statement, (checkpoint_id,)).fetchone() is not None
+        return self._transaction.row(statement, (checkpoint_id,)) is not None
 
     def put_keyframe(self, checkpoint_id: str, payload: bytes) -> None:
         self._transaction.run(_PUT_KEYFRAME, (checkpoint_id, payload))
@@ -97,16 +97,20 @@ class SqlCheckpointRows:
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
         return dict(self._transaction.run_in("SELECT address, data FROM wtb_blobs WHERE address IN (??)", addresses))
 
-    def heads_among(self, checkpoint_ids: Collection[str]) -> list[str]:
+    def heads_among(self, checkpoint_ids: Collection[str], *, outside: str = "") -> list[tuple[str, str]]:
         statement = _HEADS + self._transaction.database.lock_suffix
-        return [head for (head,) in self._transaction.run_in(statement, checkpoint_ids)]
+        return [(head, execution) for head, execution in self._transaction.run_in(statement, checkpoint_ids, outside)]
 
     def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
-        return [CheckpointRow(*row) for row in self._transaction.run_in(_CHILDREN, checkpoint_ids)]
+        statement = _CHILDREN + self._transaction.database.lock_suffix
+        return [CheckpointRow(*row) for row in self._transaction.run_in(statement, checkpoint_ids)]
 
-    def condemn(self, checkpoint_ids: Collection[str]) -> int:
-        statement = "UPDATE wtb_checkpoints SET deleted = 1 WHERE deleted = 0 AND id IN (??)"
-        return self._transaction.change_in(statement, sorted(checkpoint_ids))
+    def condemn(self, checkpoint_ids: Collection[str]) -> set[str]:
+        statement = "UPDATE wtb_checkpoints SET deleted = 1 WHERE deleted = 0 AND id IN (??) RETURNING id"
+        return {checkpoint_id for (checkpoint_id,) in self._transaction.run_in(statement, sorted(checkpoint_ids))}
+
+    def revive(self, checkpoint_ids: Collection[str]) -> None:
+        self._transaction.change_in("UPDATE wtb_checkpoints SET deleted = 0 WHERE id IN (??)", sorted(checkpoint_ids))
 
     def bury(self, checkpoint_ids: Collection[str]) -> None:
         self._transaction.change_in("DELETE FROM wtb_keyframes WHERE checkpoint_id IN (??)", checkpoint_ids)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
-from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
+from wtb.domain.errors import Conflict, DamagedData, InvalidInput, StorageError, StorageUnavailable
 
 _BATCH = 500
 """Values in one IN list; SQLite's limit is far above, but plans are made anew for every length."""
@@ -26,9 +26,6 @@ class Cursor(Protocol):
     """What is used of a driver's cursor."""
 
     rowcount: int
-
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
 
 
 class Database:
@@ -71,6 +68,15 @@ class Database:
         """Return a statement as the driver wants it."""
         return statement
 
+    def fetch(self, driver: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        """Execute a query on a driver's connection and return its rows."""
+        rows: list[Any] = driver.execute(statement, parameters).fetchall()
+        return rows
+
+    def is_aborted(self, driver: Any) -> bool:
+        """Whether the transaction on a driver's connection can only be rolled back."""
+        return False
+
     def translated(self, error: Exception) -> Exception:
         """Return the error of ours that a driver's error means; others are returned as they are."""
         raise NotImplementedError
@@ -85,23 +91,52 @@ class Database:
 class Transaction:
     """One transaction; rolled back unless committed."""
 
-    __slots__ = ("_connection", "_driver", "_open", "database")
+    __slots__ = ("_connection", "_driver", "_failed", "_open", "database")
 
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         self.database = database
         self._connection = connection
         self._driver: Any = connection.driver_connection
         self._open = True
+        self._failed = False
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Execute one statement."""
-        if not self._open:  # the connection may be somebody else's by now
-            raise InvalidInput("this unit of work has ended; ask the storage for another")
+        """Execute one change."""
+        self._check_open()
         try:
             cursor: Cursor = self._driver.execute(self.database.text(statement), parameters)
         except Exception as error:
-            raise self.database.translated(error) from error
+            raise self._failure(error) from error
         return cursor
+
+    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Execute one query and return all its rows: fetching can fail as well as executing."""
+        self._check_open()
+        try:
+            return self.database.fetch(self._driver, self.database.text(statement), parameters)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def row(self, statement: str, parameters: Sequence[Any] = ()) -> Any | None:
+        """Execute one query and return its first row."""
+        rows = self.rows(statement, parameters)
+        return rows[0] if rows else None
+
+    def _check_open(self) -> None:
+        if not self._open:  # the connection may be somebody else's by now
+            raise InvalidInput("this unit of work has ended; ask the storage for another")
+        if self._failed:
+            raise StorageError("a statement of this unit of work failed, so nothing of it is kept; begin another")
+
+    def _failure(self, error: Exception) -> Exception:
+        """Return the error of ours, and let nothing more happen in this transaction unless the driver was at fault.
+
+        SQLite may have rolled back by itself, and would keep each further statement alone; Postgres would answer
+        COMMIT with a rollback that nobody hears of. What the driver refused has not reached them.
+        """
+        ours = self.database.translated(error)
+        self._failed = not isinstance(ours, InvalidInput) or self.database.is_aborted(self._driver)
+        return ours
 
     def run_in(self, statement: str, values: Iterable[Any], *before: Any) -> Iterator[Any]:
         """Execute a SELECT with `IN (??)` for these values, in batches, and yield its rows."""
@@ -109,7 +144,7 @@ class Transaction:
         while remaining:
             batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
             marks = ", ".join("?" * len(batch))
-            yield from self.run(statement.replace("??", marks), (*before, *batch)).fetchall()
+            yield from self.rows(statement.replace("??", marks), (*before, *batch))
 
     def change_in(self, statement: str, values: Iterable[Any], *before: Any) -> int:
         """Execute a change with `IN (??)` in batches and return the number of rows that it met."""
@@ -126,6 +161,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Keep everything."""
+        self._check_open()
         try:
             self._driver.commit()
         except Exception as error:
@@ -190,27 +226,48 @@ class SqliteDatabase(Database):
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         transaction.run("BEGIN" if readonly else "BEGIN IMMEDIATE")
 
+    def fetch(self, driver: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        try:
+            return super().fetch(driver, statement, parameters)
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error):
+                raise
+        # A damaged byte made a text invalid: read it with escapes, so that the hash of its row can tell which.
+        driver.text_factory = _escaped
+        try:
+            return super().fetch(driver, statement, parameters)
+        finally:
+            driver.text_factory = str
+
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
             error = error.orig
+        if isinstance(error, OverflowError | UnicodeEncodeError):
+            return InvalidInput(f"{self.path} cannot hold a value: {error}")
         if not isinstance(error, sqlite3.Error):
             return error
         name = getattr(error, "sqlite_errorname", "") or ""
         for prefix, advice in _SQLITE_ADVICE:
             if name.startswith(prefix):
-                return StorageUnavailable(f"{self.path}: {error}; {advice}")
+                kind = DamagedData if prefix in _DAMAGED else StorageUnavailable
+                return kind(f"{self.path}: {error}; {advice}")
         return StorageError(f"{self.path}: {error}")
+
+
+def _escaped(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
 
 
 _SQLITE_ADVICE = (
     ("SQLITE_FULL", "the disk is full: free some space; everything committed before is intact"),
-    ("SQLITE_READONLY", "the file or its folder is read-only: make both writable for this user"),
+    ("SQLITE_READONLY", "the file, its -wal or -shm or their folder is read-only: make all writable for this user"),
     ("SQLITE_CANTOPEN", "the folder must exist and be writable for this user"),
     ("SQLITE_BUSY", "another process kept it locked for too long: try again, or raise busy_timeout_s"),
     ("SQLITE_IOERR", "the disk failed or is full; everything committed before is intact"),
     ("SQLITE_NOTADB", "this is not a wtb database, or it is damaged: restore a backup"),
     ("SQLITE_CORRUPT", "the file is damaged: restore a backup, or save what is left with `sqlite3 FILE .recover`"),
 )
+_DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 class PostgresDatabase(Database):
@@ -225,6 +282,11 @@ class PostgresDatabase(Database):
         except ImportError as error:
             raise InvalidInput("Postgres needs psycopg: pip install 'workflow-test-bench[postgres]'") from error
         self._errors = psycopg.errors
+        self._advice = (
+            (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
+            (psycopg.errors.DiskFull, "the disk of the server is full; everything committed before is intact"),
+            (psycopg.errors.OperationalError, "is the server running and reachable?"),
+        )
         self._where = make_url(url).render_as_string(hide_password=True)
         self._texts: dict[str, str] = {}
         engine = sa.create_engine(
@@ -245,18 +307,24 @@ class PostgresDatabase(Database):
     def lock(self, transaction: Transaction, name: str) -> None:
         transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
 
+    def is_aborted(self, driver: Any) -> bool:
+        return bool(driver.info.transaction_status.name == "INERROR")
+
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        """Nothing to do: psycopg begins with the first statement."""
+        if readonly:  # one view for all statements; else psycopg begins with the first one
+            transaction.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
             error = error.orig
+        if isinstance(error, self._errors.DataError | UnicodeEncodeError):
+            return InvalidInput(f"{self._where} cannot hold a value: {error}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction was in the way: {error}; try again")
-        if isinstance(error, self._errors.DiskFull):
-            return StorageUnavailable(f"{self._where}: the disk of the server is full: {error}")
-        if isinstance(error, self._errors.OperationalError):
-            return StorageUnavailable(f"{self._where}: {error}; is the server running and reachable?")
+        for kind, advice in self._advice:
+            if isinstance(error, kind):
+                reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
+                return StorageUnavailable(f"{self._where}: {reason}; {advice}")
         if isinstance(error, self._errors.Error):
             return StorageError(f"{self._where}: {error}")
         return error

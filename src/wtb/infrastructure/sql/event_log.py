@@ -33,17 +33,17 @@ class SqlEventLog:
         self.appended: list[RecordedEvent] = []
 
     def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
-        added = tuple([self._append(event) for event in events])
+        texts = [event_text(event) for event in events]  # first all of them, since one that is refused leaves none
+        added = tuple([self._append(event, text) for event, text in zip(events, texts, strict=True)])
         self.appended += added
         return added
 
-    def _append(self, event: Event) -> RecordedEvent:
+    def _append(self, event: Event, text: str) -> RecordedEvent:
         sequence, before = self._end(event.stream)
         sequence += 1
-        text = event_text(event)
         chain = chained(self._codec, before, event, sequence, text)
         row = (event.stream, sequence, event.type.value, event.severity.value, to_us(event.at), text, chain)
-        position = self._transaction.run(_INSERT, row).fetchone()
+        position = self._transaction.row(_INSERT, row)
         if position is None:
             raise Conflict(f"somebody else is writing events of {event.stream!r}; try again")
         self._ends[event.stream] = sequence, chain
@@ -53,7 +53,7 @@ class SqlEventLog:
         known = self._ends.get(stream)
         if known is None:
             self._transaction.lock(stream)
-            known = self._transaction.run(_LAST, (stream,)).fetchone() or (0, b"")
+            known = self._transaction.row(_LAST, (stream,)) or (0, b"")
         return known
 
     def list_events(
@@ -74,5 +74,5 @@ class SqlEventLog:
                 wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
                 values += [item.value for item in wanted]
         statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY e.position LIMIT ?"
-        rows = self._transaction.run(statement, (*values, limit)).fetchall()
+        rows = self._transaction.rows(statement, (*values, limit))
         return tuple(read_event(self._codec, EventRow(*row)) for row in rows)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from wtb.domain.checkpoint import NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import NodeRunNotFound
 from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.repositories import failure_of, failure_text
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -52,24 +54,27 @@ class SqlNodeRunRepository:
             (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us),
         )
         error = run.boundary().error
+        if error is not None:  # as JSON: what an exception said may hold what no database takes as text
+            error = json.dumps(error)
         self._transaction.run(_SAVE_BOUNDARY, (*identity, run.status.value, *counts, started_us, ended_us, error))
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
-        row = self._transaction.run(statement, (execution_id, node_run_id)).fetchone()
+        row = self._transaction.row(statement, (execution_id, node_run_id))
         if row is None:
             raise NodeRunNotFound(node_run_id, f"run {execution_id}")
         return _node_run(row)
 
     def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
-        return tuple(_node_run(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+        return tuple(_node_run(row) for row in self._transaction.rows(statement, (execution_id,)))
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         statement = f"SELECT {_BOUNDARY_FIELDS} FROM wtb_node_boundaries WHERE execution_id = ? ORDER BY node_run_id"
-        return tuple(_boundary(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+        return tuple(_boundary(row) for row in self._transaction.rows(statement, (execution_id,)))
 
 
+@mapping("node run")
 def _node_run(row: Any) -> NodeRun:
     return NodeRun(
         id=NodeRunId(row[0]),
@@ -90,6 +95,7 @@ def _node_run(row: Any) -> NodeRun:
     )
 
 
+@mapping("the boundary of node run")
 def _boundary(row: Any) -> NodeBoundary:
     return NodeBoundary(
         node_run_id=NodeRunId(row[0]),
@@ -103,5 +109,5 @@ def _boundary(row: Any) -> NodeBoundary:
         tool_count=row[9],
         started_at=from_us(row[10]),
         ended_at=None if row[11] is None else from_us(row[11]),
-        error=row[12],
+        error=None if row[12] is None else json.loads(row[12]),
     )

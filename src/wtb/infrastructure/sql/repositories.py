@@ -13,6 +13,7 @@ from wtb.domain.errors import (
     BranchNotFound,
     CheckpointNotFound,
     Conflict,
+    DamagedData,
     ExecutionNotFound,
     WorkflowNotFound,
 )
@@ -20,6 +21,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Le
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.timestamps import from_us, to_us
 
 
@@ -39,9 +41,11 @@ class SqlWorkflowRepository:
         return workflow_id
 
     def get(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
-        row = self._transaction.run("SELECT definition FROM wtb_workflows WHERE id = ?", (workflow_id,)).fetchone()
+        row = self._transaction.row("SELECT definition FROM wtb_workflows WHERE id = ?", (workflow_id,))
         if row is None:
             raise WorkflowNotFound(workflow_id)
+        if workflow_id_of(row[0]) != workflow_id:
+            raise DamagedData(f"workflow {workflow_id!r} is damaged: its definition does not match its id")
         found: dict[str, Any] = json.loads(row[0])
         return found
 
@@ -91,7 +95,7 @@ class SqlExecutionRepository:
 
     def get(self, execution_id: ExecutionId) -> Execution:
         statement = f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE id = ?"
-        row = self._transaction.run(statement, (execution_id,)).fetchone()
+        row = self._transaction.row(statement, (execution_id,))
         if row is None:
             raise ExecutionNotFound(execution_id)
         return _execution(row)
@@ -147,10 +151,13 @@ class SqlExecutionRepository:
             f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
             "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"
         )
-        rows = self._transaction.run(statement, (*values, limit, offset)).fetchall()
+        rows = self._transaction.rows(statement, (*values, limit, offset))
         return tuple(_execution(row) for row in rows)
 
     def delete(self, execution_id: ExecutionId) -> None:
+        alive = "SELECT 1 FROM wtb_checkpoints WHERE execution_id = ? AND deleted = 0 LIMIT 1"
+        if self._transaction.row(alive, (execution_id,)) is not None:
+            raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
         for table in ("wtb_branches", "wtb_node_runs", "wtb_node_boundaries"):
@@ -161,6 +168,7 @@ def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
     return (None, None) if lease is None else (lease.owner, to_us(lease.expires_at))
 
 
+@mapping("run")
 def _execution(row: Any) -> Execution:
     owner, token, expires = row[7:10]
     return Execution(
@@ -222,7 +230,7 @@ class SqlBranchRepository:
             )
 
     def get(self, branch_id: BranchId) -> Branch:
-        row = self._transaction.run(f"{_SELECT_BRANCH} WHERE id = ?", (branch_id,)).fetchone()
+        row = self._transaction.row(f"{_SELECT_BRANCH} WHERE id = ?", (branch_id,))
         if row is None:
             raise BranchNotFound(branch_id)
         return _branch(row)
@@ -236,17 +244,18 @@ class SqlBranchRepository:
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
 
     def _check_head(self, head_id: CheckpointId) -> None:
-        if self._transaction.run(f"SELECT {self._alive}", (head_id,)).fetchone()[0] in (0, False):
+        if self._transaction.rows(f"SELECT {self._alive}", (head_id,))[0][0] in (0, False):
             raise CheckpointNotFound(head_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"
-        return tuple(_branch(row) for row in self._transaction.run(statement, (execution_id,)).fetchall())
+        return tuple(_branch(row) for row in self._transaction.rows(statement, (execution_id,)))
 
 
 _SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"
 
 
+@mapping("branch")
 def _branch(row: Any) -> Branch:
     return Branch(
         id=BranchId(row[0]),

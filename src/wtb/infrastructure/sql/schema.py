@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 from wtb.infrastructure.sql.database import Database
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
 
 VERSION_TABLE = "wtb_schema"
@@ -72,6 +72,8 @@ def _run(database: Database, direction: str, revision: str) -> None:
     from alembic.config import Config
     from alembic.util import CommandError
 
+    if not revision.strip():
+        raise InvalidInput(f"cannot {direction} to an empty revision; known are {', '.join(revisions())}")
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:

@@ -178,3 +178,14 @@ events = Table(
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
     sqlite_autoincrement=True,
 )
+
+file_commits = Table(
+    "wtb_file_commits",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("base_id", Text),
+    Column("format", Integer, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("pending", BigInteger, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)

@@ -6,6 +6,7 @@ from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.event_log import SqlEventLog
+from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
@@ -47,4 +48,5 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.events = self._log = SqlEventLog(transaction, self._storage.codec)
         rows = SqlCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
+        self.files = self._storage.file_commits(SqlFileCommitRows(transaction), rows)
         return transaction

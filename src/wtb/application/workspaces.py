@@ -1,0 +1,140 @@
+"""Workspaces: the folders that runs work in, and their commits. Contents are stored first, the commit second."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb.domain.errors import InvalidInput, WorkspaceError
+from wtb.domain.files import EMPTY_TREE, FileCommitId, FileTree, TreeDelta, diff, merge
+from wtb.domain.ids import BranchId, ExecutionId
+from wtb.domain.ports import Folders, Storage, UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommit:
+    """A commit whose large contents are stored already; saving it costs a row and the small contents.
+
+    `id` is known before, since it is the hash of the tree; nobody else knows it until the transaction is committed.
+    """
+
+    id: FileCommitId
+    base_id: FileCommitId | None
+    delta: TreeDelta
+    contents: Mapping[bytes, bytes]
+
+    def save(self, uow: UnitOfWork) -> FileCommitId:
+        """Keep the commit in a unit of work, beside the checkpoint that names it; the caller commits."""
+        if self.base_id is not None and not self.delta:
+            return self.base_id
+        return uow.files.save(self.base_id, self.delta, self.contents)
+
+
+class Workspaces:
+    """Snapshots and restores of folders.
+
+    A folder has one user at a time. Nothing here is undone by a rollback of the database: contents without a commit
+    are garbage that a sweep collects, and a folder is put right by restoring it again.
+    """
+
+    def __init__(self, storage: Storage, folders: Folders, root: Path) -> None:
+        self._storage = storage
+        self._folders = folders
+        self._root = root
+
+    def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
+        """Return the folder of a branch, or the private one of a member of a parallel superstep; made when absent."""
+        folder = _made(self._root) / _name(execution_id) / _name(branch_id)
+        return _made(folder / "members" / _name(member) if member else folder / "files")
+
+    def prepare(self, folder: Path, base_id: FileCommitId | None) -> PreparedCommit:
+        """Scan a folder against the commit it began from, and store large contents; opens no transaction to write."""
+        scanned = self._folders.scan(folder, self.tree(base_id))
+        return PreparedCommit(id=scanned.tree.id, base_id=base_id, delta=scanned.delta, contents=scanned.contents)
+
+    def snapshot(self, folder: Path, base_id: FileCommitId | None = None) -> FileCommitId:
+        """Prepare a commit and save it in a transaction of its own."""
+        prepared = self.prepare(folder, base_id)
+        with self._storage.unit_of_work() as uow:
+            commit_id = prepared.save(uow)
+            uow.commit()
+        return commit_id
+
+    def tree(self, commit_id: FileCommitId | None) -> FileTree:
+        """Return the tree of a commit; the empty one for none."""
+        if commit_id is None:
+            return EMPTY_TREE
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.files.get(commit_id)
+
+    def restore(self, folder: Path, commit_id: FileCommitId | None) -> TreeDelta:
+        """Make a folder hold exactly the tree of a commit, and return what was changed; idempotent."""
+        return self._folders.restore(folder, self.tree(commit_id), self._read)
+
+    def materialise(self, folder: Path, commit_id: FileCommitId | None) -> Path:
+        """Make a folder, with its parents, that holds the tree of a commit; one that is there is restored."""
+        self.restore(_made(folder), commit_id)
+        return folder
+
+    def export(self, commit_id: FileCommitId, target: Path) -> None:
+        """Write the tree of a commit into a folder that is absent or empty."""
+        tree = self.tree(commit_id)
+        _check_export(target)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkspaceError(f"{target} cannot be made: {error.strerror}; choose another folder") from error
+        self._folders.restore(target, tree, self._read)
+
+    def merge(self, uow: UnitOfWork, base_id: FileCommitId | None, sides: Mapping[str, FileCommitId]) -> FileCommitId:
+        """Save what the members of a superstep, each from the same base, made together; the caller commits.
+
+        MergeConflict names the path and both members. The branch's own folder is to be restored to the result.
+        """
+        base = EMPTY_TREE if base_id is None else uow.files.get(base_id)
+        merged = merge(base, {member: uow.files.get(commit_id) for member, commit_id in sides.items()})
+        return uow.files.save(base_id, diff(base, merged))
+
+    def discard(self, folder: Path) -> None:
+        """Remove a folder that `path` gave, whatever is in it."""
+        if not folder.absolute().is_relative_to(self._root.absolute()):
+            raise InvalidInput(f"{folder} is no workspace of this store; remove it by hand")
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
+        if not digests:
+            return {}
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.files.get_contents(digests)
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
+
+
+def _name(id: str) -> str:
+    """Return a folder's name for an id; one that could mean another folder, or is too long, is hashed."""
+    return id if _PLAIN.fullmatch(id) else f"~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _made(folder: Path) -> Path:
+    """Make a folder that only this user may look into."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(
+            f"the workspace {folder} cannot be made: {error.strerror}; choose another place"
+        ) from error
+    return folder
+
+
+def _check_export(target: Path) -> None:
+    try:
+        taken = target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir())))
+    except OSError as error:
+        raise WorkspaceError(f"{target} cannot be read: {error.strerror}; choose another folder") from error
+    if taken:
+        raise InvalidInput(f"{target} is not empty; name a folder that is empty or not there yet")

@@ -1,0 +1,294 @@
+"""Files: a workspace as a tree of entries, what differs between two trees, and the merge of parallel members.
+
+A path is relative, with `/` between its parts; names that are no UTF-8 are kept through surrogate escapes. Every
+folder is an entry of its own, empty or not, so that its mode comes back too; the root is none. A tree cannot be
+built with a path that leads out of it, nor with an entry whose parent is no folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, NewType, TypeGuard
+
+from wtb.domain.errors import MergeConflict, UnsafePath
+
+FileCommitId = NewType("FileCommitId", str)
+"""The hash of a commit's tree in hexadecimal digits: equal trees are one commit, whatever their history."""
+
+RESERVED = ".wtb"
+"""At the root of a workspace this name is never part of the tree: it is where a restore works."""
+
+_ENTRY_BYTES = 64
+"""Roughly what an entry costs in a stored tree beside its names."""
+
+
+class EntryKind(StrEnum):
+    """What lies at a path."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+
+
+class FileEntry(NamedTuple):
+    """One path of a tree. A tuple, since trees of 100,000 entries are compared and hashed at every step.
+
+    `mode` is the permission bits; setuid, setgid and sticky are not kept. A link's mode is not kept either.
+    """
+
+    path: str
+    kind: EntryKind
+    mode: int
+    size: int = 0
+    digest: bytes = b""
+    target: str = ""
+
+
+def file_entry(path: str, mode: int, size: int, digest: bytes) -> FileEntry:
+    """Return the entry of a file, whose content has this SHA-256."""
+    return FileEntry(path, EntryKind.FILE, mode, size, digest)
+
+
+def folder_entry(path: str, mode: int) -> FileEntry:
+    """Return the entry of a folder."""
+    return FileEntry(path, EntryKind.FOLDER, mode)
+
+
+def link_entry(path: str, target: str) -> FileEntry:
+    """Return the entry of a symbolic link."""
+    return FileEntry(path, EntryKind.LINK, 0o777, target=target)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDelta:
+    """What makes one tree of another: entries that are put, new or instead of others, and paths that go."""
+
+    put: Mapping[str, FileEntry] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.removed)
+
+
+class FileTree(Mapping[str, FileEntry]):
+    """Entries by path; immutable.
+
+    Paths lie in 256 buckets by checksum, as the keys of a state do: a change copies and hashes the buckets that
+    it touches, and trees that share buckets are compared without looking into them.
+    """
+
+    __slots__ = ("_buckets", "_id", "_size", "weight")
+
+    def __init__(self, buckets: Mapping[int, _Bucket] | None = None, size: int = 0, weight: int = 0) -> None:
+        self._buckets = buckets or {}
+        self._size = size
+        self._id = FileCommitId("")
+        self.weight = weight
+        """About the size of the whole tree when it is stored."""
+
+    def __getitem__(self, path: str) -> FileEntry:
+        found: FileEntry | None = self.get(path)
+        if found is None:
+            raise KeyError(path)
+        return found
+
+    def get(self, path: str, default: Any = None) -> Any:
+        bucket = self._buckets.get(_bucket_of(path))
+        return default if bucket is None else bucket.entries.get(path, default)
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets.values():
+            yield from bucket.entries
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, FileTree) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def id(self) -> FileCommitId:
+        """The hash of everything in the tree."""
+        if not self._id:
+            digest = hashlib.sha256(b"files")
+            for index in sorted(self._buckets):
+                digest.update(bytes((index,)) + self._buckets[index].digest())
+            self._id = FileCommitId(digest.hexdigest())
+        return self._id
+
+    def apply(self, delta: TreeDelta) -> FileTree:
+        """Return the tree after a change; UnsafePath when that would be no tree, or one that leads out."""
+        tree = self._changed(delta)
+        for entry in delta.put.values():
+            _check(entry)
+            parent = parent_of(entry.path)
+            if parent and not is_folder(tree.get(parent)):
+                raise UnsafePath(entry.path, f"{parent!r}, which it lies in, is no folder")
+        gone = {
+            path
+            for paths in (delta.removed, delta.put)
+            for path in paths
+            if is_folder(self.get(path)) and not is_folder(tree.get(path))
+        }
+        orphan = next((path for path in tree if parent_of(path) in gone), None) if gone else None
+        if orphan is not None:
+            raise UnsafePath(orphan, f"{parent_of(orphan)!r}, which it lies in, is removed")
+        return tree
+
+    def _changed(self, delta: TreeDelta) -> FileTree:
+        buckets = dict(self._buckets)
+        fresh: dict[int, dict[str, FileEntry]] = {}
+        size, weight = self._size, self.weight
+
+        def entries(path: str) -> dict[str, FileEntry]:
+            index = _bucket_of(path)
+            if index not in fresh:
+                fresh[index] = dict(buckets[index].entries) if index in buckets else {}
+            return fresh[index]
+
+        for path in delta.removed:
+            if (old := entries(path).pop(path, None)) is not None:
+                size, weight = size - 1, weight - _weight(old)
+        for path, entry in delta.put.items():
+            bucket = entries(path)
+            old = bucket.get(path)
+            bucket[path] = entry
+            weight += _weight(entry) - (0 if old is None else _weight(old))
+            size += old is None
+        for index, changed in fresh.items():
+            if changed:
+                buckets[index] = _Bucket(changed)
+            else:
+                buckets.pop(index, None)
+        return FileTree(buckets, size, weight)
+
+    def differing(self, other: FileTree) -> Iterator[tuple[dict[str, FileEntry], dict[str, FileEntry]]]:
+        """Yield the entries of both in each bucket that may not be the same in both."""
+        for index in self._buckets.keys() | other._buckets.keys():
+            mine, theirs = self._buckets.get(index, _NOTHING), other._buckets.get(index, _NOTHING)
+            if not mine.is_like(theirs):
+                yield mine.entries, theirs.entries
+
+
+class _Bucket:
+    """The entries whose paths share a checksum byte, with their common hash, computed when first asked for."""
+
+    __slots__ = ("_digest", "entries")
+
+    def __init__(self, entries: dict[str, FileEntry]) -> None:
+        self.entries = entries
+        self._digest = b""
+
+    def digest(self) -> bytes:
+        if not self._digest:
+            self._digest = hashlib.sha256(b"".join(sorted(map(_encoded, self.entries.values())))).digest()
+        return self._digest
+
+    def is_like(self, other: _Bucket) -> bool:
+        """Whether both are known to hold the same; False when that would have to be computed."""
+        return self is other or (self._digest != b"" and self._digest == other._digest)
+
+
+_NOTHING = _Bucket({})
+EMPTY_TREE = FileTree()
+
+
+def tree_of(entries: Iterable[FileEntry]) -> FileTree:
+    """Return the tree that holds exactly these entries."""
+    return EMPTY_TREE.apply(TreeDelta({entry.path: entry for entry in entries}))
+
+
+def diff(old: FileTree, new: FileTree) -> TreeDelta:
+    """Return what makes the new tree of the old one."""
+    put: dict[str, FileEntry] = {}
+    removed: set[str] = set()
+    for before, after in old.differing(new):
+        put.update({path: entry for path, entry in after.items() if before.get(path) != entry})
+        removed.update(before.keys() - after.keys())
+    return TreeDelta(put, frozenset(removed))
+
+
+def merge(base: FileTree, sides: Mapping[str, FileTree]) -> FileTree:
+    """Return the base with what each side, known by its name, changed in its own copy.
+
+    Equal changes of a path are one change. MergeConflict, naming the path and both sides, when two changed it
+    differently, or when one put something into a folder that the other removed or replaced.
+    """
+    owners: dict[str, str] = {}
+    changes: dict[str, FileEntry | None] = {}
+    for side, tree in sides.items():
+        delta = diff(base, tree)
+        for path, entry in (*delta.put.items(), *((path, None) for path in delta.removed)):
+            if path in changes and changes[path] != entry:
+                raise MergeConflict(path, owners[path], side)
+            changes[path] = entry
+            owners.setdefault(path, side)
+    for path in [path for path, entry in changes.items() if entry is not None]:
+        parent = parent_of(path)
+        while parent:
+            if not is_folder(changes.get(parent, base.get(parent))):
+                raise MergeConflict(path, owners[parent], owners[path])
+            parent = parent_of(parent)
+    put = {path: entry for path, entry in changes.items() if entry is not None}
+    return base.apply(TreeDelta(put, frozenset(changes.keys() - put.keys())))
+
+
+def parent_of(path: str) -> str:
+    """Return the folder that a path lies in; empty for the root."""
+    return path.rpartition("/")[0]
+
+
+def is_folder(entry: FileEntry | None) -> TypeGuard[FileEntry]:
+    """Whether there is an entry and it is a folder."""
+    return entry is not None and entry.kind is EntryKind.FOLDER
+
+
+def path_bytes(path: str) -> bytes:
+    """Return a path, or the target of a link, as the file system knows it."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _bucket_of(path: str) -> int:
+    try:
+        return zlib.crc32(path_bytes(path)) & 0xFF
+    except UnicodeEncodeError as error:
+        raise UnsafePath(path, "it is no text that a file system can hold") from error
+
+
+def _weight(entry: FileEntry) -> int:
+    return _ENTRY_BYTES + len(entry.path) + len(entry.target)
+
+
+_FACTS = struct.Struct(">IIHQc")
+_CODES = {EntryKind.FILE: b"f", EntryKind.FOLDER: b"d", EntryKind.LINK: b"l"}
+
+
+def _encoded(entry: FileEntry) -> bytes:
+    """Return the bytes that are hashed: lengths first, so that no two entries have the same."""
+    path, target = path_bytes(entry.path), path_bytes(entry.target)
+    facts = _FACTS.pack(len(path), len(target), entry.mode, entry.size, _CODES[entry.kind])
+    return facts + path + target + entry.digest
+
+
+def _check(entry: FileEntry) -> None:
+    """Raise UnsafePath for what must never reach a disk: it was not written by a scan."""
+    path = entry.path
+    around = f"/{path}/"
+    if "//" in around or "/./" in around or "/../" in around or "\0" in path:
+        raise UnsafePath(path, "it does not lie in the workspace")
+    if around.startswith(f"/{RESERVED}/"):
+        raise UnsafePath(path, f"{RESERVED!r} at the root of a workspace belongs to wtb")
+    if not path.isascii() and path_bytes(path).decode("utf-8", "surrogateescape") != path:
+        raise UnsafePath(path, "another spelling of it means the same file")
+    if not 0 <= entry.mode <= 0o777 or len(entry.digest) != (32 if entry.kind is EntryKind.FILE else 0):
+        raise UnsafePath(path, "its mode or digest is none")
+    if (entry.kind is EntryKind.LINK) != bool(entry.target) or "\0" in entry.target:
+        raise UnsafePath(path, "the target of a link must be text, and only links have one")

@@ -1,0 +1,1 @@
+"""Workspace files: folders as trees, contents in object stores, commits in rows."""

@@ -1,0 +1,97 @@
+"""LocalFolders: folders of this machine, scanned with a stat index and restored by renames."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+
+from wtb.domain.errors import WorkspaceError
+from wtb.domain.files import EntryKind, FileTree, TreeDelta, diff
+from wtb.domain.ports import ObjectStore, ScannedFolder
+from wtb.infrastructure.files.confined import ConfinedFolder
+from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
+from wtb.infrastructure.files.index import StatIndex, is_worth_saving, load_index, save_index
+from wtb.infrastructure.files.os_errors import told_as
+from wtb.infrastructure.files.scanner import HashingSink, Scanner, StoringSink, rules_in
+from wtb.infrastructure.files.staging import HALF_DONE, ContentSource, Read, clear, stage
+from wtb.infrastructure.files.swap import Swap
+
+
+class LocalFolders:
+    """Folders as trees; `indexes` is where the stat index of each is kept, outside of all of them."""
+
+    def __init__(self, objects: ObjectStore, indexes: Path) -> None:
+        self._objects = objects
+        self._indexes = IndexCache(indexes)
+
+    def scan(self, folder: Path, base: FileTree) -> ScannedFolder:
+        root = folder.absolute()
+        if (root / HALF_DONE).exists():
+            raise WorkspaceError(f"a restore of {root} was interrupted; restore it again before anything else")
+        known = self._indexes.get(root)
+        sink = StoringSink(self._objects)
+        # What the index knows and the base does not may never have been stored: it is read again.
+        index = Scanner(root, known.without(diff(base, known.tree).put), rules_in(root), sink).run()
+        self._objects.sync()
+        self._indexes.put(root, index)
+        delta = diff(base, index.tree)
+        wanted = {entry.digest for entry in delta.put.values()}
+        return ScannedFolder(index.tree, delta, {key: sink.contents[key] for key in sink.contents.keys() & wanted})
+
+    def restore(self, folder: Path, tree: FileTree, read: Read) -> TreeDelta:
+        root = folder.absolute()
+        source = ContentSource(self._objects, read)
+        with told_as(WorkspaceError, f"{root} cannot be restored"), ConfinedFolder(root) as confined:
+            clear(confined)
+            delta = diff(self._looked_at(root, _rules_of(tree, source)), tree)
+            try:
+                if delta:
+                    Swap(confined, tree, delta, stage(confined, delta, source)).run()
+                confined.remove_all(HALF_DONE)
+            finally:
+                clear(confined)
+        return delta
+
+    def _looked_at(self, root: Path, rules: IgnoreRules) -> FileTree:
+        """Return what lies there by the rules of the tree to be restored: what they do not spare must match it."""
+        index = Scanner(root, self._indexes.get(root), rules, HashingSink()).run()
+        self._indexes.put(root, index)
+        return index.tree
+
+
+def _rules_of(tree: FileTree, source: ContentSource) -> IgnoreRules:
+    entry = tree.get(IGNORE_FILE)
+    if entry is None or entry.kind is not EntryKind.FILE:
+        return NoRules()
+    return rules_of(source.content(entry)[:MAX_BYTES])
+
+
+class IndexCache:
+    """The stat indexes of the folders that this process works in, each also in a file for the next process."""
+
+    def __init__(self, folder: Path, size: int = 64) -> None:
+        self._folder = folder
+        self._size = size
+        self._indexes: OrderedDict[Path, StatIndex] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, root: Path) -> StatIndex:
+        with self._lock:
+            found = self._indexes.get(root)
+        return load_index(self._path(root)) if found is None else found
+
+    def put(self, root: Path, index: StatIndex) -> None:
+        if is_worth_saving(index):
+            save_index(index, self._path(root))
+            index = StatIndex(index.records, index.tree, index.rules)
+        with self._lock:
+            self._indexes[root] = index
+            self._indexes.move_to_end(root)
+            if len(self._indexes) > self._size:
+                self._indexes.popitem(last=False)
+
+    def _path(self, root: Path) -> Path:
+        return self._folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:32]

@@ -1,0 +1,33 @@
+"""The seam where errors of the operating system become ours."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wtb.domain.errors import StorageError
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and try again",
+    errno.EDQUOT: "the quota is used up: free some space and try again",
+    errno.EROFS: "the file system is read-only: choose another folder, or mount it for writing",
+    errno.EACCES: "give this user access to it",
+    errno.EPERM: "it belongs to somebody else, or is marked as immutable: give this user access to it",
+    errno.ELOOP: "a link lies where a folder must be: remove it",
+    errno.ENOTDIR: "a file lies where a folder must be: remove it",
+    errno.ENAMETOOLONG: "shorten the name or the way to it",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EIO: "the disk failed: look at the system's log",
+}
+
+
+@contextmanager
+def told_as(kind: type[StorageError], what: str) -> Iterator[None]:
+    """Raise an error of this kind for one of the operating system, saying what it happened to and what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "put that right and try again")
+        where = f" ({error.filename!r})" if isinstance(error.filename, str) and error.filename not in what else ""
+        raise kind(f"{what}: {error.strerror or error}{where}; {advice}") from error

@@ -1,0 +1,174 @@
+"""Scanner: a folder as a tree, reading only what may have changed since the last scan."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from wtb.domain.errors import WorkspaceError
+from wtb.domain.files import EntryKind, FileEntry, TreeDelta, file_entry, folder_entry, link_entry
+from wtb.domain.ports import ObjectStore, StoredObject
+from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
+from wtb.infrastructure.files.index import FILE_BYTES, Record, Signature, StatIndex, is_racy, signature_of
+from wtb.infrastructure.files.os_errors import told_as
+
+SMALL_BYTES = 4096
+"""Contents up to this size are kept in the database, with the commit: no file, and no flush, of their own."""
+SMALL_TOTAL_BYTES = 32 << 20
+"""What one scan holds of small contents in memory; beyond that they go to the object store as large ones do."""
+TRIES = 4
+"""How often a file that changes while it is read is read again."""
+
+
+class Sink(Protocol):
+    """Where the contents go that a scan reads."""
+
+    def put(self, stream: BinaryIO, size: int) -> StoredObject:
+        """Take a content of about this size."""
+        ...
+
+
+class StoringSink:
+    """Stores large contents, and holds small ones for the commit."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._held = 0
+        self.contents: dict[bytes, bytes] = {}
+
+    def put(self, stream: BinaryIO, size: int) -> StoredObject:
+        if size > SMALL_BYTES or self._held > SMALL_TOTAL_BYTES:
+            return self._objects.put(stream)
+        content = stream.read(SMALL_BYTES + 1)  # more than expected: it is growing, and will be read again
+        digest = hashlib.sha256(content).digest()
+        self.contents[digest] = content
+        self._held += len(content)
+        return StoredObject(digest, len(content))
+
+
+class HashingSink:
+    """Keeps nothing: tells only what a content is."""
+
+    def put(self, stream: BinaryIO, size: int) -> StoredObject:
+        digest, read = hashlib.sha256(), 0
+        while chunk := stream.read(min(size + 1, 1 << 20)):
+            digest.update(chunk)
+            read += len(chunk)
+        return StoredObject(digest.digest(), read)
+
+
+class Scanner:
+    """One scan of one folder."""
+
+    def __init__(self, root: Path, index: StatIndex, rules: IgnoreRules, sink: Sink) -> None:
+        self._root = os.fspath(root)
+        self._index = index
+        self._rules = rules
+        self._same_rules = rules.text == index.rules
+        self._sink = sink
+        self._read_bytes = index.read_bytes
+        self._began_ns = time.time_ns()
+        self._records: dict[str, Mapping[str, Record]] = {}
+        self._changed: dict[str, FileEntry] = {}
+
+    def run(self) -> StatIndex:
+        """Return the index of what lies there now."""
+        pending = [""]
+        with told_as(WorkspaceError, f"the workspace {self._root} cannot be read"):
+            while pending:
+                pending += self._visit(pending.pop())
+        delta = TreeDelta(self._changed, frozenset(self._gone()))
+        tree = self._index.tree.apply(delta) if delta else self._index.tree
+        return StatIndex(self._records, tree, self._rules.text, self._read_bytes)
+
+    def _visit(self, folder: str) -> list[str]:
+        """Look at one folder and return the folders in it."""
+        known = self._index.records.get(folder, {})
+        names: dict[str, Record] = {}
+        below: list[str] = []
+        prefix = f"{folder}/" if folder else ""
+        with os.scandir(f"{self._root}/{folder}") as items:
+            for item in items:
+                name = item.name
+                try:
+                    found = item.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                record = known.get(name)
+                # signature_of, in place: nearly every entry of nearly every scan ends here.
+                signature = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+                if record is None or record[0] != signature or not self._same_rules:
+                    record = self._look(prefix + name, found, record)
+                if record is not None:
+                    names[name] = record
+                    if record[1].kind is EntryKind.FOLDER:
+                        below.append(prefix + name)
+        self._records[folder] = names
+        return below
+
+    def _look(self, path: str, found: os.stat_result, known: Record | None) -> Record | None:
+        """Return the record of an entry that is new, may have changed, or may be ignored by now; None leaves it out."""
+        if self._rules.ignores(path, folder=stat.S_ISDIR(found.st_mode)):
+            return None
+        signature = signature_of(found)
+        if known is not None and known[0] == signature:
+            return known
+        if stat.S_ISREG(found.st_mode):
+            entry, signature = self._read(path)
+        elif stat.S_ISDIR(found.st_mode):
+            entry = folder_entry(path, found.st_mode & 0o777)
+        elif stat.S_ISLNK(found.st_mode):
+            entry = link_entry(path, os.readlink(f"{self._root}/{path}"))
+        else:
+            return None
+        if known is not None and known[1] == entry:
+            entry = known[1]
+        else:
+            self._changed[path] = entry
+        return None if is_racy(signature, self._began_ns) else signature, entry
+
+    def _read(self, path: str) -> tuple[FileEntry, Signature]:
+        """Read a file until it was the same before and after."""
+        for _ in range(TRIES):
+            with open_file(f"{self._root}/{path}") as stream:
+                before = os.fstat(stream.fileno())
+                stored = self._sink.put(stream, before.st_size)
+                signature = signature_of(os.fstat(stream.fileno()))
+            self._read_bytes += FILE_BYTES + stored.size
+            if signature == signature_of(before) and stored.size == before.st_size:
+                return file_entry(path, before.st_mode & 0o777, stored.size, stored.digest), signature
+        raise WorkspaceError(f"{path!r} in {self._root} changes while it is read; stop what writes to it and try again")
+
+    def _gone(self) -> Iterator[str]:
+        """Yield what was there and is no more."""
+        for folder, known in self._index.records.items():
+            names = self._records.get(folder, {})
+            if known.keys() != names.keys():
+                yield from (record[1].path for name, record in known.items() if name not in names)
+
+
+def open_file(path: str) -> io.FileIO:
+    """Open a file for reading; never through a link, and never waiting for the other end of a pipe."""
+    return io.FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def rules_in(root: Path) -> IgnoreRules:
+    """Return the rules that lie in a folder."""
+    with told_as(WorkspaceError, f"the workspace {root} cannot be read"):
+        try:
+            stream = open_file(f"{root}/{IGNORE_FILE}")
+        except (FileNotFoundError, IsADirectoryError):
+            return NoRules()
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link: its target is no part of the workspace
+                return NoRules()
+            raise
+        with stream:
+            return rules_of(stream.read(MAX_BYTES) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b"")

@@ -1,0 +1,102 @@
+"""Staging: new contents beside the workspace's own, on the same file system, verified before anything is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import BinaryIO
+
+from wtb.domain.errors import DamagedData, ObjectNotFound
+from wtb.domain.files import RESERVED, EntryKind, FileEntry, TreeDelta
+from wtb.domain.ports import ObjectStore
+from wtb.infrastructure.files.confined import ConfinedFolder
+from wtb.infrastructure.files.scanner import SMALL_BYTES
+
+STAGING = f"{RESERVED}/staging"
+"""What lies here after a kill is of no use to anybody: the next restore stages anew."""
+HALF_DONE = f"{RESERVED}/half-restored"
+"""There from the first change to the last, so that nobody takes half a restore for a workspace."""
+
+_BATCH = 256
+_CHUNK_BYTES = 1 << 20
+
+Read = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
+"""Gives small contents by digest; those that it does not have lie in the object store."""
+
+
+class ContentSource:
+    """Contents of entries, from the database or the object store."""
+
+    def __init__(self, objects: ObjectStore, read: Read) -> None:
+        self._objects = objects
+        self._read = read
+
+    def streams(self, entries: Collection[FileEntry]) -> Iterator[tuple[FileEntry, BinaryIO]]:
+        """Yield each entry with its content, to be closed by the caller; small ones are fetched many at a time."""
+        remaining = list(entries)
+        while remaining:
+            batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
+            small = self._read({entry.digest for entry in batch if entry.size <= SMALL_BYTES})
+            for entry in batch:
+                content = small.get(entry.digest)
+                yield entry, self._open(entry) if content is None else io.BytesIO(content)
+
+    def _open(self, entry: FileEntry) -> BinaryIO:
+        try:
+            return self._objects.open(entry.digest)
+        except ObjectNotFound as error:
+            raise DamagedData(f"{entry.path!r} cannot be restored: {error}; `wtb doctor` tells more") from error
+
+    def content(self, entry: FileEntry) -> bytes:
+        """Return a whole content, verified."""
+        [(_, stream)] = self.streams([entry])
+        with stream:
+            content = stream.read()
+        if hashlib.sha256(content).digest() != entry.digest:
+            raise _damaged(entry)
+        return content
+
+
+def stage(folder: ConfinedFolder, delta: TreeDelta, source: ContentSource) -> dict[str, str]:
+    """Write the files and links of a change into the staging folder; return their names there, by path."""
+    for path in (RESERVED, STAGING):
+        if folder.mode_at(path) is None:
+            folder.make_folder(path)
+    names = {path: str(number) for number, path in enumerate(delta.put)}
+    for entry in delta.put.values():
+        if entry.kind is EntryKind.LINK:
+            folder.create_link(f"{STAGING}/{names[entry.path]}", entry.target)
+    files = [entry for entry in delta.put.values() if entry.kind is EntryKind.FILE]
+    for entry, stream in source.streams(files):
+        with stream:
+            _write(folder.create_file(f"{STAGING}/{names[entry.path]}"), entry, stream)
+    return names
+
+
+def _write(fd: int, entry: FileEntry, stream: BinaryIO) -> None:
+    digest = hashlib.sha256()
+    try:
+        while chunk := stream.read(min(entry.size + 1, _CHUNK_BYTES)):
+            digest.update(chunk)
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        if digest.digest() != entry.digest:
+            raise _damaged(entry)
+        os.fchmod(fd, entry.mode)
+    finally:
+        os.close(fd)
+
+
+def _damaged(entry: FileEntry) -> DamagedData:
+    return DamagedData(
+        f"{entry.path!r} cannot be restored: its content {entry.digest.hex()[:16]} is damaged; `wtb doctor` tells more"
+    )
+
+
+def clear(folder: ConfinedFolder) -> None:
+    """Remove what was staged, also by a restore that was killed."""
+    folder.remove_all(STAGING)
+    folder.remove_if_empty(RESERVED)

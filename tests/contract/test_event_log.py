@@ -1,0 +1,6 @@
+"""Every storage keeps the contract of EventLog."""
+
+from wtb.testing.event_log import EventLogContract
+
+
+class TestEventLog(EventLogContract): ...
