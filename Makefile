@@ -55,9 +55,10 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks of the store: a table, and JSON
+bench: .venv/.bench  ## Run the benchmarks of the store and of workspace files: tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
+	$(PY) -m benchmarks.files
 
 .PHONY: soak
 soak: .venv/.dev  ## Crash and property tests, the long version

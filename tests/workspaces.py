@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,11 +57,11 @@ def workspaces_in(home: Path, storage: Storage | None = None, objects: ObjectSto
 def described(folder: Path) -> Description:
     """Return everything in a folder, read with nothing of wtb's."""
     found: Description = {}
-    for name in sorted(os.listdir(folder)):
-        path = folder / name
+    for path in sorted(folder.iterdir()):
+        name = path.name
         mode = stat.S_IMODE(path.lstat().st_mode)
         if path.is_symlink():
-            found[name] = ("->", os.readlink(path))
+            found[name] = ("->", str(path.readlink()))
         elif path.is_dir():
             found[name] = (mode,)
             found |= {f"{name}/{below}": value for below, value in described(path).items()}

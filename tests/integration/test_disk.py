@@ -226,7 +226,7 @@ def go_on_in_a_unit_that_failed(folder: Path) -> None:
         told = Told(services)
         at = told.at
         with services.storage.unit_of_work() as uow:
-            for number in range(50):  # more than the cache of SQLite holds
+            for number in range(80):  # more than the disk and the cache of SQLite hold
                 with suppress(StorageError):
                     uow.workflows.save({**WORKFLOW, "name": f"{number}", "text": "x" * 500_000})
             with pytest.raises(StorageError):

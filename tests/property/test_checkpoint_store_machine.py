@@ -160,7 +160,8 @@ wishes = st.builds(
     st.integers(0, 20),
     st.integers(0, 20),
 )
-grown = st.builds(Wish, st.just("list"), st.just("append"), st.none(), items, st.just(0), st.just(0))
+numbers = st.lists(st.integers(0, 9), min_size=1, max_size=4)
+grown = st.builds(Wish, st.just("list"), st.just("append"), st.none(), numbers | items, st.just(0), st.just(0))
 
 
 class Plan(NamedTuple):
@@ -181,6 +182,8 @@ plans = st.builds(
     st.sampled_from((Kind.AUTO, Kind.AUTO, Kind.MANUAL)),
     st.sampled_from((None, None, None, "before", "after")),
 )
+cut = st.builds(Wish, st.just("list"), st.just("splice"), st.none(), items, st.integers(0, 20), st.integers(0, 20))
+spliced_plans = plans.flatmap(lambda plan: cut.map(lambda wish: plan._replace(wishes=[wish])))
 places = st.integers(0, 1_000)
 handles = st.sampled_from((0, 1))
 
@@ -193,12 +196,12 @@ class Step:
     delta: StateDelta
     returned: dict[str, dict[str, Any]] | None
     line: Line
-    expected: str
+    expected: CheckpointId | None
     after: Values
 
     def save(self, uow: UnitOfWork) -> Kept:
         info = uow.checkpoints.save(self.draft, self.delta, self.returned)
-        uow.branches.move_head(BranchId(self.line.id), info.id, expected=CheckpointId(self.expected))
+        uow.branches.move_head(BranchId(self.line.id), info.id, expected=self.expected)
         return Kept(info, self.after, copy.deepcopy(self.returned or {}))
 
 
@@ -274,12 +277,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.lines[line.id] = line
         self.keep(line, kept)
 
-    @rule(where=places, at=places, steps=st.lists(plans, min_size=1, max_size=3), handle=handles)
-    def branch_and_change_ones_mind(self, where: int, at: int, steps: list[Plan], handle: int) -> None:
+    @rule(where=places, at=places, lost=st.lists(plans, min_size=1, max_size=3), cut=spliced_plans, handle=handles)
+    def branch_from_where_a_branch_was_lost(
+        self, where: int, at: int, lost: list[Plan], cut: Plan, handle: int
+    ) -> None:
+        """The lost one may have written a keyframe of the checkpoint that both leave; a splice reads its list."""
         execution_id = self.line(where).execution_id
-        origin = spread(self.model.living(), [at])[0]
+        listed = [kept for kept in self.model.living() if isinstance(kept.values.get("list"), list)]
+        origin = spread(listed or self.model.living(), [at])[0]
         with self.storages[handle].unit_of_work() as uow:
-            self.take(uow, self.add_branch(uow, execution_id, origin), steps)
+            self.take(uow, self.add_branch(uow, execution_id, origin), lost)
+        with self.storages[handle].unit_of_work() as uow:
+            line = self.add_branch(uow, execution_id, origin)
+            kept = self.take(uow, line, [cut])
+            uow.commit()
+        self.model.lines[line.id] = line
+        self.keep(line, kept)
 
     @rule(at=places, plan=st.none() | plans, handle=handles)
     @precondition(lambda self: len(self.model.executions) < 4)
@@ -386,6 +399,28 @@ class StoreMachine(RuleBasedStateMachine):
             thread.finish()
         self.keep(line, found)
         self.model.bury(gone)
+        self.check_everything(0)
+
+    @rule(where=places, at=places, plan=plans, patient=st.booleans())
+    @precondition(lambda self: self.model.deletable())
+    def delete_what_another_is_building_on(self, where: int, at: int, plan: Plan, patient: bool) -> None:
+        """The deletion waits for the step, which is not committed yet, and sees it."""
+        execution_id = self.line(where).execution_id
+        origin = spread(self.model.deletable(), [at])[0]
+        with self.storages[0].unit_of_work() as uow:
+            line = self.add_branch(uow, execution_id, None)
+            line.head_id = origin.info.id
+            step = self.step(line, plan, new_branch=True)
+            kept = step.save(uow)
+            other = Thread(partial(self.commit_deletion, self.storages[1], [origin.info.id]))
+            other.start()
+            if self.at_once and patient:
+                other.join(0.02)  # where the storage lets both write, the lock on the row must hold it off
+            uow.commit()
+        other.finish()
+        self.model.lines[line.id] = line
+        self.keep(line, [kept])
+        self.model.bury([origin.info.id])
         self.check_everything(0)
 
     @rule(where=places, plan=plans, keep=st.booleans())
@@ -503,12 +538,12 @@ class StoreMachine(RuleBasedStateMachine):
             steps.append(self.step(line, plan._replace(name=None), [before]))
         return steps
 
-    def step(self, line: Line, plan: Plan, taken: Sequence[Kept] = ()) -> Step:
+    def step(self, line: Line, plan: Plan, taken: Sequence[Kept] = (), *, new_branch: bool = False) -> Step:
         before = taken[-1] if taken else self.model.kept[line.head_id]
         names = self.model.names(line.execution_id) | {kept.info.name for kept in taken}
         delta, returned, after = self.changes(plan, before.values)
         draft = self.draft(line.execution_id, line.id, before, plan, None if plan.name in names else plan.name)
-        return Step(draft, delta, returned, line, before.info.id, after)
+        return Step(draft, delta, returned, line, None if new_branch else before.info.id, after)
 
     def draft(
         self, execution_id: str, branch_id: str, before: Kept | None, plan: Plan | None, name: str | None
@@ -700,7 +735,7 @@ def run_machine(backend: Backend, *, scale: int, examples: int, at_once: bool = 
     Again and again instead of all at once: hypothesis remembers every choice of a run, several MB an example.
     """
     profile = settings()
-    for _ in range(max(1, profile.max_examples // 100)):
+    for _ in range(max(1, profile.max_examples // 250)):
         run_state_machine_as_test(
             cast("type[StoreMachine]", partial(StoreMachine, backend, scale=scale, at_once=at_once)),
             settings=settings(max_examples=examples, report_multiple_bugs=False),

@@ -141,11 +141,11 @@ def test_the_delta_between_start_and_end_of_a_change_leads_to_its_end(journey: t
 def test_applying_a_delta_changes_no_state_and_no_delta(journey: tuple[State, list[StateDelta]]) -> None:
     start, way = journey
     before = repr((start, way))
-    at = start
+    at, whole = start, StateDelta()
     for delta in way:
+        whole = whole.compose(delta)
+        delta.invert(at)
         at = at.apply(delta)
-        delta.invert(start)
-        way[0].compose(delta)
     assert repr((start, way)) == before
 
 

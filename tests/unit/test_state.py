@@ -339,3 +339,8 @@ def test_the_way_back_is_as_short_as_the_way_there(change: Change, back: Change)
 def test_what_was_not_there_before_is_gone_on_the_way_back() -> None:
     delta = StateDelta.of(new=Append((1,)))
     assert delta.invert(State()) == StateDelta.of(new=DeleteKey())
+
+
+def test_a_composition_that_cannot_be_applied_names_the_key() -> None:
+    with pytest.raises(InvalidStateChange, match="cannot splice 'k': items 0 to 2 of a list of 1"):
+        StateDelta.of(k=SetValue([1])).compose(StateDelta.of(k=Splice(0, 2)))

@@ -35,12 +35,9 @@ class Objects(MemoryObjectStore):
 
     def put(self, stream: BinaryIO) -> StoredObject:
         self.puts += 1
-        content = stream.read(100)
+        stored = super().put(stream)
         self.disturb()
-        stream.seek(0)
-        assert stream.read(100) == content or self.disturb is not None
-        stream.seek(0)
-        return super().put(stream)
+        return stored
 
 
 @pytest.fixture
@@ -69,12 +66,12 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_in_a_folder_is_found(folder: Path, folders: LocalFolders) -> None:
     write(folder, {"a/b/file": b"text", "binary": b"\0\xff\r\n", "empty file": b"", "hole": None, "large": LARGE})
     write(folder, {"link": "a/b", "a/out": "../../..", "dangling": "/no/such"})
-    os.chmod(folder / "binary", 0o751)
-    os.chmod(folder / "a/b", 0o700)
-    os.chmod(folder / "hole", 0o711)
-    os.chmod(folder / "a", 0o755)
+    (folder / "binary").chmod(0o751)
+    (folder / "a/b").chmod(0o700)
+    (folder / "hole").chmod(0o711)
+    (folder / "a").chmod(0o755)
     for path in ("a/b/file", "empty file", "large"):
-        os.chmod(folder / path, 0o640)
+        (folder / path).chmod(0o640)
     assert dict(folders.scan(folder, EMPTY_TREE).tree) == {
         entry.path: entry
         for entry in (
@@ -164,7 +161,7 @@ class TestStatIndex:
         aged(monkeypatch)
         write(folder, {"a": b"", "b": b"", "c/d": b"", "e": "x"})
         base = folders.scan(folder, EMPTY_TREE).tree
-        os.chmod(folder / "a", 0o600)
+        (folder / "a").chmod(0o600)
         (folder / "b").unlink()
         (folder / "c/d").unlink()
         (folder / "c").rmdir()
@@ -255,7 +252,7 @@ class TestFilesThatChange:
                 file.write(b"more")
 
         objects.disturb = append
-        with pytest.raises(WorkspaceError, match="'d/log'.*changes while it is read"):
+        with pytest.raises(WorkspaceError, match=r"'d/log'.*changes while it is read"):
             folders.scan(folder, EMPTY_TREE)
         assert objects.puts == TRIES
 

@@ -217,7 +217,7 @@ class StateDelta:
         changes = dict(self.changes)
         for key, added in later.changes.items():
             for change in added:
-                changes[key] = _followed_by(changes.get(key, ()), change)
+                changes[key] = _followed_by(key, changes.get(key, ()), change)
         return StateDelta(changes)
 
     def invert(self, base: State) -> StateDelta:
@@ -286,16 +286,16 @@ def _parts(value: Any) -> Sequence[Any] | None:
     return None if fields is None else (fields,)
 
 
-def _followed_by(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+def _followed_by(key: str, changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
     if isinstance(change, SetValue | DeleteKey) or not changes:
         return (change,)
     match changes[-1], change:
         case Append(items=first), Append(items=more):
             return (*changes[:-1], Append(first + more))
         case SetValue(value=list() as value), _:
-            values: dict[str, Any] = {"value": _GrownList(list(value))}
-            _change(values, "value", change)
-            return (*changes[:-1], SetValue(values["value"].to_list()))
+            values: dict[str, Any] = {key: _GrownList(list(value))}
+            _change(values, key, change)
+            return (*changes[:-1], SetValue(values[key].to_list()))
         case DeleteKey(), Append(items=items):
             return (*changes[:-1], SetValue(list(items)))
     return (*changes, change)

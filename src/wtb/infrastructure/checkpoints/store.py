@@ -42,6 +42,8 @@ KEYFRAME_BYTES = 32 * 1024
 """Deltas since the last keyframe may grow to this size, or to that of a keyframe if it is larger."""
 _ROW_BYTES = 512
 """What reading one more row costs, in bytes: bounds the number of small deltas between keyframes."""
+_FRESH = 256
+"""Manifests that one unit of work remembers."""
 
 
 class ManifestCache:
@@ -105,6 +107,11 @@ class DeltaCheckpointStore:
         for checkpoint_id, manifest in self._fresh.items():
             self._cache.put(checkpoint_id, manifest)
 
+    def _remember(self, checkpoint_id: str, manifest: Manifest) -> None:
+        self._fresh[checkpoint_id] = manifest
+        if len(self._fresh) > _FRESH:  # a reader may go through thousands, of which each holds a whole state's keys
+            del self._fresh[next(iter(self._fresh))]
+
     def save(
         self,
         draft: CheckpointDraft,
@@ -132,7 +139,7 @@ class DeltaCheckpointStore:
         self._rows.insert(row, payload)
         if draft.parent_id is not None and manifest.pending > _limit(manifest):
             manifest = self._write_keyframe(draft.id, manifest)
-        self._fresh[draft.id] = manifest
+        self._remember(draft.id, manifest)
         return stored_checkpoint(draft, row)
 
     def _payload(self, draft: CheckpointDraft, encoded: EncodedDelta) -> bytes:
@@ -161,7 +168,7 @@ class DeltaCheckpointStore:
         manifest = self._fresh.get(checkpoint_id) or self._cache.find(checkpoint_id)
         if manifest is None:
             manifest = self._read_manifest(checkpoint_id, state_hash)
-            self._fresh[checkpoint_id] = manifest
+            self._remember(checkpoint_id, manifest)
         return manifest
 
     def _read_manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
@@ -226,7 +233,7 @@ class DeltaCheckpointStore:
         addresses = {address for _, entry in manifest for address in entry.addresses}
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
-        self._fresh[checkpoint_id] = manifest
+        self._remember(checkpoint_id, manifest)
         return Snapshot(
             checkpoint=checkpoint,
             state=self._encoder.state(manifest, blobs),
@@ -317,7 +324,7 @@ class DeltaCheckpointStore:
             manifest = self._read_manifest(checkpoint_id, manifest.root(self._codec))
         else:
             manifest = self._write_keyframe(checkpoint_id, manifest)
-        self._fresh[checkpoint_id] = manifest
+        self._remember(checkpoint_id, manifest)
         return manifest
 
 

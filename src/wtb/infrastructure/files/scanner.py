@@ -120,13 +120,16 @@ class Scanner:
         signature = signature_of(found)
         if known is not None and known[0] == signature:
             return known
-        if stat.S_ISREG(found.st_mode):
-            entry, signature = self._read(path)
-        elif stat.S_ISDIR(found.st_mode):
-            entry = folder_entry(path, found.st_mode & 0o777)
-        elif stat.S_ISLNK(found.st_mode):
-            entry = link_entry(path, os.readlink(f"{self._root}/{path}"))
-        else:
+        try:
+            if stat.S_ISREG(found.st_mode):
+                entry, signature = self._read(path)
+            elif stat.S_ISDIR(found.st_mode):
+                entry = folder_entry(path, found.st_mode & 0o777)
+            elif stat.S_ISLNK(found.st_mode):
+                entry = link_entry(path, os.readlink(f"{self._root}/{path}"))
+            else:
+                return None
+        except FileNotFoundError:
             return None
         if known is not None and known[1] == entry:
             entry = known[1]

@@ -7,6 +7,7 @@ driver directly: on the path of every step its statement layer alone costs more 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -200,7 +201,7 @@ class SqliteDatabase(Database):
         )
 
         def configure(connection: sqlite3.Connection, record: object) -> None:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _enter_wal(connection, busy_timeout_s)
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute("PRAGMA cache_size = -16384")
 
@@ -252,6 +253,20 @@ class SqliteDatabase(Database):
                 kind = DamagedData if prefix in _DAMAGED else StorageUnavailable
                 return kind(f"{self.path}: {error}; {advice}")
         return StorageError(f"{self.path}: {error}")
+
+
+def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not."""
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 def _escaped(text: bytes) -> str:
