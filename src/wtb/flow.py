@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import json
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -261,9 +262,11 @@ def _module_at(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except Exception as error:
         del sys.modules[name]
-        raise
+        where = traceback.extract_tb(error.__traceback__)[-1].lineno
+        line = error.lineno if isinstance(error, SyntaxError) else where
+        raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
     return module
 
 

@@ -22,7 +22,13 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.command()
-@click.option("--status", "statuses", multiple=True, type=click.Choice(list(ExecutionStatus)), help="Only these.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([status.value for status in ExecutionStatus]),
+    help="Only these.",
+)
 @click.option("--workflow", help="Only runs of this workflow.")
 @click.option("--since", metavar="AGE", help="Only runs begun within this time: 30m, 12h, 7d.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True)
@@ -56,8 +62,8 @@ def ls(
             "run": execution.id,
             "workflow": execution.workflow_name,
             "status": execution.status.value,
-            "created": execution.created_at.isoformat(timespec="seconds"),
-            "updated": execution.updated_at.isoformat(timespec="seconds"),
+            "created": execution.created_at,
+            "updated": execution.updated_at,
         }
         for execution in executions
     ]
@@ -84,7 +90,7 @@ def show_run(*, run_id: str, events: bool, errors: bool, tools: bool, url: str |
 def _events(run: Run, *, errors: bool, tools: bool) -> list[dict[str, Any]]:
     found = run.events(severities=[Severity.ERROR] if errors else (), limit=100_000)
     return [
-        {"at": event.at.isoformat(timespec="milliseconds"), "event": event.type.value, "data": json.dumps(event.data)}
+        {"at": event.at, "event": event.type.value, "data": dict(event.data)}
         for event in found
         if not tools or event.type.startswith("tool.")
     ]
@@ -109,24 +115,33 @@ def _row(checkpoint: Checkpoint) -> dict[str, Any]:
         "trigger": checkpoint.trigger.value,
         "name": checkpoint.name or "",
         "size": checkpoint.size_bytes,
-        "at": checkpoint.created_at.isoformat(timespec="milliseconds"),
+        "at": checkpoint.created_at,
         "checkpoint": checkpoint.id,
     }
 
 
 def _print(rows: list[dict[str, Any]], *, as_json: bool, empty: str) -> None:
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(json.dumps(rows, default=datetime.isoformat))
         return
     if not rows:
         click.echo(empty)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in rows[0]:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading not in ("data", "name"))
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(_cell(heading, value) for heading, value in row.items()))
     Console().print(table)
+
+
+def _cell(heading: str, value: Any) -> str:
+    """Return a value as a person reads it: local time, the part of a checkpoint's id that tells it from others."""
+    if isinstance(value, datetime):
+        return value.astimezone().strftime("%m-%d %H:%M:%S")
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items() if key != "checkpoint")
+    return value[:18] if heading == "checkpoint" else str(value)
 
 
 def _age(text: str) -> timedelta:
