@@ -1,5 +1,6 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
+from wtb.bench import Bench, Run
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
@@ -13,7 +14,8 @@ from wtb.domain.errors import (
     WTBError,
 )
 from wtb.domain.state import DELETE, add, append, merge
-from wtb.domain.workflow import END
+from wtb.domain.workflow import END, RetryPolicy
+from wtb.flow import Workflow, tool
 from wtb.infrastructure.codecs.types import serialisable
 from wtb.settings import Settings
 
@@ -21,18 +23,23 @@ __all__ = [
     "DELETE",
     "END",
     "AlreadyExists",
+    "Bench",
     "CheckpointNotFound",
     "Conflict",
     "DamagedData",
     "InvalidInput",
     "InvalidWorkflow",
     "NotFound",
+    "RetryPolicy",
+    "Run",
     "Settings",
     "StateNotSerialisable",
     "StorageError",
     "WTBError",
+    "Workflow",
     "add",
     "append",
     "merge",
     "serialisable",
+    "tool",
 ]

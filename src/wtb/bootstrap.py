@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,8 @@ from uuid import uuid4
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from wtb.application.execution_controller import ExecutionController
+from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Storage
@@ -25,11 +28,12 @@ from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
-from wtb.settings import Settings, load_settings
+from wtb.settings import Preset, Settings, load_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +49,13 @@ class Services:
     storage: Storage
     objects: ObjectStore
     workspaces: Workspaces
+    controller: ExecutionController
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
+        self.controller.close()
         self.bus.close()
         self.storage.close()
         if self.scratch is not None:
@@ -74,16 +80,31 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
+    ids = ids or Uuid7Ids()
+    conditions = CelConditions()
+    workspaces = Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces")
     return Services(
         settings=settings,
         clock=clock,
-        ids=ids or Uuid7Ids(),
+        ids=ids,
         codec=codec,
-        conditions=CelConditions(),
+        conditions=conditions,
         bus=bus,
         storage=storage,
         objects=objects,
-        workspaces=Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces"),
+        workspaces=workspaces,
+        controller=ExecutionController(
+            storage=storage,
+            clock=clock,
+            ids=ids,
+            codec=codec,
+            conditions=conditions,
+            owners=ProcessOwners(),
+            workspaces=workspaces,
+            find_tool=TOOLS.get,
+            sleep=time.sleep,
+            warn_of_changes=settings.preset is Preset.TESTING,
+        ),
         scratch=scratch,
     )
 

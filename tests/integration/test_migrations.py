@@ -51,7 +51,11 @@ def table_names(database: Database) -> set[str]:
 def described(database: Database) -> Any:
     """Return all that the database itself says of its tables and indexes, conditions of partial ones included."""
     texts = {
-        "sqlite": ["SELECT name, sql FROM sqlite_master WHERE name LIKE 'wtb%' ORDER BY name"],
+        "sqlite": [
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND name LIKE 'wtb%' ORDER BY name",
+            "SELECT t.name, t.wr, c.* FROM pragma_table_list t, pragma_table_info(t.name) c "
+            "WHERE t.name LIKE 'wtb%' ORDER BY t.name, c.cid",
+        ],
         "postgresql": [
             "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1, 2",
             "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "

@@ -8,6 +8,8 @@ import sys
 import click
 
 from wtb.cli.db import db
+from wtb.cli.look import history, ls, show_run
+from wtb.cli.runs import pause, resume, run, stop
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -34,4 +36,5 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s")
 
 
-main.add_command(db)
+for command in (run, resume, pause, stop, ls, show_run, history, db):
+    main.add_command(command)

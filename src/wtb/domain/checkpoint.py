@@ -106,7 +106,10 @@ class NodeStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRun:
-    """One start of a node; a retry or a recovery after a crash is another attempt of the same node run."""
+    """One start of a node; a retry or a recovery after a crash is another attempt of the same node run.
+
+    `pending` is the result of a member of a parallel superstep that waits for its barrier.
+    """
 
     id: NodeRunId
     execution_id: ExecutionId
@@ -121,6 +124,7 @@ class NodeRun:
     checkpoint_count: int = 0
     tool_count: int = 0
     failure: Failure | None = None
+    pending: Mapping[str, Any] | None = None
     started_at: datetime
     ended_at: datetime | None = None
 
@@ -133,6 +137,10 @@ class NodeRun:
             checkpoint_count=self.checkpoint_count + 1,
         )
 
+    def finished(self, returned: Mapping[str, Any], now: datetime) -> NodeRun:
+        """Return the run with a result that waits for the barrier of its superstep."""
+        return evolve(self, status=NodeStatus.COMPLETED, pending=returned, ended_at=now)
+
     def completed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
         """Return the run as it completed with its last checkpoint."""
         return evolve(
@@ -141,7 +149,8 @@ class NodeRun:
             first_id=self.first_id or checkpoint_id,
             last_id=checkpoint_id,
             checkpoint_count=self.checkpoint_count + 1,
-            ended_at=now,
+            pending=None,
+            ended_at=self.ended_at or now,
         )
 
     def called_tool(self) -> NodeRun:

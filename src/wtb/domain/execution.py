@@ -50,6 +50,15 @@ class Failure:
     input_checkpoint_id: CheckpointId | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why a run waits: a breakpoint, a request, a question to a person, a call in doubt."""
+
+    reason: str
+    node: str | None = None
+    question: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lease:
     """Who may write to an execution, until when; the token only ever grows, so that a stale owner is known."""
@@ -93,17 +102,30 @@ class Execution:
     lease: Lease | None = None
     lease_token: int = 0
     failure: Failure | None = None
+    pause: Pause | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     created_by: str | None = None
     created_at: datetime
     updated_at: datetime
 
-    def moved_to(self, status: ExecutionStatus, now: datetime, *, failure: Failure | None = None) -> Execution:
-        """Return the execution in another status, or raise when that is not a legal step."""
+    def moved_to(
+        self,
+        status: ExecutionStatus,
+        now: datetime,
+        *,
+        failure: Failure | None = None,
+        pause: Pause | None = None,
+    ) -> Execution:
+        """Return the execution in another status, or raise when that is not a legal step.
+
+        Whoever ran it gives it up, unless it goes on.
+        """
         if status not in TRANSITIONS[self.status]:
             legal = ", ".join(sorted(TRANSITIONS[self.status]))
             raise InvalidTransition(f"run {self.id!r} is {self.status}; from there it can become {legal}, not {status}")
-        return self._changed(now, status=status, failure=failure)
+        lease = self.lease if status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK) else None
+        return self._changed(now, status=status, failure=failure, pause=pause, lease=lease)
 
     def stepped(self, now: datetime) -> Execution:
         """Return the execution after a step: nothing but the version and the time of activity change."""
@@ -120,8 +142,15 @@ class Execution:
                 f"run {self.id!r} is being run by {self.lease.owner} until {self.lease.expires_at:%H:%M:%S} UTC; "
                 "wait, or pause it there first"
             )
+        return self._changed(now, **self._new_lease(owner, now, duration))
+
+    def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
+        """Return the execution under a new lease as part of the change that is being made."""
+        return evolve(self, **self._new_lease(owner, now, duration))
+
+    def _new_lease(self, owner: str, now: datetime, duration: timedelta) -> dict[str, Any]:
         token = self.lease_token + 1
-        return self._changed(now, lease=Lease(owner=owner, token=token, expires_at=now + duration), lease_token=token)
+        return {"lease": Lease(owner=owner, token=token, expires_at=now + duration), "lease_token": token}
 
     def renewed(self, token: int, now: datetime, duration: timedelta) -> Execution:
         """Return the execution with a later end of its lease, or raise when another owner came in between."""

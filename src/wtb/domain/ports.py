@@ -19,6 +19,7 @@ from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.state import StateDelta
+from wtb.domain.tools import ToolCall
 
 
 class Clock(Protocol):
@@ -34,6 +35,18 @@ class Ids(Protocol):
 
     def new(self) -> str:
         """Return an id that nobody has yet."""
+        ...
+
+
+class Owners(Protocol):
+    """Who runs an execution: a process, by a name that says on which machine it is and since when."""
+
+    def me(self) -> str:
+        """Return the name of this process."""
+        ...
+
+    def is_gone(self, owner: str) -> bool | None:
+        """Whether that process has ended; None when that cannot be seen from here (another machine)."""
         ...
 
 
@@ -96,6 +109,25 @@ class ExecutionRepository(Protocol):
         also LeaseLost when the lease is not held under it: this is the fence that every write of a running
         execution passes, inside its own transaction.
         """
+        ...
+
+    def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
+        """Raise LeaseLost unless the lease is held under this token; the fence of writes that save no execution.
+
+        Without a token nothing is checked. The lease cannot be taken over before the transaction ends.
+        """
+        ...
+
+    def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
+        """Extend a lease without a new version; LeaseLost when it is not held under this token any more."""
+        ...
+
+    def request(self, execution_id: ExecutionId, request: str | None) -> None:
+        """Leave a request (`pause`, `stop`) for whoever runs the execution, or take it back; no new version."""
+        ...
+
+    def find_request(self, execution_id: ExecutionId) -> str | None:
+        """Return what was requested."""
         ...
 
     def list_executions(
@@ -210,6 +242,18 @@ class CheckpointStore(Protocol):
         ...
 
 
+class ToolCallRepository(Protocol):
+    """Recorded calls of node runs; arguments and results come back with their types."""
+
+    def save(self, call: ToolCall) -> None:
+        """Keep a call, new or changed."""
+        ...
+
+    def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
+        """Return the calls of an execution, or of one node run, in the order in which they began."""
+        ...
+
+
 class EventLog(Protocol):
     """The append-only record of events, hash-chained in each stream."""
 
@@ -261,6 +305,11 @@ class UnitOfWork(Protocol):
     @property
     def checkpoints(self) -> CheckpointStore:
         """Checkpoints and their states."""
+        ...
+
+    @property
+    def tool_calls(self) -> ToolCallRepository:
+        """Recorded calls of tools."""
         ...
 
     @property

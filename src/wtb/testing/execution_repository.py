@@ -18,7 +18,7 @@ from wtb.domain.errors import (
     LeaseLost,
     NodeRunNotFound,
 )
-from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease
+from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.testing.stories import Story, StoryFixtures
@@ -78,8 +78,10 @@ class ExecutionRepositoryContract(StoryFixtures):
             lambda it: it.renewed(1, now, 2 * _HOUR),
             lambda it: it.on_branch(story.new_branch("other").id, now),
             lambda it: replace(it.stepped(now), metadata={"note": "changed"}),
-            lambda it: it.moved_to(ExecutionStatus.FAILED, now, failure=Failure(type="E", message="m")),
             lambda it: it.released(1, now),
+            lambda it: it.moved_to(ExecutionStatus.PAUSED, now, pause=Pause(reason="r", question={"q": 1})),
+            lambda it: it.moved_to(ExecutionStatus.RUNNING, now),
+            lambda it: it.moved_to(ExecutionStatus.FAILED, now, failure=Failure(type="E", message="m")),
             lambda it: it.leased("you", now, _HOUR),
         ]
         for change in changes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -23,6 +22,7 @@ from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec
+from wtb.domain.values import evolve
 from wtb.infrastructure.event_chain import EventRow, chained, event_text, read_event, recorded
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
@@ -61,9 +61,10 @@ class MemoryExecutionRepository:
         self._put(execution)
 
     def _put(self, execution: Execution) -> None:
-        text = json_text(execution.metadata, f"the metadata of run {execution.id!r}")
-        if execution.metadata:  # a copy: whoever made it may go on changing it
-            execution = replace(execution, metadata=json.loads(text))
+        metadata = json_text(execution.metadata, f"the metadata of run {execution.id!r}")
+        options = json_text(execution.options, f"the options of run {execution.id!r}")
+        if execution.metadata or execution.options:  # copies: whoever made them may go on changing them
+            execution = evolve(execution, metadata=json.loads(metadata), options=json.loads(options))
         self._transaction.put("executions", execution.id, execution)
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -82,6 +83,24 @@ class MemoryExecutionRepository:
                 f"{execution.version - 1}); read it again"
             )
         self._put(execution)
+
+    def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
+        if token is not None:
+            self.get(execution_id).check_lease(token)
+
+    def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
+        execution = self.get(execution_id)
+        execution.check_lease(token)
+        assert execution.lease is not None
+        self._put(evolve(execution, lease=evolve(execution.lease, expires_at=expires_at)))
+
+    def request(self, execution_id: ExecutionId, request: str | None) -> None:
+        self.get(execution_id)
+        self._transaction.put("requests", execution_id, request or "")
+
+    def find_request(self, execution_id: ExecutionId) -> str | None:
+        self.get(execution_id)
+        return self._transaction.find("requests", execution_id) or None
 
     def list_executions(
         self,
@@ -152,10 +171,14 @@ class MemoryBranchRepository:
 class MemoryNodeRunRepository:
     """Node runs; the boundary of each follows from it, so the projection needs no rows of its own."""
 
-    def __init__(self, transaction: MemoryTransaction) -> None:
+    def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
         self._transaction = transaction
+        self._codec = codec
 
     def save(self, run: NodeRun) -> None:
+        if run.pending is not None:  # a copy, of types that a database could keep as well
+            data, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
+            run = evolve(run, pending=self._codec.decode(data))
         self._transaction.put("node_runs", run.id, run)
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:

@@ -13,6 +13,7 @@ from wtb.infrastructure.memory.repositories import (
     MemoryWorkflowRepository,
 )
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
+from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -30,6 +31,8 @@ class MemoryStorage(StorageParts):
             blobs=Table(),
             file_commits=Table(),
             node_runs=Table(lambda run: run.execution_id),
+            tool_calls=Table(lambda stored: stored[0].execution_id),
+            requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -49,6 +52,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     executions: MemoryExecutionRepository
     branches: MemoryBranchRepository
     node_runs: MemoryNodeRunRepository
+    tool_calls: MemoryToolCallRepository
     events: MemoryEventLog
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
@@ -60,7 +64,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.workflows = MemoryWorkflowRepository(transaction)
         self.executions = MemoryExecutionRepository(transaction)
         self.branches = MemoryBranchRepository(transaction)
-        self.node_runs = MemoryNodeRunRepository(transaction)
+        self.node_runs = MemoryNodeRunRepository(transaction, self._storage.codec)
+        self.tool_calls = MemoryToolCallRepository(transaction, self._storage.codec)
         self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

@@ -8,6 +8,8 @@ from typing import Any
 from wtb.domain.checkpoint import NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import NodeRunNotFound
 from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
+from wtb.domain.ports import Codec
+from wtb.domain.values import evolve
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.repositories import failure_of, failure_text
@@ -17,13 +19,14 @@ _STATUSES = {status.value: status for status in NodeStatus}
 
 _RUN_FIELDS = (
     "id, execution_id, branch_id, node, visit, attempt, status, input_id, first_id, last_id, checkpoint_count, "
-    "tool_count, failure, started_at_us, ended_at_us"
+    "tool_count, failure, started_at_us, ended_at_us, pending"
 )
 _SAVE_RUN = (
-    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, id) DO UPDATE SET attempt = excluded.attempt, status = excluded.status, "
     "first_id = excluded.first_id, last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, "
-    "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us"
+    "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us, "
+    "pending = excluded.pending"
 )
 _BOUNDARY_FIELDS = (
     "node_run_id, execution_id, branch_id, node, visit, status, first_id, last_id, checkpoint_count, tool_count, "
@@ -40,8 +43,9 @@ _SAVE_BOUNDARY = (
 class SqlNodeRunRepository:
     """Node runs, each with its row of the boundary projection."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
         self._transaction = transaction
+        self._codec = codec
 
     def save(self, run: NodeRun) -> None:
         started_us = to_us(run.started_at)
@@ -49,9 +53,12 @@ class SqlNodeRunRepository:
         identity = (run.id, run.execution_id, run.branch_id, run.node, run.visit)
         counts = (run.first_id, run.last_id, run.checkpoint_count, run.tool_count)
         failure = failure_text(run.failure)
+        pending = None
+        if run.pending is not None:
+            pending, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
         self._transaction.run(
             _SAVE_RUN,
-            (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us),
+            (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us, pending),
         )
         error = run.boundary().error
         if error is not None:  # as JSON: what an exception said may hold what no database takes as text
@@ -63,11 +70,15 @@ class SqlNodeRunRepository:
         row = self._transaction.row(statement, (execution_id, node_run_id))
         if row is None:
             raise NodeRunNotFound(node_run_id, f"run {execution_id}")
-        return _node_run(row)
+        return self._node_run(row)
 
     def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
-        return tuple(_node_run(row) for row in self._transaction.rows(statement, (execution_id,)))
+        return tuple(self._node_run(row) for row in self._transaction.rows(statement, (execution_id,)))
+
+    def _node_run(self, row: Any) -> NodeRun:
+        run = _node_run(row)
+        return run if row[15] is None else evolve(run, pending=self._codec.decode(row[15]))
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         statement = f"SELECT {_BOUNDARY_FIELDS} FROM wtb_node_boundaries WHERE execution_id = ? ORDER BY node_run_id"

@@ -17,7 +17,7 @@ from wtb.domain.errors import (
     ExecutionNotFound,
     WorkflowNotFound,
 )
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
@@ -52,15 +52,16 @@ class SqlWorkflowRepository:
 
 _EXECUTION_FIELDS = (
     "id, workflow_id, workflow_name, workflow_source, status, version, branch_id, lease_owner, lease_token, "
-    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us"
+    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us, pause, options"
 )
 _ADD_EXECUTION = (
-    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
 )
 _SAVE_EXECUTION = (
     "UPDATE wtb_executions SET status = ?, version = ?, branch_id = ?, lease_owner = ?, lease_token = ?, "
-    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ? WHERE id = ? AND version = ?"
+    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ?, pause = ?, options = ? "
+    "WHERE id = ? AND version = ?"
 )
 _FENCE = " AND lease_token = ? AND lease_owner IS NOT NULL"
 
@@ -89,6 +90,8 @@ class SqlExecutionRepository:
             execution.created_by,
             to_us(execution.created_at),
             to_us(execution.updated_at),
+            _pause_text(execution),
+            json_text(execution.options, f"the options of run {execution.id!r}"),
         )
         if self._transaction.run(_ADD_EXECUTION, row).rowcount == 0:
             raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
@@ -112,6 +115,8 @@ class SqlExecutionRepository:
             failure_text(execution.failure),
             json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
             to_us(execution.updated_at),
+            _pause_text(execution),
+            json_text(execution.options, f"the options of run {execution.id!r}"),
             execution.id,
             execution.version - 1,
         )
@@ -127,6 +132,30 @@ class SqlExecutionRepository:
             f"run {execution.id!r} was changed by somebody else (version {stored.version}, expected "
             f"{execution.version - 1}); read it again"
         )
+
+    def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
+        if token is None:
+            return
+        statement = f"SELECT 1 FROM wtb_executions WHERE id = ?{_FENCE}{self._transaction.database.lock_suffix}"
+        if self._transaction.row(statement, (execution_id, token)) is None:
+            self.get(execution_id).check_lease(token)
+
+    def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
+        statement = f"UPDATE wtb_executions SET lease_expires_at_us = ? WHERE id = ?{_FENCE}"
+        if self._transaction.run(statement, (to_us(expires_at), execution_id, token)).rowcount == 0:
+            self.get(execution_id).check_lease(token)
+
+    def request(self, execution_id: ExecutionId, request: str | None) -> None:
+        statement = "UPDATE wtb_executions SET request = ? WHERE id = ?"
+        if self._transaction.run(statement, (request, execution_id)).rowcount == 0:
+            raise ExecutionNotFound(execution_id)
+
+    def find_request(self, execution_id: ExecutionId) -> str | None:
+        row = self._transaction.row("SELECT request FROM wtb_executions WHERE id = ?", (execution_id,))
+        if row is None:
+            raise ExecutionNotFound(execution_id)
+        request: str | None = row[0]
+        return request
 
     def list_executions(
         self,
@@ -160,8 +189,12 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_node_runs", "wtb_node_boundaries"):
+        for table in ("wtb_branches", "wtb_node_runs", "wtb_node_boundaries", "wtb_tool_calls"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
+
+
+def _pause_text(execution: Execution) -> str | None:
+    return None if execution.pause is None else json_text(asdict(execution.pause), f"the pause of {execution.id!r}")
 
 
 def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
@@ -186,6 +219,8 @@ def _execution(row: Any) -> Execution:
         created_by=row[12],
         created_at=from_us(row[13]),
         updated_at=from_us(row[14]),
+        pause=None if row[15] is None else Pause(**json.loads(row[15])),
+        options=json.loads(row[16]),
     )
 
 

@@ -49,6 +49,9 @@ executions = Table(
     Column("created_by", Text),
     Column("created_at_us", BigInteger, nullable=False),
     Column("updated_at_us", BigInteger, nullable=False),
+    Column("pause", Text),
+    Column("options", Text, nullable=False, server_default="{}"),
+    Column("request", Text),
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
@@ -142,7 +145,26 @@ node_runs = Table(
     Column("failure", Text),
     Column("started_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
+    Column("pending", LargeBinary),
     sqlite_with_rowid=False,
+)
+
+tool_calls = Table(
+    "wtb_tool_calls",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("node_run_id", Text, primary_key=True),
+    Column("identity", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("effects", Text, nullable=False),
+    Column("arguments", LargeBinary, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("result", LargeBinary, nullable=False),
+    Column("error", Text),
+    Column("started_at_us", BigInteger, nullable=False),
+    Column("ended_at_us", BigInteger),
 )
 
 node_boundaries = Table(

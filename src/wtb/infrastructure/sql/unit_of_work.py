@@ -9,6 +9,7 @@ from wtb.infrastructure.sql.event_log import SqlEventLog
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
+from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -33,6 +34,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     executions: SqlExecutionRepository
     branches: SqlBranchRepository
     node_runs: SqlNodeRunRepository
+    tool_calls: SqlToolCallRepository
     events: SqlEventLog
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
@@ -44,7 +46,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.workflows = SqlWorkflowRepository(transaction)
         self.executions = SqlExecutionRepository(transaction)
         self.branches = SqlBranchRepository(transaction)
-        self.node_runs = SqlNodeRunRepository(transaction)
+        self.node_runs = SqlNodeRunRepository(transaction, self._storage.codec)
+        self.tool_calls = SqlToolCallRepository(transaction, self._storage.codec)
         self.events = self._log = SqlEventLog(transaction, self._storage.codec)
         rows = SqlCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

@@ -1,0 +1,171 @@
+"""Context: what a node is given beside the state."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wtb.application.journal import Asked, CallJournal, InDoubt, made
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import InvalidInput
+from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec
+from wtb.domain.tools import InDoubt as WhenInDoubt
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens and money that a node reported."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    models: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain JSON."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_usd": self.cost_usd,
+            "models": sorted(set(self.models)),
+        }
+
+
+class Context:
+    """Tools, recorded steps, files, questions and randomness of one node run."""
+
+    def __init__(
+        self,
+        journal: CallJournal,
+        *,
+        find_tool: Callable[[str], Tool],
+        workspace: Callable[[], Path],
+        seed: int,
+        config: Mapping[str, Any],
+        workflow: str,
+    ) -> None:
+        self._journal = journal
+        self._find_tool = find_tool
+        self._workspace = workspace
+        self.config = dict(config)
+        self.seed = seed
+        self.usage_total = Usage()
+        self.log = logging.getLogger(f"wtb.run.{workflow}.{journal.run.node}")
+
+    @property
+    def run(self) -> NodeRun:
+        """The node run that this is."""
+        return self._journal.run
+
+    @cached_property
+    def rng(self) -> random.Random:
+        """Random numbers that are the same whenever this visit of the node is tried again."""
+        return random.Random(self.seed)
+
+    @property
+    def workspace(self) -> Path:
+        """The folder whose content is versioned with the run."""
+        return self._workspace()
+
+    def tool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
+        """Call a tool by name or as it is; when the node is tried again, a recorded result answers."""
+        known = self._known(tool)
+        call = self._lookup(known, args, kwargs, key)
+        return made(self._journal, call, lambda: self._function(known, call)(*args, **kwargs))
+
+    async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
+        """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
+        known = self._known(tool)
+        call = await asyncio.to_thread(self._lookup, known, args, kwargs, key)
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        call = await asyncio.to_thread(self._journal.intend, call)
+        function = self._function(known, call)
+        try:
+            if inspect.iscoroutinefunction(function):
+                result = await function(*args, **kwargs)
+            else:
+                result = await asyncio.to_thread(function, *args, **kwargs)
+        except Exception as error:
+            await asyncio.to_thread(self._journal.fail, call, error)
+            raise
+        return await asyncio.to_thread(self._journal.settle, call, result)
+
+    def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function whose result may differ the next time, such as a model, and record what it gave."""
+        call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
+        return made(self._journal, call, lambda: function(*args))
+
+    def ask(self, question: str, *, schema: Any = None) -> Any:
+        """Pause the run until a person has answered; the answer is checked against the schema."""
+        call = self._journal.lookup(CallKind.ASK, "ask", Effects.NONE, {"question": question, "schema": schema}, None)
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        raise Asked(self._journal.intend(call))
+
+    def usage(
+        self,
+        *,
+        model: str | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost_usd: float = 0.0,
+    ) -> None:
+        """Report what a model call used; shown with the run and counted in comparisons."""
+        if input_tokens < 0 or output_tokens < 0 or cost_usd < 0:
+            raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
+        self.usage_total.input_tokens += input_tokens
+        self.usage_total.output_tokens += output_tokens
+        self.usage_total.cost_usd += cost_usd
+        if model is not None:
+            self.usage_total.models.append(model)
+
+    def _known(self, tool: str | Callable[..., Any]) -> Tool:
+        if isinstance(tool, str):
+            return self._find_tool(tool)
+        if isinstance(tool, Tool):
+            return tool
+        name = getattr(tool, "__qualname__", type(tool).__qualname__)
+        return Tool(spec=ToolSpec(name=name), function=tool)  # nothing is known of it, so it counts as external
+
+    def _lookup(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> ToolCall:
+        bound = inspect.signature(tool.function).bind_partial(*args, **kwargs)
+        arguments = dict(bound.arguments)
+        call = self._journal.lookup(CallKind.TOOL, tool.spec.name, tool.spec.effects, arguments, key)
+        return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
+
+    def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
+        """Decide about a call that an earlier attempt began and never finished."""
+        if not self._journal.is_recorded(call):
+            return call
+        match tool.spec.in_doubt:
+            case WhenInDoubt.RUN_AGAIN:
+                return call
+            case WhenInDoubt.CONFIRM:
+                assert tool.confirm is not None
+                result = tool.confirm(call)
+                return call if result is None else self._journal.settled(call, result)
+            case WhenInDoubt.REVERSE:
+                assert tool.reverse is not None
+                tool.reverse(call)
+                return call
+            case WhenInDoubt.PAUSE:
+                raise InDoubt(call)
+
+    def _function(self, tool: Tool, call: ToolCall) -> Callable[..., Any]:
+        if not tool.takes_key:
+            return tool.function
+        key = uuid.uuid5(uuid.NAMESPACE_OID, f"{call.execution_id}/{call.node_run_id}/{call.identity}").hex
+
+        def with_key(*args: Any, **kwargs: Any) -> Any:
+            return tool.function(*args, idempotency_key=key, **kwargs)
+
+        return with_key

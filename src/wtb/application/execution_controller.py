@@ -1,0 +1,230 @@
+"""ExecutionController: create, run, pause, resume and stop executions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from wtb.application.heartbeat import Heartbeat
+from wtb.application.node_runner import NodeRunner
+from wtb.application.recorder import Position, Recorder
+from wtb.application.run_driver import Equipment, RunDriver
+from wtb.application.workspaces import Workspaces
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import ExecutionId
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
+from wtb.domain.routing import Router
+from wtb.domain.state import State, StateDelta
+from wtb.domain.tools import CallKind, CallStatus, Tool, ToolCall
+from wtb.domain.values import evolve
+from wtb.domain.workflow import WorkflowDefinition
+
+_RESUMABLE = (ExecutionStatus.PENDING, ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.RUNNING)
+
+
+class ExecutionController:
+    """Runs executions in this process; every one under a lease that a heartbeat keeps alive."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        ids: Ids,
+        codec: Codec,
+        conditions: Conditions,
+        owners: Owners,
+        workspaces: Workspaces,
+        find_tool: Callable[[str], Tool],
+        sleep: Callable[[float], None],
+        warn_of_changes: bool = False,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._conditions = conditions
+        self._owners = owners
+        self._recorder = Recorder(storage, clock, ids)
+        self._heartbeat = Heartbeat(storage, clock)
+        self._runner = NodeRunner(sleep=sleep)
+        self._equipment = Equipment(
+            storage=storage,
+            clock=clock,
+            codec=codec,
+            recorder=self._recorder,
+            runner=self._runner,
+            workspaces=workspaces,
+            find_tool=find_tool,
+            warn_of_changes=warn_of_changes,
+        )
+        self._drivers: dict[ExecutionId, RunDriver] = {}
+        self._lock = threading.Lock()
+
+    def create(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str | None = None,
+        source: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+    ) -> Execution:
+        """Check the workflow and the options, and record a pending run with its input."""
+        definition.validate(self._conditions)
+        options.check(definition)
+        at = self._recorder.create(
+            definition.to_dict(),
+            state,
+            execution_id=execution_id,
+            next_nodes=(definition.start.name,),
+            options=options.to_dict(),
+            source=source,
+            metadata=metadata,
+            created_by=created_by,
+        )
+        return at.execution
+
+    def run(
+        self,
+        execution_id: ExecutionId,
+        definition: WorkflowDefinition,
+        *,
+        update: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Execution:
+        """Run an execution from where it stands until it ends or pauses.
+
+        `update` overwrites keys of the state first, `answer` answers the question that it waits for, `options`
+        replaces options such as breakpoints.
+        """
+        definition.validate(self._conditions)
+        at = self._claimed(self._recorder.load(execution_id))
+        with self._heartbeat.keeping(at):
+            driver = self._driver(at, definition, update, answer, options)
+            with self._lock:
+                self._drivers[execution_id] = driver
+            try:
+                return driver.drive(pass_breakpoint=_stopped_before(at) or driver.began_here).execution
+            finally:
+                with self._lock:
+                    del self._drivers[execution_id]
+
+    def _claimed(self, at: Position) -> Position:
+        """Take the lease, unless somebody who is alive holds it."""
+        execution = at.execution
+        if execution.status not in _RESUMABLE:
+            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
+        lease, me = execution.lease, self._owners.me()
+        if lease is not None and lease.owner != me:
+            gone = self._owners.is_gone(lease.owner)
+            if gone is False or (gone is None and not lease.expired(self._clock.now())):
+                raise Conflict(
+                    f"run {execution.id!r} is being run by {lease.owner}; pause it with `wtb pause {execution.id}`, "
+                    "or wait until that process has ended"
+                )
+        pause = execution.pause
+        begun = self._recorder.begin(at, me)
+        return replace(begun, execution=evolve(begun.execution, pause=pause))
+
+    def _driver(
+        self,
+        at: Position,
+        definition: WorkflowDefinition,
+        update: Mapping[str, Any] | None,
+        answer: Any,
+        options: Mapping[str, Any] | None,
+    ) -> RunDriver:
+        chosen = RunOptions.from_dict({**at.execution.options, **(options or {})})
+        chosen.check(definition)
+        open_runs, visits, state = self._where(at)
+        if answer is not None:
+            self._answer(at, open_runs, answer)
+        if update:
+            delta = StateDelta.setting(update)
+            at, state = self._recorder.change_state(at, delta), state.apply(delta)
+            open_runs = ()
+        router = Router(definition, self._conditions)
+        return RunDriver(
+            self._equipment, definition, router, chosen, at, state=state, visits=visits, open_runs=open_runs
+        )
+
+    def _where(self, at: Position) -> tuple[tuple[NodeRun, ...], Mapping[str, int], State]:
+        """Return what was begun at the head and has not led on, how often nodes were visited, and the state."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            state = uow.checkpoints.load(at.head.id).state
+            history = uow.checkpoints.load_history(at.execution.id)
+        open_runs = tuple(
+            run
+            for run in history.node_runs
+            if run.input_id == at.head.id and run.branch_id == at.branch.id and run.last_id is None
+        )
+        open_nodes = {run.node: 1 for run in open_runs}
+        visits = {node: count - open_nodes.get(node, 0) for node, count in history.visits().items()}
+        return open_runs, visits, state
+
+    def _answer(self, at: Position, open_runs: tuple[NodeRun, ...], answer: Any) -> None:
+        pause = at.execution.pause
+        if pause is None or pause.question is None:
+            raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+        for run in open_runs:
+            if run.node == pause.node:
+                self._record_answer(at, run, pause.question, answer)
+
+    def _record_answer(self, at: Position, run: NodeRun, question: Mapping[str, Any], answer: Any) -> None:
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            for call in uow.tool_calls.list_calls(run.execution_id, run.id):
+                if call.status is CallStatus.INTENDED and _is_about(call, question):
+                    uow.tool_calls.save(_answered(call, answer, self._clock.now()))
+            uow.commit()
+
+    def request(self, execution_id: ExecutionId, request: str) -> None:
+        """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""
+        with self._lock:
+            driver = self._drivers.get(execution_id)
+        if driver is not None:
+            driver.interrupt(request)
+            return
+        at = self._recorder.load(execution_id)
+        if at.execution.status is not ExecutionStatus.RUNNING:
+            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; only a running one can {request}")
+        with self._storage.unit_of_work() as uow:
+            uow.executions.request(execution_id, request)
+            uow.commit()
+
+    def close(self) -> None:
+        """Stop the threads of this process's runs."""
+        self._heartbeat.close()
+        self._runner.close()
+
+
+def _stopped_before(at: Position) -> bool:
+    return at.execution.pause is not None and at.execution.pause.reason.startswith("break before")
+
+
+def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
+    """Return the call with what a person said of it: the answer itself, or whether it happened."""
+    if call.kind is CallKind.ASK:
+        return call.succeeded(answer, now)
+    match answer:
+        case "again":
+            return call.failed("never reported back; somebody said to call it again", now)
+        case "done":
+            return call.succeeded(None, now)
+        case {"done": result}:
+            return call.succeeded(result, now)
+    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')
+
+
+def _is_about(call: ToolCall, question: Mapping[str, Any]) -> bool:
+    if call.kind is CallKind.ASK:
+        return call.arguments.get("question") == question.get("question")
+    return call.identity == question.get("identity")

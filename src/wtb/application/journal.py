@@ -1,0 +1,176 @@
+"""CallJournal: what a node run asked of the outside, recorded so that trying again does not ask twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import WTBError
+from wtb.domain.events import Event, EventType
+from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
+
+_EVENTS = {
+    CallStatus.INTENDED: EventType.TOOL_STARTED,
+    CallStatus.SUCCEEDED: EventType.TOOL_COMPLETED,
+    CallStatus.FAILED: EventType.TOOL_FAILED,
+    CallStatus.REVERSED: EventType.TOOL_REVERSED,
+}
+
+
+class Interruption(BaseException):
+    """Leaves a node without a result; no error, so that a node's `except Exception` does not swallow it."""
+
+
+class Asked(Interruption):
+    """The node waits for a person's answer."""
+
+    def __init__(self, call: ToolCall) -> None:
+        super().__init__(call.tool)
+        self.call = call
+
+
+class InDoubt(Interruption):
+    """An external call was begun by an earlier attempt, and nobody knows whether it happened."""
+
+    def __init__(self, call: ToolCall) -> None:
+        super().__init__(call.identity)
+        self.call = call
+
+
+class ContextRevoked(WTBError):
+    """The node was given up (its time was over); what it still does has no effect."""
+
+
+class CallJournal:
+    """The record of one node run, for one attempt after the other.
+
+    Each intent and each result is a transaction of its own, fenced by the lease. Thread-safe: tools may be called
+    concurrently, and calls are known by what they are, never by their order.
+    """
+
+    def __init__(self, storage: Storage, clock: Clock, codec: Codec, run: NodeRun, *, token: int | None) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._codec = codec
+        self._token = token
+        self._lock = threading.Lock()
+        self._calls: dict[str, ToolCall] = {}
+        self._asked: set[str] = set()
+        self._occurrences: Counter[str] = Counter()
+        self._revoked = False
+        self.run = run
+
+    def load(self) -> None:
+        """Take over what earlier attempts recorded."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
+        self._calls = {call.identity: call for call in calls}
+
+    def new_attempt(self) -> None:
+        """Begin to count occurrences anew."""
+        self._asked.clear()
+        self._occurrences.clear()
+
+    def revoke(self) -> None:
+        """Refuse everything that a node which was given up still asks for."""
+        self._revoked = True
+
+    def lookup(
+        self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
+    ) -> ToolCall:
+        """Return the call that this is: with its result when it was recorded, or new."""
+        if self._revoked:
+            raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
+        digest = self._codec.digest(self._codec.encode(dict(arguments), f"{tool}()")[1]).hex()[:32]
+        with self._lock:
+            self._occurrences[f"{tool}:{digest}"] += 1
+            identity = identity_of(tool, digest, self._occurrences[f"{tool}:{digest}"], key)
+            self._asked.add(identity)
+            known = self._calls.get(identity)
+        if known is not None:
+            return known
+        return ToolCall(
+            execution_id=self.run.execution_id,
+            node_run_id=self.run.id,
+            identity=identity,
+            sequence=len(self._calls),
+            kind=kind,
+            tool=tool,
+            effects=effects,
+            arguments=dict(arguments),
+            started_at=self._clock.now(),
+        )
+
+    def intend(self, call: ToolCall) -> ToolCall:
+        """Record that the call is about to be made; a failure here means that it is not made."""
+        call = call.again(self._clock.now()) if call.identity in self._calls else call
+        return self._save(call)
+
+    def is_recorded(self, call: ToolCall) -> bool:
+        """Whether an earlier attempt recorded this call."""
+        return call.identity in self._calls
+
+    def settled(self, call: ToolCall, result: Any) -> ToolCall:
+        """Record the result and return the call with it."""
+        return self._save(call.succeeded(result, self._clock.now()))
+
+    def settle(self, call: ToolCall, result: Any) -> Any:
+        """Record the result and return it."""
+        return self.settled(call, result).result
+
+    def fail(self, call: ToolCall, error: BaseException) -> None:
+        """Record that the call failed; it will be made again when the node is tried again."""
+        self._save(call.failed(f"{type(error).__qualname__}: {error}", self._clock.now()))
+
+    def _save(self, call: ToolCall) -> ToolCall:
+        if self._revoked:
+            raise ContextRevoked(f"node {self.run.node!r} was given up; the result of {call.tool!r} is discarded")
+        with self._lock:
+            is_new = call.identity not in self._calls
+            if is_new:
+                self.run = self.run.called_tool()
+            with self._storage.unit_of_work() as uow:
+                uow.executions.check_lease(call.execution_id, self._token)
+                if is_new:
+                    uow.node_runs.save(self.run)
+                uow.tool_calls.save(call)
+                uow.events.append(self._event(call))
+                uow.commit()
+            self._calls[call.identity] = call
+        return call
+
+    def _event(self, call: ToolCall) -> Event:
+        """Say what happened, without arguments and results: they may be large, and secret."""
+        data = {"node": self.run.node, "visit": self.run.visit, "tool": call.tool, "call": call.identity}
+        if call.error is not None:
+            data["error"] = call.error
+        at = call.ended_at or call.started_at
+        return Event(type=_EVENTS[call.status], stream=call.execution_id, at=at, data=data)
+
+    def unasked(self) -> tuple[ToolCall, ...]:
+        """Return external calls that an earlier attempt made and this one never asked for."""
+        return tuple(
+            call
+            for identity, call in self._calls.items()
+            if identity not in self._asked
+            and call.effects is Effects.EXTERNAL
+            and call.status is CallStatus.SUCCEEDED
+            and call.kind is CallKind.TOOL
+        )
+
+
+def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any]) -> Any:
+    """Make a call: intent, function, result; or the recorded result when there is one."""
+    if call.status is CallStatus.SUCCEEDED:
+        return call.result
+    call = journal.intend(call)
+    try:
+        result = function()
+    except Exception as error:
+        journal.fail(call, error)
+        raise
+    return journal.settle(call, result)

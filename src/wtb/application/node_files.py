@@ -1,0 +1,44 @@
+"""NodeFiles: the workspace of one attempt of a node, put right when it is first used."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from wtb.application.recorder import Position
+from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.files import FileCommitId
+
+
+class NodeFiles:
+    """A folder with the files of the node's start, from the first look on; a node that never looks costs nothing.
+
+    Every attempt begins with the files that the node began with, so half-done effects of an earlier one are gone. A
+    member of a parallel superstep, and an attempt after the first, has a folder of its own: an attempt that was
+    given up may still be writing into the other.
+    """
+
+    def __init__(self, workspaces: Workspaces, at: Position, member: str) -> None:
+        self._workspaces = workspaces
+        self._at = at
+        self._member = member
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+
+    @property
+    def base_id(self) -> FileCommitId | None:
+        """The commit that the node began with."""
+        return None if self._at.head.file_commit is None else FileCommitId(self._at.head.file_commit)
+
+    def folder(self) -> Path:
+        """Return the folder, restored on first use."""
+        with self._lock:
+            if self._folder is None:
+                folder = self._workspaces.path(self._at.execution.id, self._at.branch.id, self._member)
+                self._workspaces.restore(folder, self.base_id)
+                self._folder = folder
+            return self._folder
+
+    def prepared(self) -> PreparedCommit | None:
+        """Return what the node left behind, its large contents stored; None when it never looked."""
+        return None if self._folder is None else self._workspaces.prepare(self._folder, self.base_id)

@@ -1,0 +1,159 @@
+"""NodeRunner: calls one node's function, sync or async, within its time, as often as its retry policy allows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any
+
+from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.execution import Failure
+from wtb.domain.workflow import Node, RetryPolicy
+
+
+class NodeTimeout(WTBError, TimeoutError):
+    """A node did not finish within its timeout_s."""
+
+
+class EventLoopThread:
+    """One event loop on a thread of ours, so that async nodes run in scripts and notebooks alike."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Run a coroutine on the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="wtb-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        """Stop the loop; what still runs on it was given up before."""
+        with self._lock:
+            if self._loop is not None and self._thread is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+                self._loop = None
+
+
+class NodeRunner:
+    """Runs functions of nodes; knows threads and loops, not what is recorded."""
+
+    def __init__(self, *, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._loop = EventLoopThread()
+
+    def call(self, node: Node, state: Mapping[str, Any], context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+        """Call the function once and return its update, as a copy that nobody else holds."""
+        function = node.function
+        if function is None:
+            raise InvalidInput(f"node {node.name!r} has no function; import {node.reference!r} before running")
+        arguments = (state, context) if takes_context(function) else (state,)
+        if timeout_s is not None and not inspect.iscoroutinefunction(function):
+            returned = self._in_thread(node, function, arguments, timeout_s)
+        else:
+            returned = function(*arguments)
+        if inspect.iscoroutine(returned):
+            returned = self._awaited(node, returned, timeout_s)
+        return _checked(node, returned)
+
+    def _awaited(self, node: Node, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        future = self._loop.submit(coroutine)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the node's own
+            future.cancel()
+            raise _too_slow(node, timeout_s) from None
+
+    def _in_thread(self, node: Node, function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float) -> Any:
+        """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind."""
+        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"wtb-{node.name}")
+        future = pool.submit(function, *arguments)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError:
+            if future.done():
+                raise
+            raise _too_slow(node, timeout_s) from None
+        finally:
+            pool.shutdown(wait=False)
+
+    def wait_before_retry(self, policy: RetryPolicy, attempt: int, rng: random.Random) -> None:
+        """Wait as long as the policy says after this attempt."""
+        wait_s = min(policy.wait_s * policy.backoff ** (attempt - 1), policy.max_wait_s)
+        self._sleep(wait_s * (1 + policy.jitter * rng.uniform(-1, 1)))
+
+    def close(self) -> None:
+        """Stop the loop."""
+        self._loop.close()
+
+
+@lru_cache(maxsize=4096)  # reading a signature takes longer than a step may
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether a node function wants the context beside the state."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and (parameter.default is parameter.empty or parameter.name == "ctx")
+    ]
+    return len(positional) > 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+
+
+def may_retry(policy: RetryPolicy | None, attempt: int, error: BaseException) -> bool:
+    """Whether the policy allows another attempt after this error."""
+    if policy is None or attempt >= policy.times:
+        return False
+    names = {
+        name for kind in type(error).__mro__ for name in (kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}")
+    }
+    return not policy.errors or not names.isdisjoint(policy.errors)
+
+
+def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Failure:
+    """Describe an exception so that it can be kept."""
+    return Failure(
+        type=type(error).__qualname__,
+        message=str(error),
+        traceback="".join(traceback.format_exception(error)),
+        node=node,
+        visit=visit,
+        input_checkpoint_id=input_id,
+    )
+
+
+def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
+    if returned is None:
+        return {}
+    if not isinstance(returned, Mapping):
+        raise InvalidInput(
+            f"node {node.name!r} returned a {type(returned).__name__}; return a mapping of what changes, or None"
+        )
+    for key in returned:
+        if not isinstance(key, str):
+            raise InvalidInput(f"node {node.name!r} returned the key {key!r}; keys of the state are strings")
+    return deepcopy(dict(returned))
+
+
+def _too_slow(node: Node, timeout_s: float | None) -> NodeTimeout:
+    return NodeTimeout(f"node {node.name!r} took longer than its {timeout_s:g} s")

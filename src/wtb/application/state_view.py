@@ -1,0 +1,78 @@
+"""StateView: the state as one node sees it, its own from the first look on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from copy import deepcopy
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.state import State, StateDelta
+
+
+class UndeclaredRead(InvalidInput, KeyError):
+    """A node with `reads=` asked for a key that it did not declare."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StateView(MutableMapping[str, Any]):
+    """A mapping over a state that copies a value when it is first read.
+
+    Changing the view, or what was read from it, changes nothing but the view: a node says what changes by
+    returning it. With `reads`, only those keys are there, and asking for another is an error.
+    """
+
+    def __init__(self, state: State, node: str, reads: tuple[str, ...] | None) -> None:
+        self._state = state
+        self._node = node
+        self._reads = reads
+        self._own: dict[str, Any] = {}
+        self._gone: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._own:
+            return self._own[key]
+        self._check_declared(key)
+        if key in self._gone:
+            raise KeyError(key)
+        value = self._own[key] = deepcopy(self._state[key])
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._own[key] = value
+        self._gone.discard(key)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._own.pop(key, None)
+        self._gone.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        if key in self._own:
+            return True
+        self._check_declared(key)
+        return key in self._state and key not in self._gone
+
+    def __iter__(self) -> Iterator[str]:
+        visible = self._state if self._reads is None else [key for key in self._reads if key in self._state]
+        yield from (key for key in visible if key not in self._gone)
+        yield from (key for key in self._own if key not in self._state)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def _check_declared(self, key: object) -> None:
+        if self._reads is not None and key not in self._reads:
+            declared = ", ".join(self._reads) or "nothing"
+            raise UndeclaredRead(f"node {self._node!r} reads {key!r}, but declares reads=[{declared}]; add it there")
+
+    def changed_in_place(self) -> tuple[str, ...]:
+        """Return the keys whose values the node changed in its view: changes that are lost unless it returned them."""
+        original = State({key: self._state[key] for key in self._own if key in self._state})
+        return tuple(sorted(StateDelta.between(original, State(self._own)).changes))

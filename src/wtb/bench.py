@@ -1,0 +1,200 @@
+"""Bench and Run: what a user holds; a thin skin over the services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from wtb.bootstrap import Services, bootstrap
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.errors import InvalidInput
+from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import ExecutionId
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Subscription
+from wtb.flow import Workflow, load_workflow, source_of
+from wtb.settings import load_settings
+
+
+class Bench:
+    """Where workflows are run. Without a url everything lies in .wtb in this folder."""
+
+    def __init__(self, url: str | None = None, **settings: Any) -> None:
+        self.services: Services = bootstrap(load_settings(url=url, **settings))
+
+    def run(self, flow: Workflow, input: Mapping[str, Any] | None = None, **options: Any) -> Run:
+        """Run a workflow until it ends or pauses; see `create` for the options."""
+        return self.create(flow, input, **options).resume()
+
+    def create(
+        self,
+        flow: Workflow,
+        input: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        break_before: Sequence[str] = (),
+        break_after: Sequence[str] = (),
+        checkpoints: str = "every_node",
+        fine_grained: bool = False,
+        checkpoint_failure: str = "warn",
+        max_steps: int = 1_000,
+        timeout_s: float | None = None,
+        seed: int = 0,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+    ) -> Run:
+        """Record a run without starting it."""
+        options = RunOptions.from_dict(
+            {
+                "break_before": tuple(break_before),
+                "break_after": tuple(break_after),
+                "checkpoints": checkpoints,
+                "fine_grained": fine_grained,
+                "checkpoint_failure": checkpoint_failure,
+                "max_steps": max_steps,
+                "timeout_s": timeout_s,
+                "seed": seed,
+            }
+        )
+        execution = self.services.controller.create(
+            flow.definition(),
+            input or {},
+            options,
+            execution_id=run_id,
+            source=source_of(flow),
+            metadata=metadata,
+            created_by=created_by,
+        )
+        return Run(self, execution.id, flow)
+
+    def get(self, run_id: str) -> Run:
+        """Return a run by its id."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            return Run(self, uow.executions.get(ExecutionId(run_id)).id, None)
+
+    def resume(self, run_id: str, flow: Workflow | None = None, **how: Any) -> Run:
+        """Go on with a run, in whichever process it was begun."""
+        run = self.get(run_id)
+        return Run(self, run.id, flow).resume(**how)
+
+    def list_runs(self, **filters: Any) -> tuple[Run, ...]:
+        """Return runs, newest first; filters are statuses, workflow, since, limit and offset."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            return tuple(Run(self, execution.id, None) for execution in uow.executions.list_executions(**filters))
+
+    def subscribe(
+        self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]
+    ) -> Subscription:
+        """Call the handler with every committed event of a type (or several), in this process."""
+        wanted = [event_type] if isinstance(event_type, str) else event_type
+        return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
+
+    def close(self) -> None:
+        """Give back connections and threads."""
+        self.services.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Run:
+    """One run. Everything is read when it is asked for, so it is as true as the store."""
+
+    def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None) -> None:
+        self._bench = bench
+        self._flow = flow
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self.execution.workflow_name}: {self.status}>"
+
+    @property
+    def execution(self) -> Execution:
+        """The record of the run."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.executions.get(self.id)
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Where the run stands."""
+        return self.execution.status
+
+    @property
+    def error(self) -> Failure | None:
+        """What went wrong, when it failed."""
+        return self.execution.failure
+
+    @property
+    def waiting(self) -> Pause | None:
+        """Why it is paused: a breakpoint, a question."""
+        return self.execution.pause
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state at the head of the active branch."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            branch = uow.branches.get(uow.executions.get(self.id).branch_id)
+            assert branch.head_id is not None
+            return dict(uow.checkpoints.load(branch.head_id).state)
+
+    @property
+    def history(self) -> ExecutionHistory:
+        """What the run did."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.checkpoints.load_history(self.id)
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """Its branches, in the order of their making."""
+        return self.history.branches
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Its checkpoints without their states."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.checkpoints.list_infos(self.id)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens and money that its nodes reported, in all."""
+        total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+        for event in self.events(types=[EventType.NODE_COMPLETED]):
+            for key in total:
+                total[key] += event.data.get("usage", {}).get(key, 0)
+        return total
+
+    def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
+        """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.events.list_events(stream=self.id, **filters)
+
+    def resume(self, *, update: Mapping[str, Any] | None = None, answer: Any = None, **options: Any) -> Run:
+        """Go on until the run ends or pauses again; options such as break_before replace those it has."""
+        flow = self._flow or self._loaded()
+        self._bench.services.controller.run(self.id, flow.definition(), update=update, answer=answer, options=options)
+        return Run(self._bench, self.id, flow)
+
+    def _loaded(self) -> Workflow:
+        source = self.execution.workflow_source
+        if source is None:
+            raise InvalidInput(
+                f"run {self.id!r} does not know where its workflow came from (a notebook or a script made it); "
+                f"pass it: bench.resume({self.id!r}, flow)"
+            )
+        return load_workflow(source)
+
+    def pause(self) -> None:
+        """Ask the run to pause at its next step boundary."""
+        self._bench.services.controller.request(self.id, "pause")
+
+    def stop(self) -> None:
+        """Ask the run to stop at its next step boundary."""
+        self._bench.services.controller.request(self.id, "stop")

@@ -1,0 +1,81 @@
+"""RunOptions: how a run is to be run; kept with it, so that whoever resumes it goes on in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.workflow import WorkflowDefinition
+
+DEFAULT_MAX_STEPS = 1_000
+
+
+class Strategy(StrEnum):
+    """Which checkpoints are kept when a run has ended; while it runs, all are."""
+
+    EVERY_NODE = "every_node"
+    ON_SUCCESS = "on_success"
+    ON_ERROR = "on_error"
+
+
+class CheckpointFailure(StrEnum):
+    """What a checkpoint that cannot be written means: go on and try with the next one, or stop."""
+
+    WARN = "warn"
+    FATAL = "fatal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Breakpoints, limits and strategies of one run."""
+
+    break_before: tuple[str, ...] = ()
+    break_after: tuple[str, ...] = ()
+    max_steps: int = DEFAULT_MAX_STEPS
+    timeout_s: float | None = None
+    seed: int = 0
+    checkpoints: Strategy = Strategy.EVERY_NODE
+    fine_grained: bool = False
+    checkpoint_failure: CheckpointFailure = CheckpointFailure.WARN
+
+    def check(self, definition: WorkflowDefinition) -> None:
+        """Raise InvalidInput with everything that does not fit the workflow."""
+        faults = list(self._faults(definition))
+        if faults:
+            raise InvalidInput("; ".join(faults))
+
+    def _faults(self, definition: WorkflowDefinition) -> Iterator[str]:
+        names = {node.name for node in definition.nodes}
+        for option in ("break_before", "break_after"):
+            for name in getattr(self, option):
+                if name not in names:
+                    yield f"{option}: there is no node {name!r}; nodes are {', '.join(sorted(names))}"
+        if self.max_steps < 1:
+            yield f"max_steps must be at least 1, not {self.max_steps}"
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            yield f"timeout_s must be positive, not {self.timeout_s}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
+        """Read what `to_dict` wrote; what it does not mention has its default."""
+        read: dict[str, Any] = dict(data)
+        for option in ("break_before", "break_after"):
+            read[option] = tuple(read.get(option, ()))
+        for option, kind in (("checkpoints", Strategy), ("checkpoint_failure", CheckpointFailure)):
+            if option in read:
+                read[option] = _one_of(kind, option, read[option])
+        return cls(**read)
+
+
+def _one_of(kind: type[StrEnum], option: str, value: str) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidInput(f"{option}={value!r} is unknown; it is one of {', '.join(kind)}") from None

@@ -1,0 +1,125 @@
+"""Tools: what a call touches, how it is known again, and what to do when its fate is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from wtb.domain.ids import ExecutionId, NodeRunId
+from wtb.domain.values import evolve
+
+
+class Effects(StrEnum):
+    """What a tool touches: nothing, files under the workspace, or the world outside."""
+
+    NONE = "none"
+    WORKSPACE = "workspace"
+    EXTERNAL = "external"
+
+
+class CallKind(StrEnum):
+    """What asked for the record: a tool, a step of the node's own, or a question to a person."""
+
+    TOOL = "tool"
+    STEP = "step"
+    ASK = "ask"
+
+
+class CallStatus(StrEnum):
+    """How far a call has come; `intended` without a process that runs it means that its fate is unknown."""
+
+    INTENDED = "intended"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REVERSED = "reversed"
+
+
+class InDoubt(StrEnum):
+    """What to do about an external call whose result was never recorded."""
+
+    RUN_AGAIN = "run_again"
+    CONFIRM = "confirm"
+    REVERSE = "reverse"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What the engine must know of a tool, whoever implements it."""
+
+    name: str
+    effects: Effects = Effects.EXTERNAL
+    reversible: bool = False
+    reverse_in_doubt: bool = False
+    idempotent: bool = False
+    confirmable: bool = False
+
+    @property
+    def in_doubt(self) -> InDoubt:
+        """What to do about a call of this tool whose fate is unknown: whatever is surest not to repeat it."""
+        if self.effects is not Effects.EXTERNAL or self.idempotent:
+            return InDoubt.RUN_AGAIN
+        if self.confirmable:
+            return InDoubt.CONFIRM
+        return InDoubt.REVERSE if self.reversible and self.reverse_in_doubt else InDoubt.PAUSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function with what the engine must know of it; called directly it is just the function.
+
+    `reverse(call)` undoes a call; `confirm(call)` tells whether a call whose fate is unknown happened: it returns
+    the result, or None when it did not.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., Any]
+    reverse: Callable[..., Any] | None = None
+    confirm: Callable[..., Any] | None = None
+    takes_key: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """One recorded call of a node run.
+
+    `identity` is the tool with the caller's key, or with the hash of the arguments and the number of the call among
+    equal ones; never the position, so that concurrent calls may come in another order when the node is tried again.
+    """
+
+    execution_id: ExecutionId
+    node_run_id: NodeRunId
+    identity: str
+    sequence: int
+    kind: CallKind
+    tool: str
+    effects: Effects
+    arguments: Mapping[str, Any]
+    status: CallStatus = CallStatus.INTENDED
+    result: Any = None
+    error: str | None = None
+    started_at: datetime
+    ended_at: datetime | None = None
+
+    def succeeded(self, result: Any, now: datetime) -> ToolCall:
+        """Return the call with its result."""
+        return evolve(self, status=CallStatus.SUCCEEDED, result=result, ended_at=now)
+
+    def failed(self, error: str, now: datetime) -> ToolCall:
+        """Return the call as failed; a failed call is made again when the node is tried again."""
+        return evolve(self, status=CallStatus.FAILED, error=error, ended_at=now)
+
+    def again(self, now: datetime) -> ToolCall:
+        """Return the call as intended once more."""
+        return evolve(self, status=CallStatus.INTENDED, result=None, error=None, started_at=now, ended_at=None)
+
+
+def identity_of(tool: str, arguments_hash: str, occurrence: int, key: str | None) -> str:
+    """Return how a call is known again within its node run."""
+    return f"{tool}={key}" if key is not None else f"{tool}:{arguments_hash}#{occurrence}"

@@ -1,0 +1,291 @@
+"""Workflow and @tool: the builder that a user holds. Building gives the domain's frozen definition."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, overload
+
+from wtb.application.tool_registry import TOOLS
+from wtb.domain.errors import InvalidInput
+from wtb.domain.state import Reducer
+from wtb.domain.tools import Effects, Tool, ToolSpec
+from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, WorkflowDefinition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Workflow:
+    """Nodes and edges as they are being put together; `definition()` freezes what is there."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str = "1",
+        *,
+        description: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.description = description
+        self.metadata = dict(metadata or {})
+        self.source: str | None = None
+        """Where the workflow was loaded from (`file.py:flow`), so that another process can load it again."""
+        self._nodes: list[Node] = []
+        self._edges: list[Edge] = []
+        self._reducers: dict[str, Reducer] = {}
+
+    def node(
+        self,
+        name: str | None = None,
+        *,
+        start: bool = False,
+        reads: Sequence[str] | None = None,
+        cache: bool = True,
+        retry: RetryPolicy | int | None = None,
+        timeout_s: float | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Make the decorated function a node, called by its own name unless another is given."""
+
+        def register(function: F) -> F:
+            self.add_node(
+                name or function.__name__,
+                function,
+                start=start,
+                reads=reads,
+                cache=cache,
+                retry=retry,
+                timeout_s=timeout_s,
+                config=config,
+            )
+            return function
+
+        return register
+
+    def add_node(
+        self,
+        name: str,
+        function: NodeFunction,
+        *,
+        start: bool = False,
+        reads: Sequence[str] | None = None,
+        cache: bool = True,
+        retry: RetryPolicy | int | None = None,
+        timeout_s: float | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Workflow:
+        """Add a node; `retry` is a policy, or how often to try."""
+        policy = RetryPolicy(times=retry) if isinstance(retry, int) else retry
+        self._nodes.append(
+            Node(
+                name=name,
+                function=function,
+                start=start,
+                reads=None if reads is None else tuple(reads),
+                cache=cache,
+                retry=policy,
+                timeout_s=timeout_s,
+                config=dict(config or {}),
+            )
+        )
+        return self
+
+    def edge(
+        self,
+        source: str | Sequence[str],
+        target: str,
+        *,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        priority: int = 0,
+    ) -> Workflow:
+        """Lead from a node to another, or to END; a list of sources waits for all of them."""
+        sources = (source,) if isinstance(source, str) else tuple(source)
+        self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
+        return self
+
+    def reducer(self, key: str, function: Reducer) -> Workflow:
+        """Say how writes to a key combine with what is there: `wtb.append`, `wtb.merge`, `wtb.add` or your own."""
+        self._reducers[key] = function
+        return self
+
+    def definition(self) -> WorkflowDefinition:
+        """Return the workflow as it is now; later changes of the builder do not touch it."""
+        return WorkflowDefinition(
+            name=self.name,
+            version=self.version,
+            description=self.description,
+            nodes=tuple(self._nodes),
+            edges=tuple(self._edges),
+            reducers=dict(self._reducers),
+            metadata=dict(self.metadata),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the workflow as data; nodes are named by `module:function`."""
+        return self.definition().to_dict()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Workflow:
+        """Read a workflow as data, importing the functions that it names."""
+        definition = WorkflowDefinition.from_dict(data, resolve_function)
+        flow = cls(
+            definition.name, definition.version, description=definition.description, metadata=definition.metadata
+        )
+        flow._nodes, flow._edges = list(definition.nodes), list(definition.edges)
+        flow._reducers = dict(definition.reducers)
+        return flow
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    effects: str = "external",
+    reverse: Callable[..., Any] | None = None,
+    reverse_in_doubt: bool = False,
+    idempotent: bool = False,
+    confirm: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    effects: str = "external",
+    reverse: Callable[..., Any] | None = None,
+    reverse_in_doubt: bool = False,
+    idempotent: bool = False,
+    confirm: Callable[..., Any] | None = None,
+) -> Any:
+    """Make a function a tool that nodes call through `ctx.tool`, by name or as it is.
+
+    `effects` is `none`, `workspace` or `external`; `reverse(call)` undoes a call, `confirm(call)` says whether a
+    call whose fate is unknown happened; an idempotent tool that takes `idempotency_key` is given one.
+    """
+
+    def register(function: Callable[..., Any]) -> Tool:
+        spec = ToolSpec(
+            name=name or function.__name__,
+            effects=_effects(effects),
+            reversible=reverse is not None,
+            reverse_in_doubt=reverse_in_doubt,
+            idempotent=idempotent,
+            confirmable=confirm is not None,
+        )
+        takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
+        made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
+        # What `functools.wraps` would do, for a frozen value: help() and inspect see the function.
+        made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
+        return TOOLS.add(made)
+
+    return register if function is None else register(function)
+
+
+def _effects(effects: str) -> Effects:
+    try:
+        return Effects(effects)
+    except ValueError:
+        known = ", ".join(Effects)
+        raise InvalidInput(f"effects={effects!r} is unknown; a tool's effects are one of {known}") from None
+
+
+def resolve_function(reference: str) -> Callable[..., Any]:
+    """Return the function that `module:name` or the name of a registered tool means."""
+    module, _, name = reference.partition(":")
+    if not name:
+        return TOOLS.get(reference)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"{reference!r} cannot be imported: {error}") from error
+    if not callable(found):
+        raise InvalidInput(f"{reference!r} is a {type(found).__name__}, not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def load_workflow(reference: str) -> Workflow:
+    """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
+    if reference.endswith(".json"):
+        flow = Workflow.from_dict(_read_json(Path(reference)))
+        flow.source = str(Path(reference).resolve())
+        return flow
+    place, _, name = reference.rpartition(":")
+    place, name = (place, name) if place else (reference, "flow")
+    module = _module_at(Path(place)) if place.endswith(".py") else _imported(place)
+    found = getattr(module, name, None)
+    if not isinstance(found, Workflow):
+        flows = [key for key, value in vars(module).items() if isinstance(value, Workflow)]
+        hint = f"it has {', '.join(flows)}" if flows else "it defines none"
+        raise InvalidInput(f"{place} has no workflow called {name!r}; {hint}")
+    found.source = f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
+    return found
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} is no workflow as JSON: {error}") from error
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f"{path} is no workflow as JSON: it holds a {type(data).__name__}")
+    return data
+
+
+def _module_at(path: Path) -> ModuleType:
+    """Import a file under a name of its own, its folder on the path as if it had been run."""
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}")
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
+        return known
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        where = traceback.extract_tb(error.__traceback__)[-1].lineno
+        line = error.lineno if isinstance(error, SyntaxError) else where
+        raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
+    return module
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InvalidInput(f"module {name!r} cannot be imported: {error}") from error
+
+
+def source_of(flow: Workflow) -> str | None:
+    """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
+    if flow.source is not None:
+        return flow.source
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and not file.endswith("__main__.py"):
+            for name, value in list(vars(module).items()):
+                if value is flow:
+                    place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
+                    return f"{place}:{name}"
+    return None

@@ -1,0 +1,73 @@
+"""SqlToolCallRepository: recorded calls of tools, steps and questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wtb.domain.ids import ExecutionId, NodeRunId
+from wtb.domain.ports import Codec
+from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.timestamps import from_us, to_us
+
+_FIELDS = (
+    "execution_id, node_run_id, identity, sequence, kind, tool, effects, arguments, status, result, error, "
+    "started_at_us, ended_at_us"
+)
+_SAVE = (
+    f"INSERT INTO wtb_tool_calls ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (execution_id, node_run_id, identity) DO UPDATE SET status = excluded.status, "
+    "result = excluded.result, error = excluded.error, started_at_us = excluded.started_at_us, "
+    "ended_at_us = excluded.ended_at_us"
+)
+
+
+class SqlToolCallRepository:
+    """Calls by node run and identity."""
+
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
+        self._transaction = transaction
+        self._codec = codec
+
+    def save(self, call: ToolCall) -> None:
+        row = (
+            call.execution_id,
+            call.node_run_id,
+            call.identity,
+            call.sequence,
+            call.kind.value,
+            call.tool,
+            call.effects.value,
+            self._codec.encode(dict(call.arguments), f"{call.tool}()")[0],
+            call.status.value,
+            self._codec.encode(call.result, f"the result of {call.tool}")[0],
+            call.error,
+            to_us(call.started_at),
+            None if call.ended_at is None else to_us(call.ended_at),
+        )
+        self._transaction.run(_SAVE, row)
+
+    def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
+        where, values = "execution_id = ?", [str(execution_id)]
+        if node_run_id is not None:
+            where += " AND node_run_id = ?"
+            values.append(node_run_id)
+        statement = f"SELECT {_FIELDS} FROM wtb_tool_calls WHERE {where} ORDER BY node_run_id, sequence"
+        return tuple(self._call(row) for row in self._transaction.rows(statement, values))
+
+    def _call(self, row: Any) -> ToolCall:
+        return ToolCall(
+            execution_id=ExecutionId(row[0]),
+            node_run_id=NodeRunId(row[1]),
+            identity=row[2],
+            sequence=row[3],
+            kind=CallKind(row[4]),
+            tool=row[5],
+            effects=Effects(row[6]),
+            arguments=self._codec.decode(row[7]),
+            status=CallStatus(row[8]),
+            result=self._codec.decode(row[9]),
+            error=row[10],
+            started_at=from_us(row[11]),
+            ended_at=None if row[12] is None else from_us(row[12]),
+        )

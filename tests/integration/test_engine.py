@@ -1,0 +1,410 @@
+"""The engine over every storage: routing, supersteps, breakpoints, questions, retries, tools and files."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.bench import Bench, Run
+from wtb.domain.errors import AlreadyExists, InvalidInput, InvalidTransition
+from wtb.domain.events import EventType
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.tools import Tool, ToolSpec
+from wtb.flow import Workflow
+
+COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    match request.param:
+        case "memory":
+            opened = Bench("memory://")
+        case "sqlite":
+            opened = Bench(folder=tmp_path / "wtb")
+        case _:
+            name = request.getfixturevalue("migrated_database")
+            opened = Bench(request.getfixturevalue("postgres").url(name), folder=tmp_path / "wtb")
+    with opened:
+        yield opened
+
+
+def chain(*functions: Callable[..., Any], name: str = "flow") -> Workflow:
+    """Put functions one after the other."""
+    flow = Workflow(name)
+    for position, function in enumerate(functions):
+        flow.add_node(function.__name__, function, start=position == 0)
+    for source, target in itertools.pairwise(functions):
+        flow.edge(source.__name__, target.__name__)
+    return flow
+
+
+def visits(run: Run) -> list[str]:
+    return [f"{node}#{visit}" for node, visit in run.history.path()]
+
+
+def one(state: Any) -> dict[str, Any]:
+    return {"one": 1}
+
+
+def two(state: Any) -> dict[str, Any]:
+    return {"two": state["one"] + 1}
+
+
+async def three(state: Any, ctx: Any) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"three": state["two"] + 1}
+
+
+def test_sync_and_async_nodes_run_one_after_the_other(bench: Bench) -> None:
+    run = bench.run(chain(one, two, three), {"zero": 0})
+    assert (run.status, run.state) == (COMPLETED, {"zero": 0, "one": 1, "two": 2, "three": 3})
+    assert visits(run) == ["one#1", "two#1", "three#1"]
+    assert run.history.boundaries() == tuple(run.history.boundaries())
+    assert [checkpoint.step for checkpoint in run.checkpoints] == [0, 1, 2, 3]
+
+
+def test_a_loop_numbers_its_visits_and_ends_when_its_condition_fails(bench: Bench) -> None:
+    flow = Workflow("loop")
+    flow.add_node("tick", lambda state: {"n": state["n"] + 1}, start=True)
+    flow.edge("tick", "tick", when="last.n < 5")
+    flow.edge("tick", wtb.END, otherwise=True)
+    run = bench.run(flow, {"n": 0})
+    assert (run.state, visits(run)[-1]) == ({"n": 5}, "tick#5")
+
+
+def test_the_first_condition_that_holds_wins_by_priority_then_order(bench: Bench) -> None:
+    flow = Workflow("choice")
+    flow.add_node("start", lambda state: None, start=True)
+    for name in ("low", "high", "other"):
+        flow.add_node(name, lambda state, name=name: {"took": name})
+    flow.edge("start", "low", when="x > 0")
+    flow.edge("start", "high", when="x > 10", priority=1)
+    flow.edge("start", "other", otherwise=True)
+    assert [bench.run(flow, {"x": x}).state["took"] for x in (0, 5, 50)] == ["other", "low", "high"]
+
+
+def test_a_run_without_an_edge_that_holds_completes_and_says_so(bench: Bench) -> None:
+    flow = Workflow("nowhere")
+    flow.add_node("start", lambda state: None, start=True)
+    flow.add_node("never", lambda state: {"never": True})
+    flow.edge("start", "never", when="x == 1")
+    run = bench.run(flow, {"x": 0})
+    assert run.status is COMPLETED
+    assert run.events()[-1].data["notes"] == ["no edge of 'start' held"]
+
+
+def diamond() -> Workflow:
+    flow = Workflow("diamond")
+    flow.add_node("start", lambda state: {"log": "start"}, start=True)
+    for name in ("left", "right"):
+        flow.add_node(name, lambda state, name=name: {"log": name, name: len(state["log"])})
+        flow.edge("start", name)
+    flow.add_node("end", lambda state: {"log": "end"})
+    flow.edge(["left", "right"], "end")
+    flow.reducer("log", wtb.append)
+    return flow
+
+
+def test_members_of_a_superstep_see_its_start_and_are_applied_in_order_of_definition(bench: Bench) -> None:
+    run = bench.run(diamond(), {})
+    assert run.state == {"log": ["start", "left", "right", "end"], "left": 1, "right": 1}
+    assert visits(run) == ["start#1", "left#1", "right#1", "end#1"]
+    assert len(run.checkpoints) == 4, "the start, then one a superstep"
+
+
+def test_two_members_that_write_one_key_without_a_reducer_are_both_named(bench: Bench) -> None:
+    flow = Workflow("clash")
+    flow.add_node("start", lambda state: None, start=True)
+    for name in ("left", "right"):
+        flow.add_node(name, lambda state, name=name: {"same": name})
+        flow.edge("start", name)
+    run = bench.run(flow, {})
+    assert run.status is FAILED
+    assert run.error is not None
+    assert all(word in run.error.message for word in ("'left'", "'right'", "'same'", "flow.reducer"))
+
+
+def test_a_finished_member_is_not_run_again_when_its_sibling_failed(bench: Bench) -> None:
+    ran: list[str] = []
+    flow = Workflow("half")
+    flow.add_node("start", lambda state: None, start=True)
+
+    def good(state: Any) -> dict[str, Any]:
+        ran.append("good")
+        return {"good": True}
+
+    def bad(state: Any) -> dict[str, Any]:
+        ran.append("bad")
+        if ran.count("bad") == 1:
+            raise ValueError("not yet")
+        return {"bad": True}
+
+    for function in (good, bad):
+        flow.add_node(function.__name__, function)
+        flow.edge("start", function.__name__)
+    run = bench.run(flow, {})
+    assert (run.status, sorted(ran)) == (FAILED, ["bad", "good"])
+    run = run.resume()
+    assert (run.status, sorted(ran)) == (COMPLETED, ["bad", "bad", "good"])
+    assert run.state == {"good": True, "bad": True}
+
+
+def test_a_breakpoint_pauses_where_the_state_can_be_changed(bench: Bench) -> None:
+    run = bench.run(chain(one, two, three), {}, break_before=["two"])
+    assert (run.status, run.state) == (PAUSED, {"one": 1})
+    assert run.waiting is not None
+    assert run.waiting.reason == "break before two"
+    run = run.resume(update={"one": 10}, break_before=[], break_after=["two"])
+    assert (run.status, run.state) == (PAUSED, {"one": 10, "two": 11})
+    assert run.resume().state["three"] == 12
+
+
+def test_a_breakpoint_at_a_node_that_does_not_exist_is_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidInput, match="there is no node 'nope'"):
+        bench.run(chain(one), {}, break_before=["nope"])
+
+
+def test_a_question_waits_for_its_answer_and_the_node_goes_on_with_it(bench: Bench) -> None:
+    def approve(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"approved": ctx.ask("Refund 20 €?", schema=["yes", "no"])}
+
+    run = bench.run(chain(one, approve), {})
+    assert run.waiting is not None
+    assert run.waiting.question == {"question": "Refund 20 €?", "schema": ["yes", "no"]}
+    assert run.resume(answer="yes").state == {"one": 1, "approved": "yes"}
+
+
+def test_a_failure_is_recorded_whole_and_the_run_goes_on_from_the_last_good_step(bench: Bench) -> None:
+    broken = [True]
+
+    def breaks(state: Any) -> dict[str, Any]:
+        if broken[0]:
+            raise LookupError("no such customer")
+        return {"found": True}
+
+    run = bench.run(chain(one, breaks), {})
+    error = run.error
+    assert error is not None
+    assert (run.status, error.type, error.message, error.node) == (FAILED, "LookupError", "no such customer", "breaks")
+    assert "raise LookupError" in error.traceback
+    assert error.input_checkpoint_id == run.checkpoints[-1].id
+    broken[0] = False
+    assert run.resume().state == {"one": 1, "found": True}
+
+
+def test_a_retry_policy_tries_again_only_after_the_errors_that_it_names(bench: Bench) -> None:
+    tries: list[int] = []
+
+    def flaky(state: Any) -> dict[str, Any]:
+        tries.append(1)
+        raise (TimeoutError if len(tries) < 2 else KeyError)("x")
+
+    flow = Workflow("flaky")
+    policy = wtb.RetryPolicy(times=5, wait_s=0, errors=("TimeoutError",))
+    flow.add_node("flaky", flaky, start=True, retry=policy)
+    run = bench.run(flow, {})
+    assert (run.status, len(tries)) == (FAILED, 2)
+    assert [event.data["attempt"] for event in run.events(types=[EventType.NODE_RETRIED])] == [1]
+
+
+def test_a_node_that_takes_too_long_fails_and_its_late_calls_are_refused(bench: Bench) -> None:
+    release, seen = threading.Event(), list[str]()
+
+    def slow(state: Any, ctx: Any) -> None:
+        release.wait(10)
+        try:
+            ctx.step("late", lambda: 1)
+        except wtb.WTBError as error:
+            seen.append(str(error))
+        finally:
+            finished.set()
+
+    finished = threading.Event()
+    flow = Workflow("slow")
+    flow.add_node("slow", slow, start=True, timeout_s=0.05)
+    run = bench.run(flow, {})
+    release.set()
+    assert finished.wait(10)
+    assert run.error is not None
+    assert (run.error.type, seen) == ("NodeTimeout", ["node 'slow' was given up; its call of 'late' is refused"])
+
+
+def test_a_recorded_call_answers_when_the_node_is_tried_again(bench: Bench) -> None:
+    calls: list[str] = []
+
+    def buy(item: str) -> int:
+        calls.append(item)
+        return len(calls)
+
+    buy_tool = Tool(spec=ToolSpec(name="buy"), function=buy)
+    tries: list[int] = []
+
+    def shop(state: Any, ctx: Any) -> dict[str, Any]:
+        bought = [ctx.tool(buy_tool, "pen"), ctx.tool(buy_tool, "pen"), ctx.step("price", lambda: 3)]
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("try again")
+        return {"bought": bought}
+
+    flow = Workflow("shop")
+    flow.add_node("shop", shop, start=True, retry=3)
+    run = bench.run(flow, {}, seed=1)
+    assert (run.state, calls) == ({"bought": [1, 2, 3]}, ["pen", "pen"])
+    kinds = [event.type for event in run.events() if event.type.startswith("tool.")]
+    assert kinds.count(EventType.TOOL_STARTED) == kinds.count(EventType.TOOL_COMPLETED) == 3
+
+
+def test_calls_that_a_new_attempt_never_asks_for_pause_the_run(bench: Bench) -> None:
+    send = Tool(spec=ToolSpec(name="send"), function=lambda text: text)
+    tries: list[int] = []
+
+    def write(state: Any, ctx: Any) -> dict[str, Any]:
+        tries.append(1)
+        ctx.tool(send, f"draft {len(tries)}")
+        if len(tries) == 1:
+            raise OSError("try again")
+        return {}
+
+    flow = Workflow("diverges")
+    flow.add_node("write", write, start=True, retry=wtb.RetryPolicy(times=2, wait_s=0))
+    run = bench.run(flow, {})
+    assert run.status is PAUSED
+    assert run.waiting is not None
+    assert "did not ask for send" in run.waiting.reason
+
+
+def test_random_numbers_are_the_same_whenever_a_visit_is_tried(bench: Bench) -> None:
+    def draw(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"drawn": ctx.rng.random()}
+
+    assert bench.run(chain(draw), {}).state == bench.run(chain(draw), {}).state
+    assert bench.run(chain(draw), {}).state != bench.run(chain(draw), {}, seed=1).state
+
+
+def test_files_are_versioned_with_the_steps_and_members_are_merged(bench: Bench) -> None:
+    def draft(state: Any, ctx: Any) -> None:
+        (ctx.workspace / "draft.txt").write_text("draft")
+
+    flow = Workflow("files")
+    flow.add_node("draft", draft, start=True)
+    for name in ("left", "right"):
+
+        def write(state: Any, ctx: Any, name: str = name) -> None:
+            (ctx.workspace / f"{name}.txt").write_text((ctx.workspace / "draft.txt").read_text() + name)
+
+        flow.add_node(name, write)
+        flow.edge("draft", name)
+
+    def look(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"files": {path.name: path.read_text() for path in ctx.workspace.iterdir()}}
+
+    flow.add_node("look", look)
+    flow.edge(["left", "right"], "look")
+    run = bench.run(flow, {})
+    assert run.state["files"] == {"draft.txt": "draft", "left.txt": "draftleft", "right.txt": "draftright"}
+    assert len({checkpoint.file_commit for checkpoint in run.checkpoints}) == 3, "none, the draft, and the merge"
+
+
+def test_half_done_files_of_a_failed_attempt_are_gone_when_it_is_tried_again(bench: Bench) -> None:
+    tries: list[int] = []
+
+    def write(state: Any, ctx: Any) -> dict[str, Any]:
+        tries.append(1)
+        found = sorted(path.name for path in ctx.workspace.iterdir())
+        (ctx.workspace / f"try-{len(tries)}.txt").write_text("x")
+        if len(tries) == 1:
+            raise OSError("half done")
+        return {"found": found}
+
+    run = bench.run(chain(one, write), {})
+    assert run.resume().state == {"one": 1, "found": []}
+
+
+def test_the_step_limit_ends_an_endless_loop_with_a_clear_error(bench: Bench) -> None:
+    flow = Workflow("endless")
+    flow.add_node("spin", lambda state: None, start=True)
+    flow.edge("spin", "spin")
+    run = bench.run(flow, {}, max_steps=7)
+    assert run.error is not None
+    assert (run.error.type, run.history.visits()) == ("StepLimitReached", {"spin": 7})
+
+
+def test_a_node_sees_only_what_it_declares_to_read(bench: Bench) -> None:
+    flow = Workflow("reads")
+    flow.add_node("greedy", lambda state: {"seen": [*state], "b": state["b"]}, start=True, reads=["a"])
+    run = bench.run(flow, {"a": 1, "b": 2})
+    assert run.error is not None
+    assert "declares reads=[a]" in run.error.message
+
+
+def test_changing_the_state_in_place_has_no_effect(bench: Bench) -> None:
+    def sly(state: Any) -> dict[str, Any]:
+        state["items"].append(1)
+        state["other"] = 2
+        return {"length": len(state["items"])}
+
+    assert bench.run(chain(sly), {"items": []}).state == {"items": [], "length": 1}
+
+
+def test_a_reused_run_id_is_refused(bench: Bench) -> None:
+    bench.run(chain(one), {}, run_id="mine")
+    with pytest.raises(AlreadyExists, match="there is a run 'mine' already"):
+        bench.run(chain(one), {}, run_id="mine")
+
+
+def test_a_finished_run_cannot_be_resumed(bench: Bench) -> None:
+    with pytest.raises(InvalidTransition, match="is completed"):
+        bench.run(chain(one), {}).resume()
+
+
+def test_a_workflow_that_lost_the_next_node_is_an_error_that_names_it(bench: Bench) -> None:
+    run = bench.run(chain(one, two), {}, break_before=["two"])
+    renamed = Workflow("flow")
+    renamed.add_node("one", one, start=True).add_node("second", two).edge("one", "second")
+    with pytest.raises(InvalidInput, match="goes on with two, which the workflow no longer has"):
+        bench.resume(run.id, renamed, break_before=[])
+
+
+def test_a_workflow_made_in_a_notebook_must_be_passed_again(bench: Bench) -> None:
+    run = bench.run(chain(one, two), {}, break_before=["two"])
+    with pytest.raises(InvalidInput, match=r"pass it: bench\.resume"):
+        bench.resume(run.id)
+
+
+def test_a_pause_that_another_asks_for_takes_effect_at_the_next_boundary(bench: Bench) -> None:
+    def ask_to_pause(state: Any, ctx: Any) -> dict[str, Any]:
+        bench.get(ctx.run.execution_id).pause()
+        return {"asked": True}
+
+    run = bench.run(chain(one, ask_to_pause, two), {})
+    assert (run.status, run.state) == (PAUSED, {"one": 1, "asked": True})
+    assert run.resume().status is COMPLETED
+
+
+def test_usage_that_nodes_report_adds_up(bench: Bench) -> None:
+    def think(state: Any, ctx: Any) -> None:
+        ctx.usage(model="m", input_tokens=10, output_tokens=2, cost_usd=0.5)
+
+    run = bench.run(chain(one, think), {})
+    assert run.usage == {"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.5}
+
+
+def test_events_are_chained_and_reach_subscribers_after_the_commit(bench: Bench) -> None:
+    seen: list[str] = []
+    bench.subscribe(EventType.NODE_COMPLETED, lambda event: seen.append(event.data["node"]))
+    bench.run(chain(one, two), {})
+    assert bench.services.bus.flush(10)
+    assert seen == ["one", "two"]
+
+
+def test_a_workflow_as_data_runs_like_the_one_in_code(bench: Bench) -> None:
+    data = chain(one, two, three).to_dict()
+    assert bench.run(Workflow.from_dict(data), {}).state == {"one": 1, "two": 2, "three": 3}
