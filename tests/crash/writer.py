@@ -31,6 +31,7 @@ import sqlalchemy as sa
 from wtb.application.recorder import Position, Recorder
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -96,6 +97,8 @@ def write(services: Services, job: Mapping[str, Any]) -> None:
         at = recorder.start(WORKFLOW, input_of_run(), execution_id=job["run"])
         state, visit = State(input_of_run()), 0
         acknowledge(at)
+    if at.execution.status is ExecutionStatus.PENDING:  # killed between its creation and its start
+        at = recorder.begin(at, owner=None)
     if job["dies_at"]:
         die_at(services, job["dies_at"])
     for number in range(visit + 1, visit + 1 + job["steps"]):

@@ -1,0 +1,41 @@
+"""Every Python example in the README and the documentation runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE), 1)
+]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_runs(code: str, tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_the_quick_start_work(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (code, *_) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (commands,) = re.findall(r"^```\n(wtb run.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (tmp_path / "support.py").write_text(code)
+    script = f'set -e\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}'
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Invoices are under Account" in done.stdout
