@@ -9,6 +9,7 @@ from tests.integration.race import GUN, Racer, finished, racing
 from tests.integration.writer import SHARED, WORKFLOW
 from wtb.application.recorder import Recorder
 from wtb.bootstrap import Services, bootstrap, open_database
+from wtb.domain.events import EventType
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.infrastructure.sql import schema
@@ -87,7 +88,8 @@ def check_events(services: Services) -> None:
         for stream in (SHARED, *WRITERS):
             steps = TOTAL if stream == SHARED else STEPS
             events = uow.events.list_events(stream=stream)
-            assert [event.sequence for event in events] == list(range(1, steps + 2))
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            assert [event.type for event in events].count(EventType.NODE_COMPLETED) == steps
 
 
 def test_processes_and_threads_that_write_at_once_lose_nothing(services: Services) -> None:

@@ -764,12 +764,12 @@ def scale(request: pytest.FixtureRequest) -> int:
 
 
 def test_a_memory_store_is_a_dictionary_of_full_copies(scale: int) -> None:
-    run_machine(InMemory(), scale=scale, examples=30)
+    run_machine(InMemory(), scale=scale, examples=25)
 
 
 def test_a_sqlite_store_is_a_dictionary_of_full_copies(scale: int, tmp_path: Path) -> None:
     backend = InDatabase(Settings(folder=tmp_path / "wtb"))
-    run_machine(backend, scale=scale, examples=25)
+    run_machine(backend, scale=scale, examples=20)
     backend.close()
 
 
@@ -778,7 +778,7 @@ def test_a_postgres_store_is_a_dictionary_of_full_copies(scale: int, postgres_ur
     schema.upgrade(database)
     database.close()
     backend = InDatabase(Settings(url=postgres_url))
-    run_machine(backend, scale=scale, examples=12, at_once=True)
+    run_machine(backend, scale=scale, examples=10, at_once=True)
     backend.close()
 
 
