@@ -47,6 +47,8 @@ class Bench:
         created_by: str | None = None,
     ) -> Run:
         """Record a run without starting it."""
+        if input is not None and not isinstance(input, Mapping):
+            raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
         options = RunOptions.from_dict(
             {
                 "break_before": tuple(break_before),

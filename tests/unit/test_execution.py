@@ -98,7 +98,7 @@ def test_an_expired_lease_can_be_taken_over_and_the_old_owner_is_fenced_off() ->
     assert taken.lease is not None
     assert (taken.lease.owner, taken.lease.token) == ("host:2", 2)
     with pytest.raises(LeaseLost, match="now belongs to host:2"):
-        taken.renewed(1, NOW, MINUTE)
+        taken.renewed(1, NOW + MINUTE)
     with pytest.raises(LeaseLost, match="now belongs to host:2"):
         taken.released(1, NOW)
 
@@ -111,7 +111,7 @@ def test_an_owner_that_takes_its_own_lease_again_gets_a_new_token() -> None:
 
 
 def test_renewing_moves_the_end_and_keeps_the_token() -> None:
-    renewed = an_execution().leased("host:1", NOW, MINUTE).renewed(1, NOW + MINUTE, MINUTE)
+    renewed = an_execution().leased("host:1", NOW, MINUTE).renewed(1, NOW + 2 * MINUTE)
     assert renewed.lease == Lease(owner="host:1", token=1, expires_at=NOW + 2 * MINUTE)
 
 
@@ -119,7 +119,7 @@ def test_a_released_lease_cannot_be_renewed_and_belongs_to_nobody() -> None:
     released = an_execution().leased("host:1", NOW, MINUTE).released(1, NOW)
     assert released.lease is None
     with pytest.raises(LeaseLost, match="now belongs to nobody"):
-        released.renewed(1, NOW, MINUTE)
+        released.renewed(1, NOW + MINUTE)
 
 
 def test_tokens_go_on_growing_after_a_release() -> None:
@@ -130,10 +130,26 @@ def test_tokens_go_on_growing_after_a_release() -> None:
         execution = execution.released(token, NOW)
 
 
-def test_every_change_of_a_lease_is_a_version_of_its_own() -> None:
+def test_taking_and_giving_up_a_lease_are_versions_and_keeping_it_is_none() -> None:
     execution = an_execution().leased("a", NOW, MINUTE)
-    execution = execution.renewed(1, NOW, MINUTE).released(1, NOW)
-    assert execution.version == 3
+    execution = execution.renewed(1, NOW + MINUTE).released(1, NOW)
+    assert execution.version == 2
+
+
+@pytest.mark.parametrize(("gone", "allowed"), [(True, True), (False, False), (None, False)])
+def test_a_holder_that_is_known_to_be_gone_keeps_nobody_out(gone: bool | None, allowed: bool) -> None:
+    held = an_execution().leased("host:1", NOW, MINUTE)
+    if allowed:
+        assert held.leased("host:2", NOW, MINUTE, holder_gone=gone).lease_token == 2
+    else:
+        with pytest.raises(Conflict):
+            held.leased("host:2", NOW, MINUTE, holder_gone=gone)
+
+
+def test_a_holder_that_is_known_to_live_keeps_others_out_after_its_lease_has_ended() -> None:
+    held = an_execution().leased("host:1", NOW, MINUTE)
+    with pytest.raises(Conflict):
+        held.leased("host:2", NOW + 2 * MINUTE, MINUTE, holder_gone=False)
 
 
 def test_a_lease_expires_at_its_end_and_not_before() -> None:

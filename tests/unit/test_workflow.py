@@ -192,19 +192,6 @@ def test_a_join_is_reached_when_all_its_sources_are() -> None:
     assert any("'d'" in fault for fault in faults_of(flow("a b c d", edge("a>b"), edge("b,c>d"), edge("d>c"))))
 
 
-def test_edges_leave_by_priority_then_as_defined_with_otherwise_last() -> None:
-    workflow = flow(
-        "a b c d",
-        edge(f"a>{END}", otherwise=True, priority=9),
-        edge("a>b", when="x"),
-        edge("a>c", when="y", priority=5),
-        edge("a>d", when="z"),
-        edge("b,c>d"),
-    )
-    assert [found.target for found in workflow.edges_from("a")] == ["c", "b", "d", END]
-    assert workflow.edges_from("c") == ()
-
-
 def test_nodes_are_found_by_name() -> None:
     workflow = flow("a b", edge("a>b"))
     assert (workflow.node("b").name, workflow.start.name) == ("b", "a")

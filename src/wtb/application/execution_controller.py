@@ -14,7 +14,7 @@ from wtb.application.recorder import Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun
-from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
+from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
@@ -123,13 +123,8 @@ class ExecutionController:
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
         lease, me = execution.lease, self._owners.me()
-        if lease is not None and lease.owner != me:
-            gone = self._owners.is_gone(lease.owner)
-            if gone is False or (gone is None and not lease.expired(self._clock.now())):
-                raise Conflict(
-                    f"run {execution.id!r} is being run by {lease.owner}; pause it with `wtb pause {execution.id}`, "
-                    "or wait until that process has ended"
-                )
+        gone = None if lease is None else self._owners.is_gone(lease.owner)
+        execution.check_free(me, self._clock.now(), gone)
         pause = execution.pause
         begun = self._recorder.begin(at, me)
         return replace(begun, execution=evolve(begun.execution, pause=pause))

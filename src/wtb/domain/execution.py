@@ -135,14 +135,24 @@ class Execution:
         """Return the execution with another active branch."""
         return self._changed(now, branch_id=branch_id)
 
-    def leased(self, owner: str, now: datetime, duration: timedelta) -> Execution:
-        """Return the execution owned by `owner` under a new token, unless somebody holds a living lease."""
-        if self.lease is not None and self.lease.owner != owner and not self.lease.expired(now):
-            raise Conflict(
-                f"run {self.id!r} is being run by {self.lease.owner} until {self.lease.expires_at:%H:%M:%S} UTC; "
-                "wait, or pause it there first"
-            )
+    def leased(self, owner: str, now: datetime, duration: timedelta, *, holder_gone: bool | None = None) -> Execution:
+        """Return the execution owned by `owner` under a new token, unless somebody alive holds it."""
+        self.check_free(owner, now, holder_gone)
         return self._changed(now, **self._new_lease(owner, now, duration))
+
+    def check_free(self, owner: str, now: datetime, holder_gone: bool | None) -> None:
+        """Raise Conflict when somebody else holds the lease and is not known to be gone.
+
+        Where nobody can look whether the holder still lives, the end of the lease decides.
+        """
+        lease = self.lease
+        if lease is None or lease.owner == owner or holder_gone:
+            return
+        if holder_gone is False or not lease.expired(now):
+            raise Conflict(
+                f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%H:%M:%S} UTC; "
+                f"pause it with `wtb pause {self.id}`, or wait until that process has ended"
+            )
 
     def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
         """Return the execution under a new lease as part of the change that is being made."""
@@ -152,11 +162,14 @@ class Execution:
         token = self.lease_token + 1
         return {"lease": Lease(owner=owner, token=token, expires_at=now + duration), "lease_token": token}
 
-    def renewed(self, token: int, now: datetime, duration: timedelta) -> Execution:
-        """Return the execution with a later end of its lease, or raise when another owner came in between."""
+    def renewed(self, token: int, expires_at: datetime) -> Execution:
+        """Return the execution with a later end of its lease, or raise when another owner came in between.
+
+        No new version: a heartbeat must not compete with the steps of the run that it keeps alive.
+        """
         self.check_lease(token)
         assert self.lease is not None
-        return self._changed(now, lease=evolve(self.lease, expires_at=now + duration))
+        return evolve(self, lease=evolve(self.lease, expires_at=expires_at))
 
     def released(self, token: int, now: datetime) -> Execution:
         """Return the execution without an owner."""

@@ -128,11 +128,6 @@ class WorkflowDefinition:
         """The entry point of a valid definition."""
         return next(node for node in self.nodes if node.start)
 
-    def edges_from(self, node: str) -> tuple[Edge, ...]:
-        """Return the edges that leave this node alone, highest priority first, then as defined."""
-        own = [edge for edge in self.edges if edge.sources == (node,)]
-        return tuple(sorted(own, key=lambda edge: (edge.otherwise, -edge.priority)))
-
     def validate(self, conditions: Conditions | None = None) -> None:
         """Raise InvalidWorkflow with all faults; conditions are parsed when a language is given."""
         faults = [*self._name_faults(), *self._edge_faults(), *self._routing_faults(), *self._reach_faults()]

@@ -75,7 +75,7 @@ class ExecutionRepositoryContract(StoryFixtures):
         changes: list[Callable[[Execution], Execution]] = [
             lambda it: it.leased("me", now, _HOUR),
             lambda it: it.moved_to(ExecutionStatus.RUNNING, now),
-            lambda it: it.renewed(1, now, 2 * _HOUR),
+            lambda it: it.renewed(1, now + 2 * _HOUR).stepped(now),
             lambda it: it.on_branch(story.new_branch("other").id, now),
             lambda it: replace(it.stepped(now), metadata={"note": "changed"}),
             lambda it: it.released(1, now),

@@ -89,10 +89,7 @@ class MemoryExecutionRepository:
             self.get(execution_id).check_lease(token)
 
     def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
-        execution = self.get(execution_id)
-        execution.check_lease(token)
-        assert execution.lease is not None
-        self._put(evolve(execution, lease=evolve(execution.lease, expires_at=expires_at)))
+        self._put(self.get(execution_id).renewed(token, expires_at))
 
     def request(self, execution_id: ExecutionId, request: str | None) -> None:
         self.get(execution_id)
