@@ -178,10 +178,22 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.events.list_events(stream=self.id, **filters)
 
-    def resume(self, *, update: Mapping[str, Any] | None = None, answer: Any = None, **options: Any) -> Run:
-        """Go on until the run ends or pauses again; options such as break_before replace those it has."""
+    def resume(
+        self,
+        *,
+        update: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        rerun_node: bool = False,
+        **options: Any,
+    ) -> Run:
+        """Go on until the run ends or pauses again; options such as break_before replace those it has.
+
+        `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh.
+        """
         flow = self._flow or self._loaded()
-        self._bench.services.controller.run(self.id, flow.definition(), update=update, answer=answer, options=options)
+        self._bench.services.controller.run(
+            self.id, flow.definition(), update=update, answer=answer, rerun_node=rerun_node, options=options
+        )
         return Run(self._bench, self.id, flow)
 
     def _loaded(self) -> Workflow:

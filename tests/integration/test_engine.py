@@ -281,6 +281,32 @@ def test_calls_that_a_new_attempt_never_asks_for_pause_the_run(bench: Bench) -> 
     assert "did not ask for send" in run.waiting.reason
 
 
+def test_a_node_can_be_begun_afresh_and_its_calls_are_undone_last_first(bench: Bench) -> None:
+    undone: list[str] = []
+
+    @wtb.tool(name="reserve", reverse=lambda call: undone.append(call.arguments["seat"]))
+    def reserve(seat: str) -> str:
+        return seat
+
+    tries: list[int] = []
+
+    def book(state: Any, ctx: Any) -> dict[str, Any]:
+        tries.append(1)
+        for number in (1, 2):
+            ctx.tool(reserve, seat=f"{len(tries)}-{number}")
+        if len(tries) == 1:
+            raise OSError("try again")
+        return {"booked": len(tries)}
+
+    flow = Workflow("book")
+    flow.add_node("book", book, start=True, retry=wtb.RetryPolicy(times=2, wait_s=0))
+    run = bench.run(flow, {})
+    assert run.status is PAUSED
+    run = run.resume(rerun_node=True)
+    assert (run.state, undone) == ({"booked": 3}, ["2-2", "2-1", "1-2", "1-1"])
+    assert visits(run) == ["book#1"]
+
+
 def test_random_numbers_are_the_same_whenever_a_visit_is_tried(bench: Bench) -> None:
     def draw(state: Any, ctx: Any) -> dict[str, Any]:
         return {"drawn": ctx.rng.random()}

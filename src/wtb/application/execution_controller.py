@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from wtb.application.node_runner import NodeRunner
 from wtb.application.recorder import Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver
 from wtb.application.workspaces import Workspaces
-from wtb.domain.checkpoint import NodeRun
+from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
@@ -98,16 +99,20 @@ class ExecutionController:
         *,
         update: Mapping[str, Any] | None = None,
         answer: Any = None,
+        rerun_node: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
-        `update` overwrites keys of the state first, `answer` answers the question that it waits for, `options`
-        replaces options such as breakpoints.
+        `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
+        undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
+        as breakpoints.
         """
         definition.validate(self._conditions)
         at = self._claimed(self._recorder.load(execution_id))
         with self._heartbeat.keeping(at):
+            if rerun_node:
+                self._abandon_open_runs(at)
             driver = self._driver(at, definition, update, answer, options)
             with self._lock:
                 self._drivers[execution_id] = driver
@@ -159,11 +164,37 @@ class ExecutionController:
         open_runs = tuple(
             run
             for run in history.node_runs
-            if run.input_id == at.head.id and run.branch_id == at.branch.id and run.last_id is None
+            if run.input_id == at.head.id
+            and run.branch_id == at.branch.id
+            and run.last_id is None
+            and run.status is not NodeStatus.SKIPPED
         )
-        open_nodes = {run.node: 1 for run in open_runs}
-        visits = {node: count - open_nodes.get(node, 0) for node, count in history.visits().items()}
+        visits = {boundary.node: boundary.visit for boundary in history.boundaries() if boundary.last_id is not None}
         return open_runs, visits, state
+
+    def _abandon_open_runs(self, at: Position) -> None:
+        """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind."""
+        for run in self._where(at)[0]:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+            for call in reversed(calls):
+                self._reverse(at, call)
+            self._recorder.abandon(at, run)
+
+    def _reverse(self, at: Position, call: ToolCall) -> None:
+        tool = self._find_tool(call.tool)
+        if tool is None or tool.reverse is None or call.status is not CallStatus.SUCCEEDED:
+            return
+        tool.reverse(call)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            uow.tool_calls.save(call.reversed(self._clock.now()))
+            uow.commit()
+
+    def _find_tool(self, name: str) -> Tool | None:
+        with suppress(InvalidInput):
+            return self._equipment.find_tool(name)
+        return None  # a function that was never declared a tool: nothing is known of it
 
     def _answer(self, at: Position, open_runs: tuple[NodeRun, ...], answer: Any) -> None:
         pause = at.execution.pause

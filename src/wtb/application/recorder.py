@@ -279,6 +279,16 @@ class Recorder:
             uow.node_runs.save(run)
             uow.commit()
 
+    def abandon(self, at: Position, run: NodeRun) -> None:
+        """Record that a node run is left behind: the node is begun afresh."""
+        now = self._clock.now()
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            uow.node_runs.save(run.ended(NodeStatus.SKIPPED, now))
+            data = {"node": run.node, "visit": run.visit}
+            uow.events.append(Event(type=EventType.NODE_SKIPPED, stream=at.execution.id, at=now, data=data))
+            uow.commit()
+
     def note(self, at: Position, type: EventType, data: Mapping[str, Any]) -> None:
         """Record an event of the run by itself."""
         with self._storage.unit_of_work() as uow:

@@ -73,6 +73,7 @@ def run(
 @click.option("--workflow", metavar="WORKFLOW", help="Where the workflow is now, if not where it was.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
 @click.option("--answer", metavar="JSON|TEXT", help="The answer to the question that the run waits for.")
+@click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
 @click.option("--break-before", metavar="NODE", multiple=True, help="Replace the breakpoints before nodes.")
 @click.option("--break-after", metavar="NODE", multiple=True, help="Replace the breakpoints after nodes.")
 @url
@@ -83,6 +84,7 @@ def resume(
     workflow: str | None,
     settings: tuple[str, ...],
     answer: str | None,
+    rerun_node: bool,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
     url: str | None,
@@ -91,7 +93,7 @@ def resume(
     """Go on with a run that is paused, has failed, or whose process is gone."""
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"rerun_node": rerun_node}
         if break_before:
             options["break_before"] = break_before
         if break_after:

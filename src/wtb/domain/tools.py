@@ -115,6 +115,10 @@ class ToolCall:
         """Return the call as failed; a failed call is made again when the node is tried again."""
         return evolve(self, status=CallStatus.FAILED, error=error, ended_at=now)
 
+    def reversed(self, now: datetime) -> ToolCall:
+        """Return the call as undone; nothing answers from it any more."""
+        return evolve(self, status=CallStatus.REVERSED, ended_at=now)
+
     def again(self, now: datetime) -> ToolCall:
         """Return the call as intended once more."""
         return evolve(self, status=CallStatus.INTENDED, result=None, error=None, started_at=now, ended_at=None)
