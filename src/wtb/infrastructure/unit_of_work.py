@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -62,7 +63,7 @@ class StorageParts:
         return DeltaFileCommits(rows, blobs, cache=self._trees, codec=self.codec, clock=self.clock)
 
 
-class TransactionalUnitOfWork:
+class TransactionalUnitOfWork(ABC):
     """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
 
     checkpoints: DeltaCheckpointStore
@@ -75,9 +76,9 @@ class TransactionalUnitOfWork:
         self._transaction: Transaction | None = None
         self._ended = False
 
+    @abstractmethod
     def _begin(self, *, readonly: bool) -> Transaction:
         """Begin a transaction and put the repositories over it."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         if self._transaction is not None:

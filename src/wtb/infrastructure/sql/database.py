@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ class Cursor(Protocol):
     rowcount: int
 
 
-class Database:
+class Database(ABC):
     """One database and its pool of connections. Statements use ? for parameters, whatever the driver."""
 
     dialect: str
@@ -78,15 +79,17 @@ class Database:
         """Whether the transaction on a driver's connection can only be rolled back."""
         return False
 
+    @abstractmethod
     def translated(self, error: Exception) -> Exception:
         """Return the error of ours that a driver's error means; others are returned as they are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lock(self, transaction: Transaction, name: str) -> None:
         """Wait until no other transaction holds this name, and hold it until the end."""
 
+    @abstractmethod
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        raise NotImplementedError
+        """Send what begins a transaction."""
 
 
 class Transaction:
@@ -223,6 +226,9 @@ class SqliteDatabase(Database):
         while self._idle:
             self._idle.pop().close()
         super().close()
+
+    def lock(self, transaction: Transaction, name: str) -> None:
+        """Nothing to do: a writer has the whole database to itself."""
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         transaction.run("BEGIN" if readonly else "BEGIN IMMEDIATE")
