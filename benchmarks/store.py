@@ -236,8 +236,10 @@ def tables_of(services: Services) -> list[str]:
 
 
 def replay(connection: sqlite3.Connection, statements: list[Statement]) -> None:
-    """Execute statements as they were recorded, and commit."""
+    """Execute statements as they were recorded, and commit where they did."""
     for statement, values in statements:
+        if statement.startswith("BEGIN") and connection.in_transaction:
+            connection.execute("COMMIT")
         cursor = connection.execute(statement, values)
         if "SELECT" in statement or "RETURNING" in statement:
             cursor.fetchone()

@@ -20,6 +20,7 @@ from wtb.infrastructure.checkpoints.manifest import (
     Operation,
     Operations,
     cut,
+    list_entry,
     segment_rows,
 )
 
@@ -72,9 +73,8 @@ class DeltaEncoder:
             case DeleteKey():
                 return (Op.DROP,)
             case Append(items=items):
-                start = sum(segment.take for segment in _list(key, entry).segments) if entry else 0
                 digest = entry.digest if entry else self._empty_list
-                packed, digest = self._items(items, f"state.{key}", start, digest)
+                packed, digest = self._items(items, f"state.{key}", _list(key, entry).length, digest)
                 return (Op.APPEND, digest, self._cut(packed, INLINE_APPEND_BYTES, blobs))
             case Splice():
                 held = _list(key, entry)
@@ -182,7 +182,7 @@ class DeltaEncoder:
 
 def _list(key: str, entry: Entry | None) -> ListEntry:
     if entry is None:
-        return ListEntry(b"", (), (), 0)
+        return list_entry(b"", ())
     if not isinstance(entry, ListEntry):
         raise InvalidStateChange(f"cannot append to or splice {key!r}: it does not hold a list")
     return entry

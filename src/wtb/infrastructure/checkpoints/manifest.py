@@ -79,6 +79,7 @@ class ListEntry(NamedTuple):
     """A list in segments: those that a keyframe holds (`sealed`), and those that came after it (`tail`)."""
 
     digest: bytes
+    length: int
     sealed: tuple[Segment, ...]
     tail: tuple[Segment, ...]
     weight: int
@@ -95,7 +96,8 @@ class ListEntry(NamedTuple):
         return (Op.LIST, self.digest, segment_rows(self.segments))
 
     def appended(self, digest: bytes, segments: Sequence[Segment]) -> ListEntry:
-        return ListEntry(digest, self.sealed, (*self.tail, *segments), self.weight + _weight(segments))
+        tail = (*self.tail, *segments)
+        return ListEntry(digest, self.length + _length(segments), self.sealed, tail, self.weight + _weight(segments))
 
 
 Entry = ValueEntry | ListEntry
@@ -103,7 +105,11 @@ Entry = ValueEntry | ListEntry
 
 def list_entry(digest: bytes, segments: Sequence[Segment]) -> ListEntry:
     """Return the entry of a list made of these segments."""
-    return ListEntry(digest, tuple(segments), (), _ENTRY_BYTES + _weight(segments))
+    return ListEntry(digest, _length(segments), tuple(segments), (), _ENTRY_BYTES + _weight(segments))
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    return sum(segment.take for segment in segments)
 
 
 def _weight(segments: Sequence[Segment]) -> int:
