@@ -415,6 +415,26 @@ def test_a_pause_that_another_asks_for_takes_effect_at_the_next_boundary(bench: 
     assert run.resume().status is COMPLETED
 
 
+@pytest.mark.parametrize("condition", [lambda state: 1 / 0, lambda state: "yes", "missing > 1", "size(1)"])
+def test_a_condition_that_cannot_be_decided_fails_the_run_and_names_its_edge(bench: Bench, condition: Any) -> None:
+    flow = Workflow("undecided")
+    flow.add_node("start", lambda state: None, start=True).add_node("next", lambda state: None)
+    flow.edge("start", "next", when=condition)
+    run = bench.run(flow, {})
+    assert run.status is FAILED
+    assert run.error is not None
+    assert (run.error.type, run.error.node) == ("InvalidCondition", "start")
+    assert "edge start -> next" in run.error.message
+
+
+def test_a_reducer_that_raises_fails_the_run(bench: Bench) -> None:
+    flow = chain(one)
+    flow.reducer("one", lambda old, new: new / 0)
+    run = bench.run(flow, {})
+    assert run.error is not None
+    assert (run.status, run.error.type) == (FAILED, "ZeroDivisionError")
+
+
 def test_usage_that_nodes_report_adds_up(bench: Bench) -> None:
     def think(state: Any, ctx: Any) -> None:
         ctx.usage(model="m", input_tokens=10, output_tokens=2, cost_usd=0.5)

@@ -18,7 +18,7 @@ from wtb.application.recorder import Ending, Position, Recorder, SaveFiles
 from wtb.application.state_view import StateView
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, WTBError
+from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, StorageError, WTBError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
@@ -152,14 +152,16 @@ class RunDriver:
             return self._tools.recorder.end(self.at, ending, [outcome.run for outcome in paused])
         try:
             return self._advance(outcomes)
-        except (Conflict, LeaseLost):
-            raise
-        except WTBError as error:
-            first = outcomes[0].run
-            failure = failure_of(error, first.node, first.visit, self.at.head.id)
-            ending = Ending(status=ExecutionStatus.FAILED, failure=failure)
-            run = first.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
-            return self._tools.recorder.end(self.at, ending, [run])
+        except (Conflict, StorageError):
+            raise  # nothing can be recorded, or must be: the run is somebody else's
+        except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
+            return self._fail(outcomes[0].run, error)
+
+    def _fail(self, run: NodeRun, error: Exception) -> Position:
+        failure = failure_of(error, run.node, run.visit, self.at.head.id)
+        ending = Ending(status=ExecutionStatus.FAILED, failure=failure)
+        failed = run.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
+        return self._tools.recorder.end(self.at, ending, [failed])
 
     def _node_run(self, name: str) -> NodeRun:
         """Return the node run to make: one that was begun from here before and not led on, or a new one."""

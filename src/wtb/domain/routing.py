@@ -118,10 +118,14 @@ def _predicate(edge: Edge, conditions: Conditions) -> Predicate:
 
 
 def _of_function(edge: Edge, function: Callable[..., Any]) -> Predicate:
-    wants_last = len(inspect.signature(function).parameters) > 1
+    parameters = inspect.signature(function).parameters.values()
+    wants_last = sum(parameter.default is parameter.empty for parameter in parameters) > 1
 
     def holds(state: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
-        result = function(state, last) if wants_last else function(state)
+        try:
+            result = function(state, last) if wants_last else function(state)
+        except Exception as error:
+            raise InvalidCondition(f"edge {edge}: its function raised {type(error).__name__}: {error}") from error
         if not isinstance(result, bool):
             raise InvalidCondition(f"edge {edge}: its function gave {result!r}; a condition gives True or False")
         return result
