@@ -182,6 +182,32 @@ def test_a_question_waits_for_its_answer_and_the_node_goes_on_with_it(bench: Ben
     assert run.resume(answer="yes").state == {"one": 1, "approved": "yes"}
 
 
+def test_an_async_node_can_ask_too(bench: Bench) -> None:
+    async def approve(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"approved": ctx.ask("Really?"), "again": ctx.ask("Really?")}
+
+    run = bench.run(chain(approve), {}).resume(answer=1)
+    assert (run.status, run.resume(answer=2).state) == (PAUSED, {"approved": 1, "again": 2})
+
+
+def test_options_that_a_resume_changes_stay_changed(bench: Bench) -> None:
+    run = bench.run(chain(one, two, three), {}, break_before=["two"])
+    run = run.resume(break_before=["three"])
+    assert (run.status, list(run.execution.options["break_before"])) == (PAUSED, ["three"])
+    with pytest.raises(InvalidInput, match="unknown option brake_before"):
+        run.resume(brake_before=["one"])
+
+
+@pytest.mark.parametrize("given", [{"answer": 1}, {"update": {"x": object()}}, {"brake": 1}, {"break_after": ["nope"]}])
+def test_a_resume_that_is_given_something_wrong_leaves_the_run_as_it_was(bench: Bench, given: dict[str, Any]) -> None:
+    run = bench.run(chain(one, two), {}, break_before=["two"])
+    with pytest.raises(InvalidInput):
+        run.resume(**given)
+    assert run.waiting is not None
+    assert (run.status, run.waiting.reason, run.execution.lease) == (PAUSED, "break before two", None)
+    assert run.resume().state == {"one": 1, "two": 2}
+
+
 def test_a_failure_is_recorded_whole_and_the_run_goes_on_from_the_last_good_step(bench: Bench) -> None:
     broken = [True]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.node_runner import NodeRunner
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Ending, Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.errors import InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
@@ -109,20 +109,28 @@ class ExecutionController:
         as breakpoints.
         """
         definition.validate(self._conditions)
-        at = self._claimed(self._recorder.load(execution_id))
+        found = self._recorder.load(execution_id)
+        chosen = RunOptions.from_dict({**found.execution.options, **(options or {})})
+        chosen.check(definition)
+        _check_nodes(found, definition)
+        at = self._claimed(found, chosen)
         with self._heartbeat.keeping(at):
-            if rerun_node:
-                self._abandon_open_runs(at)
-            driver = self._driver(at, definition, update, answer, options)
+            try:
+                if rerun_node:
+                    self._abandon_open_runs(at)
+                driver = self._driver(at, definition, chosen, pause=found.execution.pause, update=update, answer=answer)
+            except InvalidInput:
+                self._recorder.end(at, _as_it_was(found.execution))
+                raise
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
-                return driver.drive(pass_breakpoint=_stopped_before(at) or driver.began_here).execution
+                return driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here).execution
             finally:
                 with self._lock:
                     del self._drivers[execution_id]
 
-    def _claimed(self, at: Position) -> Position:
+    def _claimed(self, at: Position, options: RunOptions) -> Position:
         """Take the lease, unless somebody who is alive holds it."""
         execution = at.execution
         if execution.status not in _RESUMABLE:
@@ -130,30 +138,29 @@ class ExecutionController:
         lease, me = execution.lease, self._owners.me()
         gone = None if lease is None else self._owners.is_gone(lease.owner)
         execution.check_free(me, self._clock.now(), gone)
-        pause = execution.pause
-        begun = self._recorder.begin(at, me)
-        return replace(begun, execution=evolve(begun.execution, pause=pause))
+        # The options are kept, so that whoever resumes the run after this goes on in the same way.
+        return self._recorder.begin(replace(at, execution=evolve(execution, options=options.to_dict())), me)
 
     def _driver(
         self,
         at: Position,
         definition: WorkflowDefinition,
+        options: RunOptions,
+        *,
+        pause: Pause | None,
         update: Mapping[str, Any] | None,
         answer: Any,
-        options: Mapping[str, Any] | None,
     ) -> RunDriver:
-        chosen = RunOptions.from_dict({**at.execution.options, **(options or {})})
-        chosen.check(definition)
         open_runs, visits, state = self._where(at)
         if answer is not None:
-            self._answer(at, open_runs, answer)
+            self._answer(at, open_runs, pause, answer)
         if update:
             delta = StateDelta.setting(update)
             at, state = self._recorder.change_state(at, delta), state.apply(delta)
             open_runs = ()
         router = Router(definition, self._conditions)
         return RunDriver(
-            self._equipment, definition, router, chosen, at, state=state, visits=visits, open_runs=open_runs
+            self._equipment, definition, router, options, at, state=state, visits=visits, open_runs=open_runs
         )
 
     def _where(self, at: Position) -> tuple[tuple[NodeRun, ...], Mapping[str, int], State]:
@@ -196,8 +203,7 @@ class ExecutionController:
             return self._equipment.find_tool(name)
         return None  # a function that was never declared a tool: nothing is known of it
 
-    def _answer(self, at: Position, open_runs: tuple[NodeRun, ...], answer: Any) -> None:
-        pause = at.execution.pause
+    def _answer(self, at: Position, open_runs: tuple[NodeRun, ...], pause: Pause | None, answer: Any) -> None:
         if pause is None or pause.question is None:
             raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
         for run in open_runs:
@@ -230,6 +236,24 @@ class ExecutionController:
         """Stop the threads of this process's runs."""
         self._heartbeat.close()
         self._runner.close()
+
+
+def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:
+    """Refuse to go on with a workflow that lost a node which comes next; nothing must end silently."""
+    names = [node.name for node in definition.nodes]
+    missing = [name for name in at.head.next_nodes if name not in names]
+    if missing:
+        raise InvalidInput(
+            f"run {at.execution.id!r} goes on with {', '.join(missing)}, which the workflow no longer has "
+            f"(it has {', '.join(names)}); resume it with the workflow that it was begun with"
+        )
+
+
+def _as_it_was(execution: Execution) -> Ending:
+    """Return how to leave a run that could not go on because of what it was given: as it stood before."""
+    if execution.failure is not None:
+        return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
+    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="not begun yet"))
 
 
 def _stopped_before(at: Position) -> bool:

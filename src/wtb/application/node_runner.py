@@ -8,10 +8,10 @@ import random
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from wtb.domain.errors import InvalidInput, WTBError
@@ -85,17 +85,19 @@ class NodeRunner:
             raise _too_slow(node, timeout_s) from None
 
     def _in_thread(self, node: Node, function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float) -> Any:
-        """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind."""
-        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"wtb-{node.name}")
-        future = pool.submit(function, *arguments)
+        """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind.
+
+        A daemon: one that never returns must not keep the process from ending.
+        """
+        future: Future[Any] = Future()
+        target = partial(_settle, future, partial(function, *arguments))
+        threading.Thread(target=target, name=f"wtb-{node.name}", daemon=True).start()
         try:
             return future.result(timeout_s)
         except FutureTimeoutError:
             if future.done():
-                raise
+                raise  # the node's own
             raise _too_slow(node, timeout_s) from None
-        finally:
-            pool.shutdown(wait=False)
 
     def wait_before_retry(self, policy: RetryPolicy, attempt: int, rng: random.Random) -> None:
         """Wait as long as the policy says after this attempt."""
@@ -105,6 +107,13 @@ class NodeRunner:
     def close(self) -> None:
         """Stop the loop."""
         self._loop.close()
+
+
+def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001  it is raised again where the result is waited for
+        future.set_exception(error)
 
 
 @lru_cache(maxsize=4096)  # reading a signature takes longer than a step may

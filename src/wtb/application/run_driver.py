@@ -102,23 +102,12 @@ class RunDriver:
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
-        self._check_nodes()
         while self.at.execution.status is ExecutionStatus.RUNNING:
             nodes = self.at.head.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
             pass_breakpoint = False
             self.at = self._tools.recorder.end(self.at, stop) if stop else self._superstep(nodes)
         return self.at
-
-    def _check_nodes(self) -> None:
-        """Refuse to go on with a workflow that lost a node which comes next; nothing must end silently."""
-        missing = [name for name in self.at.head.next_nodes if name not in self._nodes]
-        if missing:
-            known = ", ".join(self._nodes)
-            raise InvalidInput(
-                f"run {self.at.execution.id!r} goes on with {', '.join(missing)}, which the workflow no longer has "
-                f"(it has {known}); resume it with the workflow that it was begun with, or fork it before that node"
-            )
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
         if self._interrupt is not None:

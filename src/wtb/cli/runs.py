@@ -76,6 +76,7 @@ def run(
 @click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
 @click.option("--break-before", metavar="NODE", multiple=True, help="Replace the breakpoints before nodes.")
 @click.option("--break-after", metavar="NODE", multiple=True, help="Replace the breakpoints after nodes.")
+@click.option("--max-steps", type=int, help="Replace the limit of steps.")
 @url
 @as_json
 def resume(
@@ -87,6 +88,7 @@ def resume(
     rerun_node: bool,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
+    max_steps: int | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -98,6 +100,8 @@ def resume(
             options["break_before"] = break_before
         if break_after:
             options["break_after"] = break_after
+        if max_steps is not None:
+            options["max_steps"] = max_steps
         update = dict(_setting(item) for item in settings)
         _drive(
             bench, found, as_json=as_json, update=update, answer=None if answer is None else _value(answer), **options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -66,6 +66,9 @@ class RunOptions:
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
         """Read what `to_dict` wrote; what it does not mention has its default."""
         read: dict[str, Any] = dict(data)
+        unknown = read.keys() - {field.name for field in fields(cls)}
+        if unknown:
+            raise InvalidInput(f"unknown option {', '.join(sorted(unknown))}; a run has {', '.join(cls.__slots__)}")
         for option in ("break_before", "break_after"):
             read[option] = tuple(read.get(option, ()))
         for option, kind in (("checkpoints", Strategy), ("checkpoint_failure", CheckpointFailure)):

@@ -315,6 +315,7 @@ class PostgresDatabase(Database):
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
+            pool_pre_ping=True,  # or every idle connection would fail once after a restart of the server
             connect_args={"prepare_threshold": None},
         )
         super().__init__(engine)
