@@ -179,6 +179,8 @@ def test_a_question_waits_for_its_answer_and_the_node_goes_on_with_it(bench: Ben
     run = bench.run(chain(one, approve), {})
     assert run.waiting is not None
     assert run.waiting.question == {"question": "Refund 20 €?", "schema": ["yes", "no"]}
+    with pytest.raises(InvalidInput, match="say one of yes, no"):
+        run.resume(answer="perhaps")
     assert run.resume(answer="yes").state == {"one": 1, "approved": "yes"}
 
 
@@ -305,6 +307,34 @@ def test_calls_that_a_new_attempt_never_asks_for_pause_the_run(bench: Bench) -> 
     assert run.status is PAUSED
     assert run.waiting is not None
     assert "did not ask for send" in run.waiting.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "times"), [("again", {"got": 2}, 2), ("done", {"got": None}, 1), ({"done": 7}, {"got": 7}, 1)]
+)
+def test_a_call_whose_fate_is_unknown_is_asked_about(bench: Bench, answer: Any, state: Any, times: int) -> None:
+    calls: list[int] = []
+
+    def pay(amount: int) -> int:
+        calls.append(amount)
+        if len(calls) == 1:
+            raise KeyboardInterrupt  # what a process that dies here looks like to the record: an intent, no result
+        return len(calls)
+
+    def buy(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"got": ctx.tool(pay, 20)}
+
+    flow = chain(buy)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(flow, {}, run_id="doubtful")
+    run = bench.resume("doubtful", flow)
+    assert run.waiting is not None
+    assert run.waiting.question is not None
+    assert (run.status, run.waiting.reason, calls) == (PAUSED, "in doubt", [20])
+    assert "never reported back" in run.waiting.question["question"]
+    with pytest.raises(InvalidInput, match="say again, done"):
+        run.resume(answer="perhaps")
+    assert (run.resume(answer=answer).state, len(calls)) == (state, times)
 
 
 def test_a_node_can_be_begun_afresh_and_its_calls_are_undone_last_first(bench: Bench) -> None:

@@ -104,8 +104,10 @@ class Context:
         call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
         return made(self._journal, call, lambda: function(*args))
 
-    def ask(self, question: str, *, schema: Any = None) -> Any:
-        """Pause the run until a person has answered; the answer is checked against the schema."""
+    def ask(self, question: str, *, schema: list[Any] | None = None) -> Any:
+        """Pause the run until a person has answered; with a schema, one of the answers that it lists."""
+        if schema is not None and not isinstance(schema, list):
+            raise InvalidInput(f"the schema of a question is a list of the answers that it allows, not {schema!r}")
         call = self._journal.lookup(CallKind.ASK, "ask", Effects.NONE, {"question": question, "schema": schema}, None)
         if call.status is CallStatus.SUCCEEDED:
             return call.result

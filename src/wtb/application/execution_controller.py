@@ -263,6 +263,10 @@ def _stopped_before(at: Position) -> bool:
 def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
     """Return the call with what a person said of it: the answer itself, or whether it happened."""
     if call.kind is CallKind.ASK:
+        allowed = call.arguments["schema"]
+        if allowed is not None and answer not in allowed:
+            choices = ", ".join(map(str, allowed))
+            raise InvalidInput(f"{answer!r} does not answer {call.arguments['question']!r}; say one of {choices}")
         return call.succeeded(answer, now)
     match answer:
         case "again":
