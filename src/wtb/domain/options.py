@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
@@ -13,33 +12,15 @@ from wtb.domain.workflow import WorkflowDefinition
 DEFAULT_MAX_STEPS = 1_000
 
 
-class Strategy(StrEnum):
-    """Which checkpoints are kept when a run has ended; while it runs, all are."""
-
-    EVERY_NODE = "every_node"
-    ON_SUCCESS = "on_success"
-    ON_ERROR = "on_error"
-
-
-class CheckpointFailure(StrEnum):
-    """What a checkpoint that cannot be written means: go on and try with the next one, or stop."""
-
-    WARN = "warn"
-    FATAL = "fatal"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Breakpoints, limits and strategies of one run."""
+    """Breakpoints and limits of one run."""
 
     break_before: tuple[str, ...] = ()
     break_after: tuple[str, ...] = ()
     max_steps: int = DEFAULT_MAX_STEPS
     timeout_s: float | None = None
     seed: int = 0
-    checkpoints: Strategy = Strategy.EVERY_NODE
-    fine_grained: bool = False
-    checkpoint_failure: CheckpointFailure = CheckpointFailure.WARN
 
     def check(self, definition: WorkflowDefinition) -> None:
         """Raise InvalidInput with everything that does not fit the workflow."""
@@ -71,14 +52,4 @@ class RunOptions:
             raise InvalidInput(f"unknown option {', '.join(sorted(unknown))}; a run has {', '.join(cls.__slots__)}")
         for option in ("break_before", "break_after"):
             read[option] = tuple(read.get(option, ()))
-        for option, kind in (("checkpoints", Strategy), ("checkpoint_failure", CheckpointFailure)):
-            if option in read:
-                read[option] = _one_of(kind, option, read[option])
         return cls(**read)
-
-
-def _one_of(kind: type[StrEnum], option: str, value: str) -> StrEnum:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidInput(f"{option}={value!r} is unknown; it is one of {', '.join(kind)}") from None
