@@ -245,17 +245,22 @@ def fill_the_disk_with_two_processes(folder: Path) -> None:
     """Another process meets the full disk as well; both go on when there is room."""
     with small_disk(folder, ballast=1_000_000), bootstrap(Settings(folder=folder / "wtb")) as services:
         told = Told(services)
+        readable, writable = os.pipe()
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
                 with bootstrap(Settings(folder=folder / "wtb")) as other:
                     mine = Told(other)
+                    os.write(writable, b"begun")
                     check_sentence(fill(mine, 50_000), folder / "wtb" / "wtb.db")
                     mine.check(other.storage)
                     status = 0
             finally:
                 os._exit(status)
+        os.close(writable)
+        assert os.read(readable, 5) == b"begun"  # its run must be begun before the disk is full
+        os.close(readable)
         check_sentence(fill(told, 50_000), folder / "wtb" / "wtb.db")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         (folder / "ballast").unlink()
