@@ -239,16 +239,21 @@ class Recorder:
                 uow.node_runs.save(run.completed(head.id, now))
                 facts = {"node": run.node, "visit": run.visit, "checkpoint": head.id, **more}
                 uow.events.append(Event(type=EventType.NODE_COMPLETED, stream=draft.execution_id, at=now, data=facts))
-            ending = ending or _requested(uow, at)
-            execution = self._ended(uow, at, ending) if ending else at.execution.stepped(now)
-            uow.executions.save(execution, token=at.token)
+            execution = at.execution.stepped(now)
+            if ending is None:
+                ending = _requested(uow.executions.advance(execution, token=at.token))
+            else:
+                execution = at.execution
+            if ending is not None:
+                execution = self._ended(uow, execution, ending)
+                uow.executions.save(execution, token=at.token)
             uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
             uow.commit()
         return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
 
-    def _ended(self, uow: UnitOfWork, at: Position, ending: Ending) -> Execution:
+    def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending) -> Execution:
         now = self._clock.now()
-        execution = at.execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
+        execution = execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
         data: dict[str, Any] = {"notes": list(ending.notes)} if ending.notes else {}
         if ending.pause is not None:
             data["reason"] = ending.pause.reason
@@ -261,7 +266,7 @@ class Recorder:
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
         """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
         with self._storage.unit_of_work() as uow:
-            execution = self._ended(uow, at, ending)
+            execution = self._ended(uow, at.execution, ending)
             for run in runs:
                 uow.node_runs.save(run)
                 if run.status is NodeStatus.FAILED:
@@ -336,9 +341,9 @@ class Recorder:
         return Position(execution=execution, branch=branch, head=head)
 
 
-def _requested(uow: UnitOfWork, at: Position) -> Ending | None:
-    """Return what another process asked for meanwhile."""
-    match uow.executions.find_request(at.execution.id):
+def _requested(request: str | None) -> Ending | None:
+    """Return the end that another process asked for meanwhile."""
+    match request:
         case "pause":
             return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
         case "stop":

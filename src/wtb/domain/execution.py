@@ -103,6 +103,8 @@ class Execution:
     lease_token: int = 0
     failure: Failure | None = None
     pause: Pause | None = None
+    degraded: str | None = None
+    """Why a checkpoint could not be written when its step was done; it was made up for later."""
     options: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     created_by: str | None = None

@@ -111,6 +111,13 @@ class ExecutionRepository(Protocol):
         """
         ...
 
+    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+        """Save an execution that has only made a step (`stepped`), and return what was requested of it (see `request`).
+
+        Raises as `save` does. The lease stays as it is: the heartbeat may have extended it meanwhile.
+        """
+        ...
+
     def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
         """Raise LeaseLost unless the lease is held under this token; the fence of writes that save no execution.
 
@@ -124,10 +131,6 @@ class ExecutionRepository(Protocol):
 
     def request(self, execution_id: ExecutionId, request: str | None) -> None:
         """Leave a request (`pause`, `stop`) for whoever runs the execution, or take it back; no new version."""
-        ...
-
-    def find_request(self, execution_id: ExecutionId) -> str | None:
-        """Return what was requested."""
         ...
 
     def list_executions(
@@ -171,7 +174,7 @@ class BranchRepository(Protocol):
 
 
 class NodeRunRepository(Protocol):
-    """Node runs, and beside each the row of the boundary projection, written in the same transaction."""
+    """Node runs, and the boundaries that follow from them."""
 
     def save(self, run: NodeRun) -> None:
         """Keep a node run, new or changed."""
@@ -186,7 +189,7 @@ class NodeRunRepository(Protocol):
         ...
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
-        """Return the projection in the same order."""
+        """Return the boundary of each run, in the same order."""
         ...
 
 

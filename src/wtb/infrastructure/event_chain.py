@@ -9,7 +9,7 @@ from wtb.domain.errors import DamagedData
 from wtb.domain.events import Event, EventType, RecordedEvent
 from wtb.domain.ports import Codec
 from wtb.infrastructure.json_text import json_text
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us
 
 
 class EventRow(NamedTuple):
@@ -30,10 +30,9 @@ def event_text(event: Event) -> str:
     return json_text(event.data, f"the data of event {event.type}")
 
 
-def chained(codec: Codec, before: bytes, event: Event, sequence: int, text: str) -> bytes:
+def chained(codec: Codec, before: bytes, stream: str, sequence: int, type: str, at_us: int, text: str) -> bytes:
     """Return the hash of an event at its place in the stream."""
-    head = f"{event.stream}\n{sequence}\n{event.type.value}\n{to_us(event.at)}\n"
-    return codec.digest(before, head.encode(), text.encode())
+    return codec.digest(before, f"{stream}\n{sequence}\n{type}\n{at_us}\n{text}".encode())
 
 
 def recorded(event: Event, position: int, sequence: int, chain: bytes) -> RecordedEvent:
@@ -55,7 +54,8 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
         event = Event(type=EventType(row.type), stream=row.stream, at=from_us(row.at_us), data=json.loads(row.data))
     except (ValueError, TypeError, OverflowError) as error:
         raise _damaged(row) from error
-    if chained(codec, row.before or b"", event, row.sequence, row.data) != row.hash:
+    found = chained(codec, row.before or b"", row.stream, row.sequence, row.type, row.at_us, row.data)
+    if found != row.hash:
         raise _damaged(row)
     return recorded(event, row.position, row.sequence, row.hash)
 

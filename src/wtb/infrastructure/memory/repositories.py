@@ -74,6 +74,17 @@ class MemoryExecutionRepository:
         return found
 
     def save(self, execution: Execution, *, token: int | None = None) -> None:
+        self._expected(execution, token)
+        self._put(execution)
+
+    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+        stored = self._expected(execution, token)
+        stepped = evolve(stored, version=execution.version, updated_at=execution.updated_at)
+        self._transaction.put("executions", execution.id, stepped)
+        return self._transaction.find("requests", execution.id) or None
+
+    def _expected(self, execution: Execution, token: int | None) -> Execution:
+        """Return what is stored, unless it is not the version before this one."""
         stored = self.get(execution.id)
         if token is not None:
             stored.check_lease(token)
@@ -82,7 +93,7 @@ class MemoryExecutionRepository:
                 f"run {execution.id!r} was changed by somebody else (version {stored.version}, expected "
                 f"{execution.version - 1}); read it again"
             )
-        self._put(execution)
+        return stored
 
     def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
         if token is not None:
@@ -94,10 +105,6 @@ class MemoryExecutionRepository:
     def request(self, execution_id: ExecutionId, request: str | None) -> None:
         self.get(execution_id)
         self._transaction.put("requests", execution_id, request or "")
-
-    def find_request(self, execution_id: ExecutionId) -> str | None:
-        self.get(execution_id)
-        return self._transaction.find("requests", execution_id) or None
 
     def list_executions(
         self,
@@ -209,8 +216,9 @@ class MemoryEventLog:
         end: tuple[int, bytes] = self._transaction.find("stream_ends", event.stream) or (0, b"")
         sequence, before = end[0] + 1, end[1]
         position: int = (self._transaction.find("counters", "position") or 0) + 1
-        chain = chained(self._codec, before, event, sequence, text)
-        row = EventRow(before, position, event.stream, sequence, event.type.value, to_us(event.at), text, chain)
+        at_us = to_us(event.at)
+        chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
+        row = EventRow(before, position, event.stream, sequence, event.type.value, at_us, text, chain)
         self._transaction.put("events", position, row)
         self._transaction.put("stream_ends", event.stream, (sequence, chain))
         self._transaction.put("counters", "position", position)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from threading import Lock
 from typing import Any
 
 from wtb.domain.errors import Conflict
@@ -23,12 +24,34 @@ _SELECT = (
 )
 
 
+class StreamEnds:
+    """Where streams ended when this process last added to them, so that a step need not look.
+
+    A guess, never trusted: a number that is taken already is refused by the table, and then the end is read.
+    """
+
+    def __init__(self, size: int = 1024) -> None:
+        self._size = size
+        self._ends: dict[str, tuple[int, bytes]] = {}
+        self._lock = Lock()
+
+    def find(self, stream: str) -> tuple[int, bytes] | None:
+        return self._ends.get(stream)
+
+    def keep(self, ends: Mapping[str, tuple[int, bytes]]) -> None:
+        with self._lock:
+            if len(self._ends) > self._size:
+                self._ends.clear()
+            self._ends.update(ends)
+
+
 class SqlEventLog:
     """Events of one transaction; `appended` is what the bus gets after the commit."""
 
-    def __init__(self, transaction: Transaction, codec: Codec) -> None:
+    def __init__(self, transaction: Transaction, codec: Codec, ends: StreamEnds) -> None:
         self._transaction = transaction
         self._codec = codec
+        self._known_ends = ends
         self._ends: dict[str, tuple[int, bytes]] = {}
         self.appended: list[RecordedEvent] = []
 
@@ -39,22 +62,30 @@ class SqlEventLog:
         return added
 
     def _append(self, event: Event, text: str) -> RecordedEvent:
-        sequence, before = self._end(event.stream)
-        sequence += 1
-        chain = chained(self._codec, before, event, sequence, text)
-        row = (event.stream, sequence, event.type.value, event.severity.value, to_us(event.at), text, chain)
-        position = self._transaction.row(_INSERT, row)
-        if position is None:
-            raise Conflict(f"somebody else is writing events of {event.stream!r}; try again")
-        self._ends[event.stream] = sequence, chain
-        return recorded(event, position[0], sequence, chain)
-
-    def _end(self, stream: str) -> tuple[int, bytes]:
-        known = self._ends.get(stream)
+        known = self._ends.get(event.stream)
         if known is None:
-            self._transaction.lock(stream)
-            known = self._transaction.row(_LAST, (stream,)) or (0, b"")
-        return known
+            self._transaction.lock(event.stream)
+            known = self._known_ends.find(event.stream)
+        added = None if known is None else self._insert(event, text, *known)
+        if added is None:  # never seen, or somebody else has added to it since
+            added = self._insert(event, text, *self._transaction.row(_LAST, (event.stream,)) or (0, b""))
+        if added is None:
+            raise Conflict(f"somebody else is writing events of {event.stream!r}; try again")
+        self._ends[event.stream] = added.sequence, added.hash
+        return added
+
+    def _insert(self, event: Event, text: str, end: int, before: bytes) -> RecordedEvent | None:
+        """Add an event behind what is taken for the end of its stream; None when something is there already."""
+        sequence = end + 1
+        at_us = to_us(event.at)
+        chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
+        row = (event.stream, sequence, event.type.value, event.severity.value, at_us, text, chain)
+        position = self._transaction.row(_INSERT, row)
+        return None if position is None else recorded(event, position[0], sequence, chain)
+
+    def keep_ends(self) -> None:
+        """Share where the streams end now; called after the commit."""
+        self._known_ends.keep(self._ends)
 
     def list_events(
         self,

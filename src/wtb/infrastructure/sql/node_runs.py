@@ -1,8 +1,7 @@
-"""SqlNodeRunRepository: node runs and the projection of their boundaries."""
+"""SqlNodeRunRepository: node runs, of which the boundaries of visits are a view."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from wtb.domain.checkpoint import NodeBoundary, NodeRun, NodeStatus
@@ -28,20 +27,9 @@ _SAVE_RUN = (
     "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us, "
     "pending = excluded.pending"
 )
-_BOUNDARY_FIELDS = (
-    "node_run_id, execution_id, branch_id, node, visit, status, first_id, last_id, checkpoint_count, tool_count, "
-    "started_at_us, ended_at_us, error"
-)
-_SAVE_BOUNDARY = (
-    f"INSERT INTO wtb_node_boundaries ({_BOUNDARY_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (execution_id, node_run_id) DO UPDATE SET status = excluded.status, first_id = excluded.first_id, "
-    "last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, tool_count = excluded.tool_count, "
-    "ended_at_us = excluded.ended_at_us, error = excluded.error"
-)
-
 
 class SqlNodeRunRepository:
-    """Node runs, each with its row of the boundary projection."""
+    """Node runs; the view `wtb_node_boundaries` shows their boundaries to whoever reads SQL."""
 
     def __init__(self, transaction: Transaction, codec: Codec) -> None:
         self._transaction = transaction
@@ -60,10 +48,6 @@ class SqlNodeRunRepository:
             _SAVE_RUN,
             (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us, pending),
         )
-        error = run.boundary().error
-        if error is not None:  # as JSON: what an exception said may hold what no database takes as text
-            error = json.dumps(error)
-        self._transaction.run(_SAVE_BOUNDARY, (*identity, run.status.value, *counts, started_us, ended_us, error))
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
@@ -81,8 +65,7 @@ class SqlNodeRunRepository:
         return run if row[15] is None else evolve(run, pending=self._codec.decode(row[15]))
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
-        statement = f"SELECT {_BOUNDARY_FIELDS} FROM wtb_node_boundaries WHERE execution_id = ? ORDER BY node_run_id"
-        return tuple(_boundary(row) for row in self._transaction.rows(statement, (execution_id,)))
+        return tuple(run.boundary() for run in self.list_runs(execution_id))
 
 
 @mapping("node run")
@@ -103,22 +86,4 @@ def _node_run(row: Any) -> NodeRun:
         failure=failure_of(row[12]),
         started_at=from_us(row[13]),
         ended_at=None if row[14] is None else from_us(row[14]),
-    )
-
-
-@mapping("the boundary of node run")
-def _boundary(row: Any) -> NodeBoundary:
-    return NodeBoundary(
-        node_run_id=NodeRunId(row[0]),
-        branch_id=BranchId(row[2]),
-        node=row[3],
-        visit=row[4],
-        status=_STATUSES[row[5]],
-        first_id=row[6],
-        last_id=row[7],
-        checkpoint_count=row[8],
-        tool_count=row[9],
-        started_at=from_us(row[10]),
-        ended_at=None if row[11] is None else from_us(row[11]),
-        error=None if row[12] is None else json.loads(row[12]),
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from wtb.domain.errors import (
     AlreadyExists,
@@ -52,17 +52,18 @@ class SqlWorkflowRepository:
 
 _EXECUTION_FIELDS = (
     "id, workflow_id, workflow_name, workflow_source, status, version, branch_id, lease_owner, lease_token, "
-    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us, pause, options"
+    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us, pause, options, degraded"
 )
 _ADD_EXECUTION = (
-    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
 )
 _SAVE_EXECUTION = (
     "UPDATE wtb_executions SET status = ?, version = ?, branch_id = ?, lease_owner = ?, lease_token = ?, "
-    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ?, pause = ?, options = ? "
+    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ?, pause = ?, options = ?, degraded = ? "
     "WHERE id = ? AND version = ?"
 )
+_ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = ? AND version = ?"
 _FENCE = " AND lease_token = ? AND lease_owner IS NOT NULL"
 
 
@@ -92,6 +93,7 @@ class SqlExecutionRepository:
             to_us(execution.updated_at),
             _pause_text(execution),
             json_text(execution.options, f"the options of run {execution.id!r}"),
+            execution.degraded,
         )
         if self._transaction.run(_ADD_EXECUTION, row).rowcount == 0:
             raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
@@ -117,6 +119,7 @@ class SqlExecutionRepository:
             to_us(execution.updated_at),
             _pause_text(execution),
             json_text(execution.options, f"the options of run {execution.id!r}"),
+            execution.degraded,
             execution.id,
             execution.version - 1,
         )
@@ -124,7 +127,16 @@ class SqlExecutionRepository:
         if self._transaction.run(_SAVE_EXECUTION + fence[0], row + fence[1]).rowcount == 0:
             self._explain(execution, token)
 
-    def _explain(self, execution: Execution, token: int | None) -> None:
+    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+        row = (execution.version, to_us(execution.updated_at), execution.id, execution.version - 1)
+        fence = ("", ()) if token is None else (_FENCE, (token,))
+        found = self._transaction.row(f"{_ADVANCE}{fence[0]} RETURNING request", row + fence[1])
+        if found is None:
+            self._explain(execution, token)
+        request: str | None = found[0]
+        return request
+
+    def _explain(self, execution: Execution, token: int | None) -> NoReturn:
         stored = self.get(execution.id)
         if token is not None:
             stored.check_lease(token)
@@ -149,13 +161,6 @@ class SqlExecutionRepository:
         statement = "UPDATE wtb_executions SET request = ? WHERE id = ?"
         if self._transaction.run(statement, (request, execution_id)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-
-    def find_request(self, execution_id: ExecutionId) -> str | None:
-        row = self._transaction.row("SELECT request FROM wtb_executions WHERE id = ?", (execution_id,))
-        if row is None:
-            raise ExecutionNotFound(execution_id)
-        request: str | None = row[0]
-        return request
 
     def list_executions(
         self,
@@ -189,7 +194,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_node_runs", "wtb_node_boundaries", "wtb_tool_calls"):
+        for table in ("wtb_branches", "wtb_node_runs", "wtb_tool_calls"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
 
 
@@ -221,6 +226,7 @@ def _execution(row: Any) -> Execution:
         updated_at=from_us(row[14]),
         pause=None if row[15] is None else Pause(**json.loads(row[15])),
         options=json.loads(row[16]),
+        degraded=row[17],
     )
 
 

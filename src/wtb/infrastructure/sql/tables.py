@@ -1,12 +1,13 @@
 """The tables. Migrations make them; this is what they must add up to.
 
-Node runs and boundaries lie in the order of their execution, without a rowid: one page less a step for each index.
-Times are microseconds since 1970 in UTC (`…_us`); `data`, `failure`, `metadata` and the like are JSON text.
+On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
+boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`, `failure`, `metadata` and the like are JSON text.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Column,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 
@@ -52,6 +54,7 @@ executions = Table(
     Column("pause", Text),
     Column("options", Text, nullable=False, server_default="{}"),
     Column("request", Text),
+    Column("degraded", Text),
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
@@ -67,7 +70,6 @@ branches = Table(
     Column("forked_from_id", Text),
     Column("created_at_us", BigInteger, nullable=False),
     UniqueConstraint("execution_id", "name", name="wtb_branches_name"),
-    Index("wtb_branches_head", "head_id"),
 )
 
 checkpoints = Table(
@@ -110,6 +112,7 @@ checkpoints = Table(
         sqlite_where=text("name IS NOT NULL AND deleted = 0"),
         postgresql_where=text("name IS NOT NULL AND deleted = 0"),
     ),
+    sqlite_with_rowid=False,
 )
 
 keyframes = Table(
@@ -149,6 +152,14 @@ node_runs = Table(
     sqlite_with_rowid=False,
 )
 
+node_boundaries = DDL(
+    "CREATE VIEW wtb_node_boundaries AS SELECT execution_id, id AS node_run_id, branch_id, node, visit, status, first_id, "
+    "last_id, checkpoint_count, tool_count, started_at_us, ended_at_us, failure FROM wtb_node_runs"
+)
+"""Where each visit of a node begins and ends, for dashboards and whoever else reads SQL."""
+
+event.listen(node_runs, "after_create", node_boundaries)
+
 tool_calls = Table(
     "wtb_tool_calls",
     metadata,
@@ -167,25 +178,6 @@ tool_calls = Table(
     Column("ended_at_us", BigInteger),
 )
 
-node_boundaries = Table(
-    "wtb_node_boundaries",
-    metadata,
-    Column("execution_id", Text, primary_key=True),
-    Column("node_run_id", Text, primary_key=True),
-    Column("branch_id", Text, nullable=False),
-    Column("node", Text, nullable=False),
-    Column("visit", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("first_id", Text),
-    Column("last_id", Text),
-    Column("checkpoint_count", BigInteger, nullable=False),
-    Column("tool_count", BigInteger, nullable=False),
-    Column("started_at_us", BigInteger, nullable=False),
-    Column("ended_at_us", BigInteger),
-    Column("error", Text),
-    sqlite_with_rowid=False,
-)
-
 events = Table(
     "wtb_events",
     metadata,
@@ -198,7 +190,6 @@ events = Table(
     Column("data", Text, nullable=False),
     Column("hash", LargeBinary, nullable=False),
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
-    sqlite_autoincrement=True,
 )
 
 file_commits = Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
-from wtb.infrastructure.sql.event_log import SqlEventLog
+from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
@@ -19,6 +19,7 @@ class SqlStorage(StorageParts):
     def __init__(self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
         super().__init__(codec=codec, clock=clock, bus=bus)
         self.database = database
+        self.stream_ends = StreamEnds()
 
     def unit_of_work(self, *, readonly: bool = False) -> SqlUnitOfWork:
         return SqlUnitOfWork(self, readonly=readonly)
@@ -48,8 +49,12 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.branches = SqlBranchRepository(transaction)
         self.node_runs = SqlNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = SqlToolCallRepository(transaction, self._storage.codec)
-        self.events = self._log = SqlEventLog(transaction, self._storage.codec)
+        self.events = self._log = SqlEventLog(transaction, self._storage.codec, self._storage.stream_ends)
         rows = SqlCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
         self.files = self._storage.file_commits(SqlFileCommitRows(transaction), rows)
         return transaction
+
+    def commit(self) -> None:
+        super().commit()
+        self.events.keep_ends()
