@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,10 +41,19 @@ class Bench:
         max_steps: int = 1_000,
         timeout_s: float | None = None,
         seed: int = 0,
+        checkpoints: str = "every_node",
+        fine_grained: bool = False,
+        checkpoint_failure: str | None = None,
+        workspace: Path | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
     ) -> Run:
-        """Record a run without starting it."""
+        """Record a run without starting it.
+
+        `checkpoints` says which are kept after the end: `every_node`, `on_success` or `on_error`; `fine_grained` makes
+        them at calls of tools too; `checkpoint_failure` is `warn` or `fatal` (the settings decide); the files of the
+        folder `workspace` are what the run begins with.
+        """
         if input is not None and not isinstance(input, Mapping):
             raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
         options = RunOptions.from_dict(
@@ -53,6 +63,9 @@ class Bench:
                 "max_steps": max_steps,
                 "timeout_s": timeout_s,
                 "seed": seed,
+                "checkpoints": checkpoints,
+                "fine_grained": fine_grained,
+                "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
             }
         )
         execution = self.services.controller.create(
@@ -61,6 +74,7 @@ class Bench:
             options,
             execution_id=run_id,
             source=source_of(flow),
+            workspace=None if workspace is None else Path(workspace),
             metadata=metadata,
             created_by=created_by,
         )
@@ -178,15 +192,23 @@ class Run:
         update: Mapping[str, Any] | None = None,
         answer: Any = None,
         rerun_node: bool = False,
+        strict: bool = False,
         **options: Any,
     ) -> Run:
         """Go on until the run ends or pauses again; options such as break_before replace those it has.
 
-        `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh.
+        `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
+        on with a workflow that has changed since the run began; otherwise that is only warned of.
         """
         flow = self._flow or self._loaded()
         self._bench.services.controller.run(
-            self.id, flow.definition(), update=update, answer=answer, rerun_node=rerun_node, options=options
+            self.id,
+            flow.definition(),
+            update=update,
+            answer=answer,
+            rerun_node=rerun_node,
+            strict=strict,
+            options=options,
         )
         return Run(self._bench, self.id, flow)
 

@@ -23,7 +23,7 @@ class Preset(StrEnum):
 _PRESETS: dict[Preset, dict[str, Any]] = {
     Preset.TESTING: {"url": "memory://"},
     Preset.LOCAL: {},
-    Preset.PRODUCTION: {"sqlite_synchronous": "FULL"},
+    Preset.PRODUCTION: {"sqlite_synchronous": "FULL", "checkpoint_failure": "fatal"},
 }
 
 
@@ -31,7 +31,8 @@ class Settings(BaseSettings):
     """Where data lives and how carefully it is kept.
 
     `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
-    database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine.
+    database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine. A
+    checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`).
     """
 
     model_config = SettingsConfigDict(
@@ -49,6 +50,7 @@ class Settings(BaseSettings):
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
+    checkpoint_failure: Literal["warn", "fatal"] = "warn"
 
     @model_validator(mode="before")
     @classmethod

@@ -113,6 +113,13 @@ class Context:
             return call.result
         raise Asked(self._journal.intend(call))
 
+    def checkpoint(self, name: str, description: str = "") -> None:
+        """Make a checkpoint here that can be found by its name; one that is taken is given a number: `name#2`.
+
+        It holds the files as they are now, and the state that the node began with.
+        """
+        self._journal.checkpoint(name, description)
+
     def usage(
         self,
         *,

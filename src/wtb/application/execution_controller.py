@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.node_runner import NodeRunner
+from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver
 from wtb.application.workspaces import Workspaces
-from wtb.domain.checkpoint import NodeRun, NodeStatus
+from wtb.domain.checkpoint import NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
-from wtb.domain.ids import ExecutionId
-from wtb.domain.options import RunOptions
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
 from wtb.domain.routing import Router
 from wtb.domain.state import State, StateDelta
-from wtb.domain.tools import CallKind, CallStatus, Tool, ToolCall
+from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
 
+_log = logging.getLogger(__name__)
+
 _RESUMABLE = (ExecutionStatus.PENDING, ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.RUNNING)
+
+
+_THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
+    Keep.EVERY_NODE: (),
+    Keep.ON_SUCCESS: (ExecutionStatus.FAILED, ExecutionStatus.CANCELLED),
+    Keep.ON_ERROR: (ExecutionStatus.COMPLETED,),
+}
+"""After which ends only the first and the last checkpoint are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Where:
+    """Where a run goes on: what was begun at the head and has not led on, with the files that each began with."""
+
+    open_runs: tuple[NodeRun, ...]
+    bases: Mapping[NodeRunId, FileCommitId | None]
+    visits: Mapping[str, int]
+    steps: int
+    state: State
 
 
 class ExecutionController:
@@ -51,7 +77,7 @@ class ExecutionController:
         self._conditions = conditions
         self._owners = owners
         self._recorder = Recorder(storage, clock, ids)
-        self._heartbeat = Heartbeat(storage, clock)
+        self._heartbeat = Heartbeat(storage)
         self._runner = NodeRunner(sleep=sleep)
         self._equipment = Equipment(
             storage=storage,
@@ -74,14 +100,19 @@ class ExecutionController:
         *,
         execution_id: str | None = None,
         source: str | None = None,
+        workspace: Path | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
     ) -> Execution:
-        """Check the workflow and the options, and record a pending run with its input."""
+        """Check the workflow and the options, and record a pending run with its input.
+
+        `workspace` is a folder whose files the run begins with; it is copied, never written to.
+        """
         definition.validate(self._conditions)
         options.check(definition)
+        files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
         at = self._recorder.create(
-            definition.to_dict(),
+            with_code(definition),
             state,
             execution_id=execution_id,
             next_nodes=(definition.start.name,),
@@ -89,6 +120,7 @@ class ExecutionController:
             source=source,
             metadata=metadata,
             created_by=created_by,
+            files=None if files is None else files.save,
         )
         return at.execution
 
@@ -100,20 +132,27 @@ class ExecutionController:
         update: Mapping[str, Any] | None = None,
         answer: Any = None,
         rerun_node: bool = False,
+        strict: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
         `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
         undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
-        as breakpoints.
+        as breakpoints. A workflow that changed since the run began is warned of, or refused when `strict`.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
         chosen = RunOptions.from_dict({**found.execution.options, **(options or {})})
         chosen.check(definition)
         _check_nodes(found, definition)
-        at = self._claimed(found, chosen)
+        changed = self._changes(found, definition)
+        if changed and strict:
+            raise InvalidInput(
+                f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
+                "go on with the workflow as it is now"
+            )
+        at = self._claimed(found, chosen, changed)
         with self._heartbeat.keeping(at):
             try:
                 if rerun_node:
@@ -125,21 +164,38 @@ class ExecutionController:
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
-                return driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here).execution
+                ended = driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here)
+                if ended.execution.status in _THINNED[chosen.checkpoints]:
+                    self._recorder.thin(ended)
+                return ended.execution
             finally:
                 with self._lock:
                     del self._drivers[execution_id]
 
-    def _claimed(self, at: Position, options: RunOptions) -> Position:
+    def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
+        """Return what is not as it was when the run began, and warn of it."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            began_with = uow.workflows.get(at.execution.workflow_id)
+        changed = list(differences(began_with, with_code(definition)))
+        if changed:
+            _log.warning("run %s goes on with a workflow that has changed: %s", at.execution.id, "; ".join(changed))
+        return changed
+
+    def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str]) -> Position:
         """Take the lease, unless somebody who is alive holds it."""
         execution = at.execution
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
         lease, me = execution.lease, self._owners.me()
         gone = None if lease is None else self._owners.is_gone(lease.owner)
-        execution.check_free(me, self._clock.now(), gone)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution.check_free(me, uow.now(), gone)
+        abandoned = None
+        if lease is not None and lease.owner != me:
+            abandoned = f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
-        return self._recorder.begin(replace(at, execution=evolve(execution, options=options.to_dict())), me)
+        at = replace(at, execution=evolve(execution, options=options.to_dict()))
+        return self._recorder.begin(at, me, abandoned=abandoned, changed=changed)
 
     def _driver(
         self,
@@ -151,37 +207,60 @@ class ExecutionController:
         update: Mapping[str, Any] | None,
         answer: Any,
     ) -> RunDriver:
-        open_runs, visits, state = self._where(at)
+        found = self._where(at)
+        open_runs, state = found.open_runs, found.state
         if answer is not None:
             self._answer(at, open_runs, pause, answer)
         if update:
+            self._check_update(at, open_runs)
             delta = StateDelta.setting(update)
             at, state = self._recorder.change_state(at, delta), state.apply(delta)
             open_runs = ()
-        router = Router(definition, self._conditions)
-        return RunDriver(
-            self._equipment, definition, router, options, at, state=state, visits=visits, open_runs=open_runs
+        progress = Progress(
+            self._recorder,
+            at,
+            state=state,
+            visits=found.visits,
+            steps=found.steps,
+            fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
+        router = Router(definition, self._conditions)
+        return RunDriver(self._equipment, definition, router, options, progress, open_runs=open_runs, bases=found.bases)
 
-    def _where(self, at: Position) -> tuple[tuple[NodeRun, ...], Mapping[str, int], State]:
-        """Return what was begun at the head and has not led on, how often nodes were visited, and the state."""
+    def _check_update(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
+        """Refuse to change the state under a node that has called something: it would begin anew, and call again."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            for run in open_runs:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+                made = {call.tool for call in calls if _has_effect(call)}
+                if made:
+                    raise InvalidInput(
+                        f"node {run.node!r} was begun with the state as it is, and called {', '.join(sorted(made))}; "
+                        "resume without an update, or with rerun_node=True to undo what can be undone and begin anew"
+                    )
+
+    def _where(self, at: Position) -> _Where:
         with self._storage.unit_of_work(readonly=True) as uow:
             state = uow.checkpoints.load(at.head.id).state
             history = uow.checkpoints.load_history(at.execution.id)
-        open_runs = tuple(
-            run
-            for run in history.node_runs
-            if run.input_id == at.head.id
-            and run.branch_id == at.branch.id
-            and run.last_id is None
-            and run.status is not NodeStatus.SKIPPED
+        commits = {checkpoint.id: checkpoint.file_commit for checkpoint in history.checkpoints}
+        open_runs = tuple(run for run in history.node_runs if _is_open(run, at))
+        begun = {run.id for run in open_runs}
+        return _Where(
+            open_runs=open_runs,
+            visits={
+                boundary.node: boundary.visit
+                for boundary in history.boundaries()
+                if boundary.last_id is not None and boundary.node_run_id not in begun
+            },
+            state=state,
+            steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
+            bases={run.id: _commit(commits, run) for run in open_runs},
         )
-        visits = {boundary.node: boundary.visit for boundary in history.boundaries() if boundary.last_id is not None}
-        return open_runs, visits, state
 
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind."""
-        for run in self._where(at)[0]:
+        for run in self._where(at).open_runs:
             with self._storage.unit_of_work(readonly=True) as uow:
                 calls = uow.tool_calls.list_calls(run.execution_id, run.id)
             for call in reversed(calls):
@@ -236,6 +315,30 @@ class ExecutionController:
         """Stop the threads of this process's runs."""
         self._heartbeat.close()
         self._runner.close()
+
+
+def _is_open(run: NodeRun, at: Position) -> bool:
+    """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
+    if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
+        return False
+    if run.id == at.head.node_run_id:
+        return at.head.trigger is not Trigger.NODE_END
+    return run.input_id == at.head.id and run.last_id is None
+
+
+def _commit(commits: Mapping[CheckpointId, str | None], run: NodeRun) -> FileCommitId | None:
+    commit = None if run.input_id is None else commits[run.input_id]
+    return None if commit is None else FileCommitId(commit)
+
+
+def _has_effect(call: ToolCall) -> bool:
+    return call.effects is Effects.EXTERNAL and call.status in (CallStatus.SUCCEEDED, CallStatus.INTENDED)
+
+
+def _folder(workspace: Path) -> Path:
+    if not workspace.is_dir():
+        raise InvalidInput(f"workspace={str(workspace)!r} is no folder; name one whose files the run begins with")
+    return workspace
 
 
 def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from wtb.application.recorder import LEASE, Position
 from wtb.domain.errors import WTBError
 from wtb.domain.ids import ExecutionId
-from wtb.domain.ports import Clock, Storage
+from wtb.domain.ports import Storage
 
 _log = logging.getLogger(__name__)
 
@@ -19,9 +19,8 @@ _log = logging.getLogger(__name__)
 class Heartbeat:
     """Renews leases three times within their duration, for as long as the runs are being driven."""
 
-    def __init__(self, storage: Storage, clock: Clock, lease: timedelta = LEASE) -> None:
+    def __init__(self, storage: Storage, lease: timedelta = LEASE) -> None:
         self._storage = storage
-        self._clock = clock
         self._lease = lease
         self._tokens: dict[ExecutionId, int] = {}
         self._lock = threading.Lock()
@@ -53,7 +52,7 @@ class Heartbeat:
     def _renew(self, execution_id: ExecutionId, token: int) -> None:
         try:
             with self._storage.unit_of_work() as uow:
-                uow.executions.renew(execution_id, token, self._clock.now() + self._lease)
+                uow.executions.renew(execution_id, token, uow.now() + self._lease)
                 uow.commit()
         except WTBError as error:
             # Not fatal here: the run itself meets the fence with its next write, where it can be said to somebody.

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wtb.domain.checkpoint import NodeRun
-from wtb.domain.errors import WTBError
+from wtb.application.node_files import NodeFiles
+from wtb.application.progress import Mark
+from wtb.domain.checkpoint import Kind, NodeRun, Trigger
+from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
-from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
 
 _EVENTS = {
@@ -19,6 +21,15 @@ _EVENTS = {
     CallStatus.FAILED: EventType.TOOL_FAILED,
     CallStatus.REVERSED: EventType.TOOL_REVERSED,
 }
+
+
+_TRIGGERS = {
+    (CallKind.TOOL, CallStatus.INTENDED): Trigger.TOOL_START,
+    (CallKind.TOOL, CallStatus.SUCCEEDED): Trigger.TOOL_END,
+    (CallKind.TOOL, CallStatus.FAILED): Trigger.TOOL_END,
+    (CallKind.STEP, CallStatus.SUCCEEDED): Trigger.LLM_CALL,
+}
+"""What makes a checkpoint inside a node when checkpoints are fine-grained."""
 
 
 class Interruption(BaseException):
@@ -52,11 +63,25 @@ class CallJournal:
     concurrently, and calls are known by what they are, never by their order.
     """
 
-    def __init__(self, storage: Storage, clock: Clock, codec: Codec, run: NodeRun, *, token: int | None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        run: NodeRun,
+        *,
+        token: int | None,
+        files: NodeFiles,
+        mark: Mark | None = None,
+        fine_grained: bool = False,
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._codec = codec
         self._token = token
+        self._files = files
+        self._mark = mark
+        self._fine_grained = fine_grained
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
@@ -65,15 +90,11 @@ class CallJournal:
         self.run = run
 
     def load(self) -> None:
-        """Take over what earlier attempts recorded."""
+        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again."""
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
-        self._calls = {call.identity: call for call in calls}
-
-    def new_attempt(self) -> None:
-        """Begin to count occurrences anew."""
-        self._asked.clear()
-        self._occurrences.clear()
+        now = self._clock.now()
+        self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
 
     def revoke(self) -> None:
         """Refuse everything that a node which was given up still asks for."""
@@ -133,15 +154,50 @@ class CallJournal:
             is_new = call.identity not in self._calls
             if is_new:
                 self.run = self.run.called_tool()
-            with self._storage.unit_of_work() as uow:
-                uow.executions.check_lease(call.execution_id, self._token)
-                if is_new:
-                    uow.node_runs.save(self.run)
-                uow.tool_calls.save(call)
-                uow.events.append(self._event(call))
-                uow.commit()
+            trigger = _TRIGGERS.get((call.kind, call.status)) if self._fine_grained and self._mark else None
+            if trigger is None:
+                self._write(call, with_run=is_new)
+            else:
+                self._mark_call(call, trigger=trigger)
             self._calls[call.identity] = call
         return call
+
+    def _write(self, call: ToolCall, *, with_run: bool) -> None:
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(call.execution_id, self._token)
+            if with_run:
+                uow.node_runs.save(self.run)
+            uow.tool_calls.save(call)
+            uow.events.append(self._event(call))
+            uow.commit()
+
+    def _mark_call(self, call: ToolCall, **facts: Any) -> None:
+        """Record a call with a checkpoint of its own, of the files too as they are now."""
+        assert self._mark is not None
+        files = self._files.prepared()
+
+        def write(uow: UnitOfWork, run: NodeRun) -> None:
+            uow.tool_calls.save(call)
+            uow.events.append(self._event(call))
+
+        self.run = self._mark(self.run, files=None if files is None else files.save, also=write, **facts)
+
+    def checkpoint(self, name: str, description: str) -> None:
+        """Record a checkpoint that the node asked for by name; when the node is tried again it is there already."""
+        if self._mark is None:
+            raise InvalidInput(
+                f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
+                f"{name!r} would show half a step; make it in the node that follows"
+            )
+        arguments = {"description": description}
+        call = self.lookup(CallKind.CHECKPOINT, "checkpoint", Effects.NONE, arguments, name)
+        if call.status is CallStatus.SUCCEEDED:
+            return
+        done = call.succeeded(None, self._clock.now())
+        with self._lock:
+            facts = {"kind": Kind.MANUAL, "name": name, "description": description}
+            self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
+            self._calls[done.identity] = done
 
     def _event(self, call: ToolCall) -> Event:
         """Say what happened, without arguments and results: they may be large, and secret."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from wtb.application.recorder import Position
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.files import FileCommitId
+from wtb.domain.ids import BranchId, ExecutionId
 
 
 class NodeFiles:
@@ -18,27 +18,29 @@ class NodeFiles:
     given up may still be writing into the other.
     """
 
-    def __init__(self, workspaces: Workspaces, at: Position, member: str) -> None:
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        execution_id: ExecutionId,
+        branch_id: BranchId,
+        base_id: FileCommitId | None,
+        member: str,
+    ) -> None:
         self._workspaces = workspaces
-        self._at = at
-        self._member = member
+        self._place = (execution_id, branch_id, member)
+        self._base_id = base_id
         self._lock = threading.Lock()
         self._folder: Path | None = None
-
-    @property
-    def base_id(self) -> FileCommitId | None:
-        """The commit that the node began with."""
-        return None if self._at.head.file_commit is None else FileCommitId(self._at.head.file_commit)
 
     def folder(self) -> Path:
         """Return the folder, restored on first use."""
         with self._lock:
             if self._folder is None:
-                folder = self._workspaces.path(self._at.execution.id, self._at.branch.id, self._member)
-                self._workspaces.restore(folder, self.base_id)
+                folder = self._workspaces.path(*self._place)
+                self._workspaces.restore(folder, self._base_id)
                 self._folder = folder
             return self._folder
 
     def prepared(self) -> PreparedCommit | None:
         """Return what the node left behind, its large contents stored; None when it never looked."""
-        return None if self._folder is None else self._workspaces.prepare(self._folder, self.base_id)
+        return None if self._folder is None else self._workspaces.prepare(self._folder, self._base_id)

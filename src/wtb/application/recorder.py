@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeRun, NodeStatus, Trigger
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
+from wtb.domain.errors import AlreadyExists
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
@@ -56,6 +58,34 @@ class Ending:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
+
+    `data` is said of each run in its event. `missed` are runs of earlier steps whose checkpoint could not be written:
+    their changes are in the delta of this one, and they have no checkpoint of their own.
+    """
+
+    runs: tuple[NodeRun, ...]
+    delta: StateDelta
+    returned: Mapping[str, Mapping[str, Any]] | None = None
+    next_nodes: tuple[str, ...] = ()
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data: tuple[Mapping[str, Any], ...] = ()
+    ending: Ending | None = None
+    files: SaveFiles | None = None
+    missed: tuple[NodeRun, ...] = ()
+
+    def followed_by(self, later: Step) -> Step:
+        """Return the one step that does what this one, which could not be written, and then the later one did."""
+        return replace(
+            later,
+            delta=self.delta.compose(later.delta),
+            returned={**(self.returned or {}), **(later.returned or {})},
+            missed=(*self.missed, *self.runs, *later.missed),
+        )
+
+
 class Recorder:
     """Starts runs, adds steps and forks branches; checkpoint, boundary, head, version and events go together."""
 
@@ -75,6 +105,7 @@ class Recorder:
         source: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
+        files: SaveFiles | None = None,
     ) -> Position:
         """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input."""
         now = self._clock.now()
@@ -94,6 +125,8 @@ class Recorder:
             created_at=now,
         )
         with self._storage.unit_of_work() as uow:
+            if files is not None:
+                draft = evolve(draft, file_commit=files(uow))
             execution = Execution(
                 id=execution_id,
                 workflow_id=uow.workflows.save(workflow),
@@ -119,8 +152,13 @@ class Recorder:
         """Record a new run that is running from the beginning, without a lease."""
         return self.begin(self.create(workflow, state, **facts), owner=None)
 
-    def begin(self, at: Position, owner: str | None) -> Position:
-        """Record that a process runs the execution from now on, under a lease when it names itself."""
+    def begin(
+        self, at: Position, owner: str | None, *, abandoned: str | None = None, changed: Sequence[str] = ()
+    ) -> Position:
+        """Record that a process runs the execution from now on, under a lease when it names itself.
+
+        `abandoned` says why it was taken from whoever ran it before, `changed` what is not as it was when it began.
+        """
         now = self._clock.now()
         execution = at.execution
         kind = EventType.EXECUTION_RESUMED
@@ -131,9 +169,13 @@ class Recorder:
             execution = execution.stepped(now)
         with self._storage.unit_of_work() as uow:
             if owner is not None:
-                execution = execution.owned(owner, now, LEASE)
+                execution = execution.owned(owner, uow.now(), LEASE)
             uow.executions.save(execution)
-            uow.events.append(Event(type=kind, stream=execution.id, at=now, data={"checkpoint": at.head.id}))
+            if abandoned is not None:
+                data: dict[str, Any] = {"reason": abandoned}
+                uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
+            data = {"checkpoint": at.head.id} | ({"changed": list(changed)} if changed else {})
+            uow.events.append(Event(type=kind, stream=execution.id, at=now, data=data))
             uow.commit()
         return Position(execution=execution, branch=at.branch, head=at.head)
 
@@ -158,98 +200,110 @@ class Recorder:
         )
 
     def complete(
-        self,
-        at: Position,
-        run: NodeRun,
-        delta: StateDelta,
-        *,
-        returned: Mapping[str, Any] | None = None,
-        next_nodes: tuple[str, ...] = (),
-        joins: Mapping[str, tuple[str, ...]] | None = None,
-        ending: Ending | None = None,
-        data: Mapping[str, Any] | None = None,
-        files: SaveFiles | None = None,
+        self, at: Position, run: NodeRun, delta: StateDelta, *, returned: Mapping[str, Any] | None = None, **facts: Any
     ) -> Position:
-        """Record that a node completed: one transaction, fenced by the lease when there is one."""
-        draft = self._draft(at, run.node, run, next_nodes, joins)
-        everything = None if returned is None else {run.node: returned}
-        return self._step(
-            at, draft, delta, returned=everything, runs=[run], data=[data or {}], ending=ending, files=files
-        )
+        """Record that one node completed; the other facts are those of a Step."""
+        update = None if returned is None else {run.node: returned}
+        return self.step(at, Step(runs=(run,), delta=delta, returned=update, **facts))
 
-    def barrier(
-        self,
-        at: Position,
-        runs: Sequence[NodeRun],
-        delta: StateDelta,
-        *,
-        returned: Mapping[str, Mapping[str, Any]],
-        next_nodes: tuple[str, ...] = (),
-        joins: Mapping[str, tuple[str, ...]] | None = None,
-        ending: Ending | None = None,
-        data: Sequence[Mapping[str, Any]] = (),
-        files: SaveFiles | None = None,
-    ) -> Position:
-        """Record that all members of a parallel superstep completed."""
-        draft = self._draft(at, None, None, next_nodes, joins)
-        return self._step(at, draft, delta, returned=returned, runs=runs, data=data, ending=ending, files=files)
+    def step(self, at: Position, step: Step, *, degraded: str | None = None) -> Position:
+        """Record a superstep in one transaction, fenced by the lease when there is one."""
+        draft = self._draft(at, step.next_nodes, step.joins)
+        if len(step.runs) == 1:
+            run = step.runs[0]
+            draft = evolve(draft, node=run.node, visit=run.visit, node_run_id=run.id)
+        now = draft.created_at
+        with self._storage.unit_of_work() as uow:
+            if step.files is not None:
+                draft = evolve(draft, file_commit=step.files(uow))
+            head = uow.checkpoints.save(draft, step.delta, step.returned)
+            for run in step.missed:
+                uow.node_runs.save(run.missed(head.id, now))
+                uow.events.append(_completed(run, None, {}, now))
+            for position, run in enumerate(step.runs):
+                uow.node_runs.save(run.completed(head.id, now))
+                data = step.data[position] if step.data else {}
+                uow.events.append(_completed(run, head.id, data, now))
+            if degraded is not None:
+                at = self._degraded(uow, at, degraded, now)
+            after = self._moved(uow, at, head, step.ending)
+            uow.commit()
+        return after
 
     def _draft(
-        self,
-        at: Position,
-        node: str | None,
-        run: NodeRun | None,
-        next_nodes: tuple[str, ...],
-        joins: Mapping[str, tuple[str, ...]] | None,
+        self, at: Position, next_nodes: tuple[str, ...], joins: Mapping[str, tuple[str, ...]], **facts: Any
     ) -> CheckpointDraft:
+        """Return the checkpoint that follows the head."""
+        head = at.head
         return CheckpointDraft(
             id=CheckpointId(self._ids.new()),
             execution_id=at.execution.id,
             branch_id=at.branch.id,
-            parent_id=at.head.id,
-            step=at.head.step + 1,
-            node=node,
-            visit=None if run is None else run.visit,
-            node_run_id=None if run is None else run.id,
+            parent_id=head.id,
+            step=head.step + 1,
             next_nodes=next_nodes,
-            joins=joins or {},
-            agent=at.head.agent,
-            file_commit=at.head.file_commit,
+            joins=joins,
+            agent=head.agent,
+            file_commit=head.file_commit,
             created_at=self._clock.now(),
+            **facts,
         )
 
-    def _step(
+    def _moved(self, uow: UnitOfWork, at: Position, head: Checkpoint, ending: Ending | None = None) -> Position:
+        """Move the head, and end the run there when that is due or somebody has asked for it."""
+        execution = at.execution
+        if ending is None:
+            execution = execution.stepped(head.created_at)
+            ending = _requested(uow.executions.advance(execution, token=at.token))
+        if ending is not None:
+            execution = self._ended(uow, execution, ending)
+            uow.executions.save(execution, token=at.token)
+        uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+        return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
+
+    def _degraded(self, uow: UnitOfWork, at: Position, reason: str, now: datetime) -> Position:
+        execution = evolve(at.execution.stepped(now), degraded=reason)
+        uow.executions.save(execution, token=at.token)
+        for kind in (EventType.CHECKPOINT_FAILED, EventType.EXECUTION_DEGRADED):
+            uow.events.append(Event(type=kind, stream=execution.id, at=now, data={"error": reason}))
+        return replace(at, execution=execution)
+
+    def mark(
         self,
         at: Position,
-        draft: CheckpointDraft,
-        delta: StateDelta,
+        run: NodeRun,
         *,
-        returned: Mapping[str, Mapping[str, Any]] | None = None,
-        runs: Sequence[NodeRun] = (),
-        data: Sequence[Mapping[str, Any]] = (),
-        ending: Ending | None = None,
+        trigger: Trigger,
+        kind: Kind = Kind.AUTO,
+        name: str | None = None,
+        description: str = "",
         files: SaveFiles | None = None,
-    ) -> Position:
-        now = draft.created_at
+        also: Callable[[UnitOfWork, NodeRun], None],
+    ) -> tuple[Position, NodeRun]:
+        """Record a checkpoint in the middle of a node, with what belongs to it, in one transaction.
+
+        The state is that of the node's start: what the node will return is not known yet. A name that is taken is
+        given a number, as visits are.
+        """
+        facts = {"trigger": trigger, "kind": kind, "name": name, "description": description}
+        node = {"node": run.node, "visit": run.visit, "node_run_id": run.id}
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **node)
+        run = run.reached(draft.id)
         with self._storage.unit_of_work() as uow:
             if files is not None:
                 draft = evolve(draft, file_commit=files(uow))
-            head = uow.checkpoints.save(draft, delta, returned)
-            for run, more in zip(runs, data, strict=True):
-                uow.node_runs.save(run.completed(head.id, now))
-                facts = {"node": run.node, "visit": run.visit, "checkpoint": head.id, **more}
-                uow.events.append(Event(type=EventType.NODE_COMPLETED, stream=draft.execution_id, at=now, data=facts))
-            execution = at.execution.stepped(now)
-            if ending is None:
-                ending = _requested(uow.executions.advance(execution, token=at.token))
-            else:
-                execution = at.execution
-            if ending is not None:
-                execution = self._ended(uow, execution, ending)
-                uow.executions.save(execution, token=at.token)
+            head = _saved_under_a_free_name(uow, draft)
+            uow.node_runs.save(run)
+            also(uow, run)
+            data = {"node": run.node, "visit": run.visit, "checkpoint": head.id, "name": head.name}
+            uow.events.append(
+                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
+            )
+            execution = at.execution.stepped(head.created_at)
+            uow.executions.advance(execution, token=at.token)  # what was requested waits for the end of the node
             uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
             uow.commit()
-        return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
+        return Position(execution=execution, branch=at.branch.moved(head.id), head=head), run
 
     def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending) -> Execution:
         now = self._clock.now()
@@ -303,21 +357,31 @@ class Recorder:
 
     def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:
         """Record a change that a person made while the run was paused, as a checkpoint of its own."""
-        draft = CheckpointDraft(
-            id=CheckpointId(self._ids.new()),
-            execution_id=at.execution.id,
-            branch_id=at.branch.id,
-            parent_id=at.head.id,
-            step=at.head.step + 1,
-            trigger=Trigger.PAUSE,
-            next_nodes=at.head.next_nodes,
-            joins=at.head.joins,
-            agent=at.head.agent,
-            file_commit=at.head.file_commit,
-            created_by=created_by,
-            created_at=self._clock.now(),
-        )
-        return self._step(at, draft, delta)
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
+        with self._storage.unit_of_work() as uow:
+            after = self._moved(uow, at, uow.checkpoints.save(draft, delta))
+            uow.commit()
+        return after
+
+    def thin(self, at: Position) -> None:
+        """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
+        with self._storage.unit_of_work() as uow:
+            history = uow.checkpoints.load_history(at.execution.id)
+            kept = {id for branch in history.branches for id in (branch.forked_from_id, branch.head_id)}
+            gone = [
+                checkpoint.id
+                for checkpoint in history.lineage()[1:]
+                if checkpoint.execution_id == at.execution.id
+                and checkpoint.kind is Kind.AUTO
+                and not checkpoint.deleted
+                and checkpoint.id not in kept
+            ]
+            if gone:
+                uow.checkpoints.delete(gone)
+                data = {"count": len(gone), "reason": f"checkpoints={at.execution.options.get('checkpoints')}"}
+                now = self._clock.now()
+                uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
+                uow.commit()
 
     def fork(self, at: Position, checkpoint_id: CheckpointId, name: str) -> Position:
         """Record a new branch of the run that begins at a checkpoint, and make it the active one."""
@@ -341,6 +405,23 @@ class Recorder:
         return Position(execution=execution, branch=branch, head=head)
 
 
+def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
+    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, **more}
+    return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
+
+
+def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpoint:
+    name = draft.name
+    for number in count(2):
+        try:
+            return uow.checkpoints.save(draft, StateDelta())
+        except AlreadyExists:
+            if name is None:
+                raise
+            draft = evolve(draft, name=f"{name}#{number}")
+    raise AssertionError
+
+
 def _requested(request: str | None) -> Ending | None:
     """Return the end that another process asked for meanwhile."""
     match request:
@@ -351,7 +432,7 @@ def _requested(request: str | None) -> Ending | None:
     return None
 
 
-def _failed(run: NodeRun, at: Any) -> Event:
+def _failed(run: NodeRun, at: datetime) -> Event:
     assert run.failure is not None
     data = {"node": run.node, "visit": run.visit, "error": f"{run.failure.type}: {run.failure.message}"}
     return Event(type=EventType.NODE_FAILED, stream=run.execution_id, at=at, data=data)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.application.context import Context
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_files import NodeFiles
-from wtb.application.node_runner import NodeRunner, failure_of, may_retry
-from wtb.application.recorder import Ending, Position, Recorder, SaveFiles
+from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
+from wtb.application.progress import Progress
+from wtb.application.recorder import Ending, Position, Recorder, SaveFiles, Step
 from wtb.application.state_view import StateView
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, StorageError, WTBError
+from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, StorageError, StorageUnavailable, WTBError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
+from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.routing import Finished, Route, Router
 from wtb.domain.state import Reducer, State, StateDelta
-from wtb.domain.tools import Tool
+from wtb.domain.tools import Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
+
+_log = logging.getLogger(__name__)
 
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""
@@ -49,8 +54,49 @@ class Outcome:
     returned: Mapping[str, Any] | None = None
     failure: Failure | None = None
     pause: Pause | None = None
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     files: PreparedCommit | None = None
+
+
+class Attempt:
+    """One attempt of a node, with what it may call, if it asks for that."""
+
+    __slots__ = ("_files", "_journal", "_run", "context")
+
+    def __init__(
+        self,
+        run: NodeRun,
+        journal: CallJournal | None = None,
+        files: NodeFiles | None = None,
+        context: Context | None = None,
+    ) -> None:
+        self._run = run
+        self._journal = journal
+        self._files = files
+        self.context = context
+
+    @property
+    def run(self) -> NodeRun:
+        """The node run as it is now: calls are counted in it."""
+        return self._run if self._journal is None else self._journal.run
+
+    def unasked(self) -> tuple[ToolCall, ...]:
+        """Return external calls that an earlier attempt made and this one never asked for."""
+        return () if self._journal is None else self._journal.unasked()
+
+    def data(self) -> Mapping[str, Any]:
+        """Return what is to be said of it in the event."""
+        used = {} if self.context is None else self.context.usage_total.to_dict()
+        return {"usage": used} if any(used.values()) else {}
+
+    def files(self) -> PreparedCommit | None:
+        """Return what it left in the workspace; None when it never looked."""
+        return None if self._files is None else self._files.prepared()
+
+    def revoke(self) -> None:
+        """Refuse whatever it still asks for."""
+        if self._journal is not None:
+            self._journal.revoke()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +114,7 @@ class Equipment:
 
 
 class RunDriver:
-    """One run, in this process. State, counters and waiting joins are kept here between supersteps."""
+    """One run, in this process."""
 
     def __init__(
         self,
@@ -76,25 +122,28 @@ class RunDriver:
         definition: WorkflowDefinition,
         router: Router,
         options: RunOptions,
-        at: Position,
+        progress: Progress,
         *,
-        state: State,
-        visits: Mapping[str, int],
         open_runs: Sequence[NodeRun] = (),
+        bases: Mapping[NodeRunId, FileCommitId | None] | None = None,
     ) -> None:
         self._tools = equipment
         self._definition = definition
         self._nodes = {node.name: node for node in definition.nodes}
         self._router = router
         self._options = options
-        self._visits = dict(visits)
-        self._open_runs = {run.node: run for run in open_runs}
+        self._progress = progress
+        self._open_runs = {(run.node, run.visit): run for run in open_runs}
+        self._bases = bases or {}
         self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
         self._interrupt: str | None = None
         self.began_here = bool(open_runs)
         """Whether a node that comes next was begun before: its breakpoint is behind it."""
-        self.at = at
-        self.state = state
+
+    @property
+    def at(self) -> Position:
+        """The last position that is stored."""
+        return self._progress.at
 
     def interrupt(self, request: str) -> None:
         """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
@@ -103,10 +152,13 @@ class RunDriver:
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
         while self.at.execution.status is ExecutionStatus.RUNNING:
-            nodes = self.at.head.next_nodes
+            nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
             pass_breakpoint = False
-            self.at = self._tools.recorder.end(self.at, stop) if stop else self._superstep(nodes)
+            if stop is not None:
+                self._progress.end(stop)
+            else:
+                self._superstep(nodes)
         return self.at
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
@@ -117,7 +169,7 @@ class RunDriver:
         broken = [name for name in nodes if name in self._options.break_before]
         if broken and not pass_breakpoint:
             return _paused(f"break before {', '.join(broken)}")
-        if self.at.head.step >= self._options.max_steps:
+        if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
             return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
         if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -128,36 +180,37 @@ class RunDriver:
         failure = Failure(type=type(error).__qualname__, message=str(error), input_checkpoint_id=self.at.head.id)
         return Ending(status=ExecutionStatus.FAILED, failure=failure)
 
-    def _superstep(self, nodes: tuple[str, ...]) -> Position:
+    def _superstep(self, nodes: tuple[str, ...]) -> None:
         outcomes = self._run_all([self._node_run(name) for name in nodes])
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         paused = [outcome for outcome in outcomes if outcome.pause is not None]
         if failed:
-            runs = [_ended(outcome, self._tools.clock) for outcome in failed]
-            ending = Ending(status=ExecutionStatus.FAILED, failure=failed[0].failure)
-            return self._tools.recorder.end(self.at, ending, runs)
+            runs = tuple(_ended(outcome, self._tools.clock) for outcome in failed)
+            self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failed[0].failure), runs)
+            return
         if paused:
-            ending = Ending(status=ExecutionStatus.PAUSED, pause=paused[0].pause)
-            return self._tools.recorder.end(self.at, ending, [outcome.run for outcome in paused])
+            runs = tuple(outcome.run for outcome in paused)
+            self._progress.end(Ending(status=ExecutionStatus.PAUSED, pause=paused[0].pause), runs)
+            return
         try:
-            return self._advance(outcomes)
+            self._advance(outcomes)
         except (Conflict, StorageError):
             raise  # nothing can be recorded, or must be: the run is somebody else's
         except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
-            return self._fail(outcomes[0].run, error)
+            self._fail(outcomes[0].run, error)
 
-    def _fail(self, run: NodeRun, error: Exception) -> Position:
+    def _fail(self, run: NodeRun, error: Exception) -> None:
         failure = failure_of(error, run.node, run.visit, self.at.head.id)
-        ending = Ending(status=ExecutionStatus.FAILED, failure=failure)
         failed = run.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
-        return self._tools.recorder.end(self.at, ending, [failed])
+        self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
 
     def _node_run(self, name: str) -> NodeRun:
         """Return the node run to make: one that was begun from here before and not led on, or a new one."""
-        known = self._open_runs.pop(name, None)
+        visit = self._progress.visits.get(name, 0) + 1
+        known = self._open_runs.pop((name, visit), None) if self._open_runs else None
         if known is not None:
             return known if known.pending is not None else known.tried_again()
-        return self._tools.recorder.node_run(self.at, name, self._visits.get(name, 0) + 1)
+        return self._tools.recorder.node_run(self.at, name, visit)
 
     def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
         """Run the members; several at the same time, each keeping its result as soon as it has one."""
@@ -175,142 +228,128 @@ class RunDriver:
         files = outcome.files
         pending = {"returned": outcome.returned, "file_commit": None if files is None else str(files.id)}
         kept = outcome.run.finished(pending, self._tools.clock.now())
-        self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
+        try:
+            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
+        except StorageUnavailable:
+            if self._options.checkpoint_failure == "fatal" or files is not None:
+                raise
+            _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
         return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
 
     def _run(self, run: NodeRun, member: str = "") -> Outcome:
         """Run one node, again while its policy allows."""
         node = self._nodes[run.node]
-        journal = CallJournal(self._tools.storage, self._tools.clock, self._tools.codec, run, token=self.at.token)
-        if run.attempt > 1:
-            journal.load()
         while True:
-            first = journal.run.attempt == 1
-            folder = member if first else f"{run.node}.{journal.run.attempt}"
-            files = NodeFiles(self._tools.workspaces, self.at, folder)
+            attempt = self._attempt(node, run, member)
             try:
-                return self._attempt(node, journal, self._context(node, journal, files), files)
+                return self._made(node, attempt)
             except Asked as asked:
-                question = asked.call.arguments
-                return Outcome(run=journal.run, pause=Pause(reason="question", node=run.node, question=dict(question)))
+                question = dict(asked.call.arguments)
+                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
             except InDoubt as doubt:
-                return Outcome(run=journal.run, pause=_in_doubt(run, doubt))
+                return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
             except (Conflict, LeaseLost):
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
-                journal.revoke()
-                if not may_retry(node.retry, journal.run.attempt, error):
-                    failure = failure_of(error, run.node, run.visit, run.input_id)
-                    return Outcome(run=journal.run, failure=failure)
-                journal = self._retried(node, journal, error)
+                attempt.revoke()
+                run = attempt.run
+                if not may_retry(node.retry, run.attempt, error):
+                    return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
+                run = self._retried(node, run, error)
 
-    def _attempt(self, node: Node, journal: CallJournal, context: Context, files: NodeFiles) -> Outcome:
-        journal.new_attempt()
-        view = StateView(self.state, node.name, node.reads)
-        returned = self._tools.runner.call(node, view, context, self._time_for(node))
-        diverged = journal.unasked()
-        if diverged:
-            return Outcome(run=journal.run, pause=_diverged(node, [call.tool for call in diverged]))
-        if self._tools.warn_of_changes and (lost := view.changed_in_place()):
-            context.log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
-        used = context.usage_total.to_dict()
-        data = {"usage": used} if any(used.values()) else {}
-        return Outcome(run=journal.run, returned=returned, data=data, files=files.prepared())
+    def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
+        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
+        if node.function is None or not takes_context(node.function):
+            return Attempt(run)
+        return Attempt(run, *self._context(node, run, member))
 
-    def _retried(self, node: Node, journal: CallJournal, error: Exception) -> CallJournal:
-        assert node.retry is not None
-        run = journal.run
-        data = {
-            "node": run.node,
-            "visit": run.visit,
-            "attempt": run.attempt,
-            "error": f"{type(error).__name__}: {error}",
-        }
-        self._tools.recorder.note(self.at, EventType.NODE_RETRIED, data)
-        self._tools.runner.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
-        again = CallJournal(
-            self._tools.storage, self._tools.clock, self._tools.codec, run.tried_again(), token=self.at.token
+    def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
+        base = self._bases[run.id] if run.id in self._bases else _commit(self.at.head.file_commit)
+        folder = member if run.attempt == 1 else f"{run.node}.{run.attempt}"
+        files = NodeFiles(self._tools.workspaces, run.execution_id, self.at.branch.id, base, folder)
+        journal = CallJournal(
+            self._tools.storage,
+            self._tools.clock,
+            self._tools.codec,
+            run,
+            token=self.at.token,
+            mark=None if member else self._progress.mark,
+            files=files,
+            fine_grained=self._options.fine_grained,
         )
-        again.load()
-        return again
-
-    def _time_for(self, node: Node) -> float | None:
-        times = [node.timeout_s, None if self._deadline is None else max(0.001, self._deadline - time.monotonic())]
-        return min((limit for limit in times if limit is not None), default=None)
-
-    def _context(self, node: Node, journal: CallJournal, files: NodeFiles) -> Context:
-        return Context(
+        if run.attempt > 1:
+            journal.load()
+        context = Context(
             journal,
             find_tool=self._tools.find_tool,
             workspace=files.folder,
-            seed=self._seed(journal.run),
+            seed=self._seed(run),
             config=node.config,
             workflow=self._definition.name,
         )
+        return journal, files, context
+
+    def _made(self, node: Node, attempt: Attempt) -> Outcome:
+        view = StateView(self._progress.state, node.name, node.reads)
+        returned = self._tools.runner.call(node, view, attempt.context, self._time_for(node))
+        diverged = attempt.unasked()
+        if diverged:
+            return Outcome(run=attempt.run, pause=_diverged(node, [call.tool for call in diverged]))
+        if self._tools.warn_of_changes and (lost := view.changed_in_place()):
+            _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
+        return Outcome(run=attempt.run, returned=returned, data=attempt.data(), files=attempt.files())
+
+    def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
+        assert node.retry is not None
+        told = f"{type(error).__name__}: {error}"
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
+        self._tools.recorder.note(self.at, EventType.NODE_RETRIED, data)
+        self._tools.runner.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
+        return run.tried_again()
+
+    def _time_for(self, node: Node) -> float | None:
+        if self._deadline is None:
+            return node.timeout_s
+        left = max(0.001, self._deadline - time.monotonic())
+        return left if node.timeout_s is None else min(left, node.timeout_s)
 
     def _seed(self, run: NodeRun) -> int:
         return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())
 
-    def _advance(self, outcomes: list[Outcome]) -> Position:
+    def _advance(self, outcomes: list[Outcome]) -> None:
         """Apply the results in order of definition, route, and record it all as one step."""
-        delta = _combined(self.state, outcomes, self._definition.reducers)
-        state = self.state.apply(delta)
+        state = self._progress.state
+        delta = _combined(state, outcomes, self._definition.reducers)
+        state = state.apply(delta)
         returned = {outcome.run.node: outcome.returned or {} for outcome in outcomes}
         finished = [Finished(node, update) for node, update in returned.items()]
-        route = self._router.after(finished, state, self.at.head.joins)
-        ending = self._ending(route, [outcome.run.node for outcome in outcomes])
-        after = self._record(outcomes, delta, returned, route, ending)
-        self.state = state
-        for outcome in outcomes:
-            self._visits[outcome.run.node] = outcome.run.visit
-        return after
-
-    def _record(
-        self,
-        outcomes: list[Outcome],
-        delta: StateDelta,
-        returned: Mapping[str, Mapping[str, Any]],
-        route: Route,
-        ending: Ending | None,
-    ) -> Position:
-        if len(outcomes) == 1:
-            only = outcomes[0]
-            return self._tools.recorder.complete(
-                self.at,
-                only.run,
-                delta,
-                returned=only.returned,
-                next_nodes=route.next_nodes,
-                joins=route.joins,
-                ending=ending,
-                data=only.data,
-                files=None if only.files is None else only.files.save,
-            )
-        return self._tools.recorder.barrier(
-            self.at,
-            [outcome.run for outcome in outcomes],
-            delta,
+        route = self._router.after(finished, state, self._progress.joins)
+        step = Step(
+            runs=tuple([outcome.run for outcome in outcomes]),
+            delta=delta,
             returned=returned,
             next_nodes=route.next_nodes,
             joins=route.joins,
-            ending=ending,
-            data=[outcome.data or {} for outcome in outcomes],
-            files=self._merged_files(outcomes),
+            data=tuple([outcome.data for outcome in outcomes]),
+            ending=self._ending(route, returned),
+            files=self._files(outcomes),
         )
+        self._progress.advance(step, state)
 
-    def _merged_files(self, outcomes: list[Outcome]) -> SaveFiles | None:
-        """Return how to save what the members made of the files together; None when none of them looked."""
+    def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
+        """Return how to save what became of the files; None when nothing did."""
+        if len(outcomes) == 1:
+            files = outcomes[0].files
+            return None if files is None or not files.has_changes else files.save
         sides = {
             outcome.run.node: FileCommitId(outcome.run.pending["file_commit"])
             for outcome in outcomes
             if outcome.run.pending is not None and outcome.run.pending["file_commit"] is not None
         }
-        base = self.at.head.file_commit
-        if not sides:
-            return None
-        return lambda uow: self._tools.workspaces.merge(uow, None if base is None else FileCommitId(base), sides)
+        base = _commit(self.at.head.file_commit)
+        return (lambda uow: self._tools.workspaces.merge(uow, base, sides)) if sides else None
 
-    def _ending(self, route: Route, nodes: list[str]) -> Ending | None:
+    def _ending(self, route: Route, nodes: Collection[str]) -> Ending | None:
         """Return the end that this step makes, so that it is written with it."""
         if not route.next_nodes:
             return Ending(status=ExecutionStatus.COMPLETED, notes=route.notes)
@@ -337,6 +376,10 @@ def _combined(state: State, outcomes: Sequence[Outcome], reducers: Mapping[str, 
         delta = delta.compose(change) if delta else change
         current = current.apply(change) if len(outcomes) > 1 else current
     return delta
+
+
+def _commit(id: str | None) -> FileCommitId | None:
+    return None if id is None else FileCommitId(id)
 
 
 def _ended(outcome: Outcome, clock: Clock) -> NodeRun:

@@ -153,6 +153,12 @@ class NodeRun:
             ended_at=self.ended_at or now,
         )
 
+    def missed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
+        """Return the run as it completed without a checkpoint of its own: its changes are in that of a later step."""
+        return evolve(
+            self, status=NodeStatus.COMPLETED, last_id=checkpoint_id, pending=None, ended_at=self.ended_at or now
+        )
+
     def called_tool(self) -> NodeRun:
         """Return the run after one more tool call."""
         return evolve(self, tool_count=self.tool_count + 1)

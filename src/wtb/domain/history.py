@@ -83,18 +83,15 @@ class ExecutionHistory:
         """Return the boundary of every visit on the lineage of a branch, in the order in which they began.
 
         First, last and count are taken from the checkpoints that carry the node run. A member of a parallel
-        superstep has no checkpoint of its own: its barrier is both.
+        superstep has none: the barrier is both. A visit whose checkpoint could not be written counts none, and
+        ends with the one that made up for it.
         """
         line = self.lineage(branch)
         own: dict[NodeRunId, list[Checkpoint]] = defaultdict(list)
         for checkpoint in line:
             if checkpoint.node_run_id is not None:
                 own[checkpoint.node_run_id].append(checkpoint)
-        barriers = {checkpoint.parent_id: checkpoint for checkpoint in line if _is_barrier(checkpoint)}
-        return tuple(
-            _boundary(run, own[run.id], barriers.get(run.input_id))
-            for run in self._runs_on(line, open_at=self.branch(branch))
-        )
+        return tuple(_boundary(run, own[run.id]) for run in self._runs_on(line, open_at=self.branch(branch)))
 
     def _runs_on(self, line: tuple[Checkpoint, ...], open_at: Branch) -> Iterable[NodeRun]:
         """Yield the node runs that led along the line, and those that began at its end and have not led on.
@@ -145,7 +142,7 @@ class ExecutionHistory:
             wanted = boundary.node == node and visit in (None, boundary.visit)
             if wanted and boundary.status is NodeStatus.COMPLETED and boundary.last_id is not None:
                 checkpoint = self._by_id[boundary.last_id]
-                if checkpoint.deleted:
+                if checkpoint.deleted or not boundary.checkpoint_count:
                     break  # an earlier visit is not what was meant
                 return checkpoint
         label = node if visit is None else f"{node}#{visit}"
@@ -199,13 +196,8 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 
-def _is_barrier(checkpoint: Checkpoint) -> bool:
-    return checkpoint.node_run_id is None and checkpoint.trigger is Trigger.NODE_END
-
-
-def _boundary(run: NodeRun, own: list[Checkpoint], barrier: Checkpoint | None) -> NodeBoundary:
-    ends = own or ([barrier] if barrier is not None else [])
-    return run.bounded(ends[0].id, ends[-1].id, len(ends)) if ends else run.bounded(None, None, 0)
+def _boundary(run: NodeRun, own: list[Checkpoint]) -> NodeBoundary:
+    return run.bounded(own[0].id, own[-1].id, len(own)) if own else run.boundary()
 
 
 def _fits(checkpoint: Checkpoint, granularity: Granularity, current: NodeRunId | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
@@ -12,15 +13,36 @@ from wtb.domain.workflow import WorkflowDefinition
 DEFAULT_MAX_STEPS = 1_000
 
 
+class Keep(StrEnum):
+    """Which checkpoints of a run are kept when it has ended; until then all are, since a crash must lose nothing.
+
+    The first and the last one stay in any case, and so do those that somebody named or branched from.
+    """
+
+    EVERY_NODE = "every_node"
+    ON_SUCCESS = "on_success"
+    ON_ERROR = "on_error"
+
+
+class OnFailure(StrEnum):
+    """What follows when a checkpoint cannot be written: go on and make up for it, or stop."""
+
+    WARN = "warn"
+    FATAL = "fatal"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Breakpoints and limits of one run."""
+    """Breakpoints, limits and checkpoints of one run."""
 
     break_before: tuple[str, ...] = ()
     break_after: tuple[str, ...] = ()
     max_steps: int = DEFAULT_MAX_STEPS
     timeout_s: float | None = None
     seed: int = 0
+    checkpoints: Keep = Keep.EVERY_NODE
+    fine_grained: bool = False
+    checkpoint_failure: OnFailure = OnFailure.WARN
 
     def check(self, definition: WorkflowDefinition) -> None:
         """Raise InvalidInput with everything that does not fit the workflow."""
@@ -52,4 +74,14 @@ class RunOptions:
             raise InvalidInput(f"unknown option {', '.join(sorted(unknown))}; a run has {', '.join(cls.__slots__)}")
         for option in ("break_before", "break_after"):
             read[option] = tuple(read.get(option, ()))
+        for option, kind in (("checkpoints", Keep), ("checkpoint_failure", OnFailure)):
+            if option in read:
+                read[option] = _choice(option, kind, read[option])
         return cls(**read)
+
+
+def _choice(option: str, kind: type[StrEnum], value: str) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidInput(f"{option}={value!r} is unknown; it is one of {', '.join(kind)}") from None

@@ -325,6 +325,10 @@ class UnitOfWork(Protocol):
         """File commits."""
         ...
 
+    def now(self) -> datetime:
+        """Return the time by which leases are judged: where several machines share a database, that of the database."""
+        ...
+
     def __enter__(self) -> Self:
         """Begin."""
         ...

@@ -21,11 +21,12 @@ class Effects(StrEnum):
 
 
 class CallKind(StrEnum):
-    """What asked for the record: a tool, a step of the node's own, or a question to a person."""
+    """What asked for the record: a tool, a step of the node's own, a question to a person, or a named checkpoint."""
 
     TOOL = "tool"
     STEP = "step"
     ASK = "ask"
+    CHECKPOINT = "checkpoint"
 
 
 class CallStatus(StrEnum):

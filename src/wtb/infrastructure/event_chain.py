@@ -30,7 +30,9 @@ def event_text(event: Event) -> str:
     return json_text(event.data, f"the data of event {event.type}")
 
 
-def chained(codec: Codec, before: bytes, stream: str, sequence: int, type: str, at_us: int, text: str) -> bytes:
+def chained(  # noqa: PLR0917  in the order in which the hash covers them
+    codec: Codec, before: bytes, stream: str, sequence: int, type: str, at_us: int, text: str
+) -> bytes:
     """Return the hash of an event at its place in the stream."""
     return codec.digest(before, f"{stream}\n{sequence}\n{type}\n{at_us}\n{text}".encode())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
@@ -58,6 +60,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
         super().__init__(storage.bus, readonly=readonly)
         self._storage = storage
+
+    def now(self) -> datetime:
+        return self._storage.clock.now()
 
     def _begin(self, *, readonly: bool) -> MemoryTransaction:
         transaction = MemoryTransaction(self._storage.tables, readonly=readonly)

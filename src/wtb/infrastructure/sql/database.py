@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,6 +75,10 @@ class Database(ABC):
         """Execute a query on a driver's connection and return its rows."""
         rows: list[Any] = driver.execute(statement, parameters).fetchall()
         return rows
+
+    def now(self, transaction: Transaction) -> datetime | None:
+        """Return the database's own time; None when it is that of this machine."""
+        return None
 
     def is_aborted(self, driver: Any) -> bool:
         """Whether the transaction on a driver's connection can only be rolled back."""
@@ -325,6 +330,10 @@ class PostgresDatabase(Database):
         if text is None:
             text = self._texts[statement] = statement.replace("?", "%s")
         return text
+
+    def now(self, transaction: Transaction) -> datetime | None:
+        found: datetime = transaction.rows("SELECT clock_timestamp()")[0][0]
+        return found.astimezone(UTC)
 
     def lock(self, transaction: Transaction, name: str) -> None:
         transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))

@@ -28,6 +28,7 @@ _SAVE_RUN = (
     "pending = excluded.pending"
 )
 
+
 class SqlNodeRunRepository:
     """Node runs; the view `wtb_node_boundaries` shows their boundaries to whoever reads SQL."""
 

@@ -1,7 +1,8 @@
 """The tables. Migrations make them; this is what they must add up to.
 
 On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
-boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`, `failure`, `metadata` and the like are JSON text.
+boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`,
+`failure`, `metadata` and the like are JSON text.
 """
 
 from __future__ import annotations
@@ -152,9 +153,9 @@ node_runs = Table(
     sqlite_with_rowid=False,
 )
 
-node_boundaries = DDL(
-    "CREATE VIEW wtb_node_boundaries AS SELECT execution_id, id AS node_run_id, branch_id, node, visit, status, first_id, "
-    "last_id, checkpoint_count, tool_count, started_at_us, ended_at_us, failure FROM wtb_node_runs"
+node_boundaries = DDL(  # type: ignore[no-untyped-call]
+    "CREATE VIEW wtb_node_boundaries AS SELECT execution_id, id AS node_run_id, branch_id, node, visit, status, "
+    "first_id, last_id, checkpoint_count, tool_count, started_at_us, ended_at_us, failure FROM wtb_node_runs"
 )
 """Where each visit of a node begins and ends, for dashboards and whoever else reads SQL."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
@@ -42,8 +44,11 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         super().__init__(storage.bus, readonly=readonly)
         self._storage = storage
 
+    def now(self) -> datetime:
+        return self._storage.database.now(self._sql) or self._storage.clock.now()
+
     def _begin(self, *, readonly: bool) -> Transaction:
-        transaction = self._storage.database.begin(readonly=readonly)
+        transaction = self._sql = self._storage.database.begin(readonly=readonly)
         self.workflows = SqlWorkflowRepository(transaction)
         self.executions = SqlExecutionRepository(transaction)
         self.branches = SqlBranchRepository(transaction)

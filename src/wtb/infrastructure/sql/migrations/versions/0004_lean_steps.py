@@ -77,7 +77,9 @@ def _restore_boundaries() -> None:
         sqlite_with_rowid=False,
     )
     op.execute(f"INSERT INTO wtb_node_boundaries SELECT {_FIELDS}, NULL FROM wtb_node_runs")
-    failed = connection.execute(sa.text("SELECT execution_id, id, failure FROM wtb_node_runs WHERE failure IS NOT NULL"))
+    failed = connection.execute(
+        sa.text("SELECT execution_id, id, failure FROM wtb_node_runs WHERE failure IS NOT NULL")
+    )
     for execution_id, node_run_id, failure in failed.all():
         told = json.loads(failure)
         connection.execute(
