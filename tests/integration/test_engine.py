@@ -120,6 +120,25 @@ def test_members_of_a_superstep_see_its_start_and_are_applied_in_order_of_defini
     assert len(run.checkpoints) == 4, "the start, then one a superstep"
 
 
+def test_nodes_alone_and_in_a_superstep_can_remove_keys(bench: Bench) -> None:
+    flow = Workflow("removes")
+    for name in ("start", "left", "right"):
+        flow.add_node(name, lambda state, name=name: {name: wtb.DELETE}, start=name == "start")
+    flow.edge("start", "left").edge("start", "right")
+    run = bench.run(flow, {"start": 1, "left": 2, "right": 3, "rest": 4})
+    assert (run.status, run.state) == (COMPLETED, {"rest": 4})
+
+
+def test_a_member_of_a_superstep_whose_result_cannot_be_stored_fails_the_run(bench: Bench) -> None:
+    flow = Workflow("unstorable")
+    flow.add_node("start", lambda state: None, start=True)
+    flow.add_node("good", lambda state: {"good": True}).add_node("bad", lambda state: {"bad": object()})
+    flow.edge("start", "good").edge("start", "bad")
+    run = bench.run(flow, {})
+    assert run.error is not None
+    assert (run.status, run.error.type, run.error.node) == (FAILED, "StateNotSerialisable", "bad")
+
+
 def test_two_members_that_write_one_key_without_a_reducer_are_both_named(bench: Bench) -> None:
     flow = Workflow("clash")
     flow.add_node("start", lambda state: None, start=True)
