@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,20 +19,6 @@ from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    match request.param:
-        case "memory":
-            opened = Bench("memory://")
-        case "sqlite":
-            opened = Bench(folder=tmp_path / "wtb")
-        case _:
-            name = request.getfixturevalue("migrated_database")
-            opened = Bench(request.getfixturevalue("postgres").url(name), folder=tmp_path / "wtb")
-    with opened:
-        yield opened
 
 
 def chain(*functions: Callable[..., Any], name: str = "flow") -> Workflow:
