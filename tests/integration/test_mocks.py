@@ -167,6 +167,13 @@ def test_a_mocked_run_is_never_resumed_for_real(bench: Bench) -> None:
         bench.resume(run.id)
 
 
+def test_a_mocked_node_is_not_written_down_as_the_real_one() -> None:
+    flow = Workflow("data").add_node("real", lambda state: None, start=True)
+    read = Workflow.from_dict({**flow.to_dict(), "nodes": [{**flow.to_dict()["nodes"][0], "reference": "math:sqrt"}]})
+    assert read.to_dict()["nodes"][0]["reference"] == "math:sqrt"
+    assert read.mocked({"real": {}}).to_dict()["nodes"][0]["reference"] is None
+
+
 def test_a_node_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(InvalidInput, match="there is no node nope to mock; there are plan, left, right, answer"):
         drafting().mocked({"nope": {}})

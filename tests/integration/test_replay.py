@@ -253,6 +253,11 @@ def test_a_reducer_that_cannot_give_a_state_now_is_a_difference(bench: Bench, re
     assert said in found.error
 
 
+def test_where_a_reducer_raises_the_way_on_is_that_of_the_recorded_state(bench: Bench) -> None:
+    run = bench.run(loop("n < 2"), {"n": 0})
+    assert [found.aspect for found in replayed(run, loop("n < 2", fails)).differences] == [Aspect.STATE, Aspect.STATE]
+
+
 def test_members_that_now_write_one_key_without_a_reducer_are_a_difference(bench: Bench) -> None:
     run = bench.run(uneven(), {})
     report = replayed(run, uneven(log=None))
