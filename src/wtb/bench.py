@@ -16,6 +16,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
+from wtb.domain.replay import ReplayReport
 from wtb.flow import Workflow, load_workflow, source_of
 from wtb.settings import load_settings
 
@@ -181,6 +182,11 @@ class Run:
                 total[key] += event.data.get("usage", {}).get(key, 0)
         return total
 
+    @property
+    def returned(self) -> dict[str, list[dict[str, Any]]]:
+        """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
+        return self._bench.services.replay.returned(self.id)
+
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
@@ -200,7 +206,7 @@ class Run:
         `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
         on with a workflow that has changed since the run began; otherwise that is only warned of.
         """
-        flow = self._flow or self._loaded()
+        flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
         self._bench.services.controller.run(
             self.id,
             flow.definition(),
@@ -212,12 +218,17 @@ class Run:
         )
         return Run(self._bench, self.id, flow)
 
-    def _loaded(self) -> Workflow:
+    def replay(self, flow: Workflow | None = None) -> ReplayReport:
+        """Compare the record with what the workflow as it is now makes of it; no node runs, nothing is written."""
+        flow = flow or self._flow or self._loaded("run.replay(flow)")
+        return self._bench.services.replay.replay(self.id, flow.definition())
+
+    def _loaded(self, call: str) -> Workflow:
         source = self.execution.workflow_source
         if source is None:
             raise InvalidInput(
                 f"run {self.id!r} does not know where its workflow came from (a notebook or a script made it); "
-                f"pass it: bench.resume({self.id!r}, flow)"
+                f"pass it: {call}"
             )
         return load_workflow(source)
 

@@ -17,6 +17,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from wtb.application.execution_controller import ExecutionController
+from wtb.application.replay import Replayer
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
@@ -50,6 +51,7 @@ class Services:
     objects: ObjectStore
     workspaces: Workspaces
     controller: ExecutionController
+    replay: Replayer
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -105,6 +107,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             sleep=time.sleep,
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
+        replay=Replayer(storage, conditions, codec),
         scratch=scratch,
     )
 

@@ -8,10 +8,12 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
+from wtb.application.mocks import mock
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
@@ -136,7 +138,29 @@ class Workflow:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Workflow:
         """Read a workflow as data, importing the functions that it names."""
-        definition = WorkflowDefinition.from_dict(data, resolve_function)
+        return cls._of(WorkflowDefinition.from_dict(data, resolve_function))
+
+    def mocked(self, results: Mapping[str, Any], *, rest: Any = None) -> Workflow:
+        """Return another workflow in which these nodes give the results that are given instead of running.
+
+        A result is a mapping (returned at every visit), a list of them (one a visit), an exception or a function;
+        `run.returned` holds those of a recorded run. `rest` is that of all other nodes, which run without it.
+        Edges, reducers, retries and timeouts stay as they are.
+        """
+        definition = self.definition()
+        names = [node.name for node in definition.nodes]
+        unknown = [name for name in results if name not in names]
+        if unknown:
+            raise InvalidInput(f"there is no node {', '.join(unknown)} to mock; there are {', '.join(names)}")
+        given = dict(results) if rest is None else {**dict.fromkeys(names, rest), **results}
+        nodes = (
+            replace(node, function=mock(node.name, given[node.name]), reference=None) if node.name in given else node
+            for node in definition.nodes
+        )
+        return self._of(replace(definition, nodes=tuple(nodes)))
+
+    @classmethod
+    def _of(cls, definition: WorkflowDefinition) -> Workflow:
         flow = cls(
             definition.name, definition.version, description=definition.description, metadata=definition.metadata
         )

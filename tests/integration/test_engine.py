@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,20 +19,6 @@ from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    match request.param:
-        case "memory":
-            opened = Bench("memory://")
-        case "sqlite":
-            opened = Bench(folder=tmp_path / "wtb")
-        case _:
-            name = request.getfixturevalue("migrated_database")
-            opened = Bench(request.getfixturevalue("postgres").url(name), folder=tmp_path / "wtb")
-    with opened:
-        yield opened
 
 
 def chain(*functions: Callable[..., Any], name: str = "flow") -> Workflow:
@@ -118,6 +103,25 @@ def test_members_of_a_superstep_see_its_start_and_are_applied_in_order_of_defini
     assert run.state == {"log": ["start", "left", "right", "end"], "left": 1, "right": 1}
     assert visits(run) == ["start#1", "left#1", "right#1", "end#1"]
     assert len(run.checkpoints) == 4, "the start, then one a superstep"
+
+
+def test_nodes_alone_and_in_a_superstep_can_remove_keys(bench: Bench) -> None:
+    flow = Workflow("removes")
+    for name in ("start", "left", "right"):
+        flow.add_node(name, lambda state, name=name: {name: wtb.DELETE}, start=name == "start")
+    flow.edge("start", "left").edge("start", "right")
+    run = bench.run(flow, {"start": 1, "left": 2, "right": 3, "rest": 4})
+    assert (run.status, run.state) == (COMPLETED, {"rest": 4})
+
+
+def test_a_member_of_a_superstep_whose_result_cannot_be_stored_fails_the_run(bench: Bench) -> None:
+    flow = Workflow("unstorable")
+    flow.add_node("start", lambda state: None, start=True)
+    flow.add_node("good", lambda state: {"good": True}).add_node("bad", lambda state: {"bad": object()})
+    flow.edge("start", "good").edge("start", "bad")
+    run = bench.run(flow, {})
+    assert run.error is not None
+    assert (run.status, run.error.type, run.error.node) == (FAILED, "StateNotSerialisable", "bad")
 
 
 def test_two_members_that_write_one_key_without_a_reducer_are_both_named(bench: Bench) -> None:

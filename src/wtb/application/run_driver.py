@@ -20,7 +20,14 @@ from wtb.application.recorder import Ending, Position, Recorder, SaveFiles, Step
 from wtb.application.state_view import StateView
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, StorageError, StorageUnavailable, WTBError
+from wtb.domain.errors import (
+    Conflict,
+    LeaseLost,
+    StateNotSerialisable,
+    StorageError,
+    StorageUnavailable,
+    WTBError,
+)
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
@@ -28,7 +35,7 @@ from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.routing import Finished, Route, Router
-from wtb.domain.state import Reducer, State, StateDelta
+from wtb.domain.state import DELETE, StateDelta
 from wtb.domain.tools import Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
 
@@ -221,15 +228,22 @@ class RunDriver:
 
     def _run_member(self, run: NodeRun) -> Outcome:
         if run.pending is not None:  # finished before a crash
-            return Outcome(run=run, returned=run.pending["returned"], data={})
+            deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
+            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data={})
         outcome = self._run(run, member=run.node)
         if outcome.returned is None:
             return outcome
         files = outcome.files
-        pending = {"returned": outcome.returned, "file_commit": None if files is None else str(files.id)}
+        pending = {
+            "returned": {key: value for key, value in outcome.returned.items() if value is not DELETE},
+            "deleted": [key for key, value in outcome.returned.items() if value is DELETE],
+            "file_commit": None if files is None else str(files.id),
+        }
         kept = outcome.run.finished(pending, self._tools.clock.now())
         try:
             self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
+        except StateNotSerialisable as error:
+            return Outcome(run=outcome.run, failure=failure_of(error, run.node, run.visit, run.input_id))
         except StorageUnavailable:
             if self._options.checkpoint_failure == "fatal" or files is not None:
                 raise
@@ -318,10 +332,9 @@ class RunDriver:
 
     def _advance(self, outcomes: list[Outcome]) -> None:
         """Apply the results in order of definition, route, and record it all as one step."""
-        state = self._progress.state
-        delta = _combined(state, outcomes, self._definition.reducers)
-        state = state.apply(delta)
         returned = {outcome.run.node: outcome.returned or {} for outcome in outcomes}
+        delta = StateDelta.of_updates(self._progress.state, returned, self._definition.reducers)
+        state = self._progress.state.apply(delta)
         finished = [Finished(node, update) for node, update in returned.items()]
         route = self._router.after(finished, state, self._progress.joins)
         step = Step(
@@ -357,25 +370,6 @@ class RunDriver:
         if broken:
             return _paused(f"break after {', '.join(broken)}")
         return None if self._interrupt is None else _interrupted(self._interrupt)
-
-
-def _combined(state: State, outcomes: Sequence[Outcome], reducers: Mapping[str, Reducer]) -> StateDelta:
-    """Return what all results change together; two that write one key without a reducer are refused."""
-    writers: dict[str, str] = {}
-    delta, current = StateDelta(), state
-    for outcome in outcomes:
-        update = outcome.returned or {}
-        for key in update:
-            if key in writers and key not in reducers:
-                raise InvalidInput(
-                    f"nodes {writers[key]!r} and {outcome.run.node!r} of one superstep both write {key!r}; "
-                    f"say how they combine with flow.reducer({key!r}, …), or let them write different keys"
-                )
-            writers[key] = outcome.run.node
-        change = StateDelta.of_update(current, update, reducers)
-        delta = delta.compose(change) if delta else change
-        current = current.apply(change) if len(outcomes) > 1 else current
-    return delta
 
 
 def _commit(id: str | None) -> FileCommitId | None:

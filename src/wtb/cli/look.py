@@ -12,6 +12,7 @@ from rich.table import Table
 
 from wtb.bench import Bench, Run
 from wtb.cli.output import as_json, url
+from wtb.cli.replay import show_replay
 from wtb.cli.runs import report
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
@@ -75,13 +76,27 @@ def ls(
 @click.option("--events", is_flag=True, help="Show what was recorded of the run instead.")
 @click.option("--errors", is_flag=True, help="With --events: only errors.")
 @click.option("--tools", is_flag=True, help="With --events: only calls of tools.")
+@click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
+@click.option("--workflow", metavar="WORKFLOW", help="With --replay: where the workflow is now, if not where it was.")
 @url
 @as_json
-def show_run(*, run_id: str, events: bool, errors: bool, tools: bool, url: str | None, as_json: bool) -> None:
+def show_run(
+    *,
+    run_id: str,
+    events: bool,
+    errors: bool,
+    tools: bool,
+    replay: bool,
+    workflow: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
     """Show how a run stands: status, state, error or question."""
     with Bench(url) as bench:
         run = bench.get(run_id)
-        if events or errors or tools:
+        if replay:
+            show_replay(run, workflow, as_json=as_json)
+        elif events or errors or tools:
             _print(_events(run, errors=errors, tools=tools), as_json=as_json, empty="Nothing was recorded.")
         else:
             report(run, as_json=as_json)

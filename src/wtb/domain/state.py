@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final, final
 from uuid import UUID
 
-from wtb.domain.errors import InvalidStateChange
+from wtb.domain.errors import InvalidInput, InvalidStateChange
 
 Reducer = Callable[[Any, Any], Any]
 """Combines the old value of a key with what a node wrote to it."""
@@ -28,6 +28,9 @@ class _Missing:
 class _DeleteMarker:
     def __repr__(self) -> str:
         return "wtb.DELETE"
+
+    def __reduce__(self) -> str:
+        return "DELETE"  # copies of what a node returned hold this very marker
 
 
 MISSING: Final = _Missing()
@@ -202,6 +205,29 @@ class StateDelta:
             if change is not None:
                 changes[key] = (change,)
         return cls(changes)
+
+    @classmethod
+    def of_updates(
+        cls, state: State, updates: Mapping[str, Mapping[str, Any]], reducers: Mapping[str, Reducer]
+    ) -> StateDelta:
+        """Turn what the nodes of one superstep returned, in order, into what they change together.
+
+        Two that write one key without a reducer are refused.
+        """
+        writers: dict[str, str] = {}
+        delta, current = cls(), state
+        for node, update in updates.items():
+            for key in update:
+                if key in writers and key not in reducers:
+                    raise InvalidInput(
+                        f"nodes {writers[key]!r} and {node!r} of one superstep both write {key!r}; "
+                        f"say how they combine with flow.reducer({key!r}, …), or let them write different keys"
+                    )
+                writers[key] = node
+            change = cls.of_update(current, update, reducers)
+            delta = delta.compose(change) if delta else change
+            current = current.apply(change) if len(updates) > 1 else current
+        return delta
 
     @classmethod
     def between(cls, old: State, new: State) -> StateDelta:

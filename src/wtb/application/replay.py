@@ -1,0 +1,82 @@
+"""Replayer: goes through the record of a run again; calls no node and writes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.errors import DamagedData
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import Codec, Conditions, Storage
+from wtb.domain.replay import ReplayedStep, ReplayReport, StepReplay
+from wtb.domain.workflow import WorkflowDefinition
+
+
+class Replayer:
+    """Compares recorded runs with workflows; holds two states at a time, whatever the length of the run."""
+
+    def __init__(self, storage: Storage, conditions: Conditions, codec: Codec) -> None:
+        self._storage = storage
+        self._conditions = conditions
+        self._codec = codec
+
+    def replay(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> ReplayReport:
+        """Apply the recorded results with the workflow's reducers, order and routing, and compare every step.
+
+        Each step begins from the record of the one before it, so that one difference hides and causes no other.
+        """
+        definition.validate(self._conditions)
+        rules = StepReplay(definition, self._conditions, self._codec)
+        steps: list[ReplayedStep] = []
+        with self._storage.unit_of_work(readonly=True) as uow:
+            history = uow.checkpoints.load_history(execution_id)
+            line, visits = history.lineage(), _visits(history)
+            _check_chain(line)
+            before = None
+            for checkpoint in line:
+                recorded = None if checkpoint.deleted else uow.checkpoints.load(checkpoint.id)
+                verdict, differences = rules.verdict(before, recorded)
+                before = recorded
+                steps.append(
+                    ReplayedStep(
+                        step=checkpoint.step,
+                        checkpoint_id=checkpoint.id,
+                        trigger=checkpoint.trigger,
+                        visits=visits.get(checkpoint.id, ()),
+                        verdict=verdict,
+                        differences=differences,
+                    )
+                )
+        return ReplayReport(execution_id=execution_id, steps=tuple(steps))
+
+    def returned(self, execution_id: ExecutionId) -> dict[str, list[dict[str, Any]]]:
+        """Return what each node returned (before reducers) along the active branch, one entry a visit."""
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            for checkpoint in uow.checkpoints.load_history(execution_id).lineage():
+                for node, update in uow.checkpoints.load(checkpoint.id).returned.items():
+                    found[node].append(dict(update))
+        return dict(found)
+
+
+def _visits(history: ExecutionHistory) -> dict[CheckpointId, tuple[tuple[str, int], ...]]:
+    """Return the visits that ended with each checkpoint."""
+    visits: dict[CheckpointId, tuple[tuple[str, int], ...]] = {}
+    for boundary in history.boundaries():
+        if boundary.last_id is not None:
+            visits[boundary.last_id] = (*visits.get(boundary.last_id, ()), (boundary.node, boundary.visit))
+    return visits
+
+
+def _check_chain(line: tuple[Checkpoint, ...]) -> None:
+    """Refuse a line in which a checkpoint was made after another one than stands before it now."""
+    parent_hash = b""
+    for checkpoint in line:
+        if checkpoint.parent_hash != parent_hash:
+            raise DamagedData(
+                f"checkpoint {checkpoint.id!r} is damaged: it was not made after the one before it; "
+                "`wtb doctor` tells more"
+            )
+        parent_hash = checkpoint.hash

@@ -1,0 +1,186 @@
+"""Replay: what a workflow, as it is now, makes of results that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from wtb.domain.checkpoint import Checkpoint, Snapshot, Trigger
+from wtb.domain.errors import StateNotSerialisable
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import Codec, Conditions
+from wtb.domain.routing import Finished, Router
+from wtb.domain.state import MISSING, State, StateDelta
+from wtb.domain.workflow import WorkflowDefinition
+
+
+class Verdict(StrEnum):
+    """What came of replaying one step."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    TAKEN = "taken"
+    """No node made it, as when a person changed the state: it is taken as it was recorded."""
+    UNKNOWN = "unknown"
+    """It, or the step before it, was deleted, or the results of its nodes were not recorded."""
+
+
+class Aspect(StrEnum):
+    """What of a step differs."""
+
+    NODE = "node"
+    STATE = "state"
+    NEXT_NODES = "next nodes"
+    JOINS = "waiting joins"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What the record says, and what the workflow as it is now gives instead, or why it gives nothing.
+
+    `nodes` are those whose results it comes from, `key` is the key of the state that differs; a key that is not
+    there is MISSING.
+    """
+
+    step: int
+    nodes: tuple[str, ...]
+    aspect: Aspect
+    key: str | None = None
+    recorded: Any
+    replayed: Any = MISSING
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedStep:
+    """One checkpoint of the line; `visits` are the visits of nodes that ended with it, as (node, visit)."""
+
+    step: int
+    checkpoint_id: CheckpointId
+    trigger: Trigger
+    visits: tuple[tuple[str, int], ...]
+    verdict: Verdict
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """Every step of a run's active branch, from its input to its head."""
+
+    execution_id: ExecutionId
+    steps: tuple[ReplayedStep, ...]
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """All that differs, in the order of the steps."""
+        return tuple(difference for step in self.steps for difference in step.differences)
+
+    @property
+    def same(self) -> bool:
+        """Whether the workflow as it is now gives what was recorded, wherever that can be told."""
+        return not self.differences
+
+
+class StepReplay:
+    """A workflow's reducers, order and routing, without its nodes."""
+
+    def __init__(self, definition: WorkflowDefinition, conditions: Conditions, codec: Codec) -> None:
+        self._router = Router(definition, conditions)
+        self._reducers = definition.reducers
+        self._names = tuple(node.name for node in definition.nodes)
+        self._codec = codec
+
+    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
+        """Replay one step from the record of the step before it; None stands for one that was deleted."""
+        if recorded is None:
+            return Verdict.UNKNOWN, ()
+        trigger = recorded.checkpoint.trigger
+        if trigger is Trigger.START:
+            return _judged(self._start(recorded.checkpoint))
+        if trigger is not Trigger.NODE_END:
+            return Verdict.TAKEN, ()
+        if before is None or not recorded.returned:
+            return Verdict.UNKNOWN, ()
+        return _judged(self._after(before, recorded))
+
+    def _start(self, recorded: Checkpoint) -> Iterable[Difference]:
+        if recorded.next_nodes != self._router.start:
+            yield Difference(
+                step=recorded.step,
+                nodes=(),
+                aspect=Aspect.NEXT_NODES,
+                recorded=recorded.next_nodes,
+                replayed=self._router.start,
+            )
+
+    def _after(self, before: Snapshot, recorded: Snapshot) -> Iterable[Difference]:
+        lost = [node for node in recorded.returned if node not in self._names]
+        if lost:
+            return [self._lost(recorded.checkpoint.step, node) for node in lost]
+        returned = {name: recorded.returned[name] for name in self._names if name in recorded.returned}
+        state, differences = self._state_after(before, recorded, returned)
+        return [*differences, *self._route_after(before, recorded, returned, state)]
+
+    def _lost(self, step: int, node: str) -> Difference:
+        error = f"the workflow has no node {node!r}; it has {', '.join(self._names)}"
+        return Difference(step=step, nodes=(node,), aspect=Aspect.NODE, recorded=node, error=error)
+
+    def _state_after(
+        self, before: Snapshot, recorded: Snapshot, returned: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[State, list[Difference]]:
+        """Return the state that the results lead to, the recorded one where they lead nowhere."""
+        step = recorded.checkpoint.step
+        try:
+            state = before.state.apply(StateDelta.of_updates(before.state, returned, self._reducers))
+        except Exception as error:  # noqa: BLE001  a reducer of the user's may raise anything
+            written = {key: recorded.state.get(key, MISSING) for update in returned.values() for key in update}
+            differs = partial(Difference, step=step, nodes=tuple(returned), aspect=Aspect.STATE)
+            return recorded.state, [differs(recorded=written, error=_said(error))]
+        keys = sorted(StateDelta.between(recorded.state, state).changes)
+        found = (self._value(step, key, recorded.state, state, returned) for key in keys)
+        return state, [difference for difference in found if difference is not None]
+
+    def _value(
+        self, step: int, key: str, recorded: State, state: State, returned: Mapping[str, Mapping[str, Any]]
+    ) -> Difference | None:
+        """Compare a value as the store would: what it keeps in the same way is the same."""
+        was, now = recorded.get(key, MISSING), state.get(key, MISSING)
+        nodes = tuple(node for node, update in returned.items() if key in update)
+        differs = partial(Difference, step=step, nodes=nodes, aspect=Aspect.STATE, key=key, recorded=was)
+        if was is MISSING or now is MISSING:
+            return differs(replayed=now)
+        path = f"state.{key}"
+        try:
+            alike = self._codec.encode(was, path)[1] == self._codec.encode(now, path)[1]
+        except StateNotSerialisable as error:
+            return differs(error=_said(error))
+        return None if alike else differs(replayed=now)
+
+    def _route_after(
+        self, before: Snapshot, recorded: Snapshot, returned: Mapping[str, Mapping[str, Any]], state: State
+    ) -> Iterable[Difference]:
+        was = recorded.checkpoint
+        differs = partial(Difference, step=was.step, nodes=tuple(returned))
+        finished = [Finished(node, update) for node, update in returned.items()]
+        try:
+            now = self._router.after(finished, state, before.checkpoint.joins)
+        except Exception as error:  # noqa: BLE001  a condition of the user's may raise anything
+            yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, error=_said(error))
+            return
+        # Those that run at the same time have an order too, but it shows in the state, or nowhere.
+        if set(now.next_nodes) != set(was.next_nodes):
+            yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, replayed=now.next_nodes)
+        if now.joins != was.joins:
+            yield differs(aspect=Aspect.JOINS, recorded=was.joins, replayed=now.joins)
+
+
+def _judged(differences: Iterable[Difference]) -> tuple[Verdict, tuple[Difference, ...]]:
+    found = tuple(differences)
+    return Verdict.DIFFERENT if found else Verdict.SAME, found
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
