@@ -125,7 +125,7 @@ def _of_class(kind: type, seen: set[int]) -> Iterator[str]:
     yield kind.__qualname__
     for name, member in sorted(vars(kind).items()):
         function = getattr(member, "__func__", getattr(member, "fget", member))
-        if isinstance(function, FunctionType | _PLAIN) and name not in ("__module__", "__doc__", "__firstlineno__"):
+        if isinstance(function, (FunctionType, *_PLAIN)) and name not in ("__module__", "__doc__", "__firstlineno__"):
             yield name
             yield from _parts(function, seen)
 
@@ -133,15 +133,24 @@ def _of_class(kind: type, seen: set[int]) -> Iterator[str]:
 def _of_object(value: Any, seen: set[int]) -> Iterator[str]:
     """Yield the class of an object and its plain attributes; others may change while a program runs."""
     yield from _parts(type(value), seen)
-    for name, attribute in sorted(getattr(value, "__dict__", {}).items()):
+    for name, attribute in sorted(_attributes(value).items()):
         if isinstance(attribute, _PLAIN):
             yield f"{name}={attribute!r}"
 
 
+def _attributes(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object as they lie there; asking it for them could run code of its own."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
 def _name(value: Any) -> Iterator[str]:
-    kind = type(value)
-    named = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    yield f"{getattr(value, '__module__', kind.__module__)}.{named or kind.__qualname__}"
+    """Yield the name of a function, class or module, or that of the class of anything else."""
+    named = value if isinstance(value, type | FunctionType) else type(value)
+    yield value.__name__ if isinstance(value, ModuleType) else f"{named.__module__}.{named.__qualname__}"
 
 
 @functools.cache

@@ -1,0 +1,140 @@
+"""The digest of a function's code: the same for the same code, another when it, or what it uses, is another."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.application.code import code_digest, differences, with_code
+from wtb.flow import Workflow
+
+PROGRAM = """
+PROMPT = {prompt!r}
+LIMIT = 3
+
+class Ranker:
+    weight = {weight}
+    def rank(self, docs):
+        return sorted(docs){order}
+
+def helper(text):
+    return text{method}()
+
+def node(state, top={default}):
+    seen = {{"a", "b", "c", "d"}}
+    inner = lambda item: {inner}
+    return {{"text": helper(PROMPT), "docs": Ranker().rank(state["docs"])[:LIMIT], "in": "x" in {{"x", "y", "z"}}}}
+"""
+SAME = {"prompt": "Be kind", "weight": 1, "order": "", "method": ".lower", "default": 1, "inner": "item"}
+
+
+def digest_of(folder: Path, **changes: Any) -> str:
+    """Return the digest in a process of its own, where sets have an order of their own."""
+    (folder / "program.py").write_text(PROGRAM.format(**{**SAME, **changes}))
+    script = "from wtb.application.code import code_digest; import program; print(code_digest(program.node))"
+    found = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def test_the_digest_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "program.py").write_text("")
+    assert digest_of(tmp_path) == digest_of(tmp_path) == digest_of(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt": "Be short"},
+        {"weight": 2},
+        {"order": "[::-1]"},
+        {"method": ".upper"},
+        {"default": 2},
+        {"inner": "item + 1"},
+    ],
+)
+def test_the_digest_follows_prompts_helpers_classes_defaults_and_inner_functions(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    assert digest_of(tmp_path) != digest_of(tmp_path, **change)
+
+
+def closure(value: Any) -> Any:
+    return lambda state: {"value": value}
+
+
+class Node:
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        return {"model": self.model}
+
+    def method(self, state: Any) -> dict[str, Any]:
+        return {"model": self.model}
+
+
+def plain(state: Any, value: Any) -> dict[str, Any]:
+    return {"value": value}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (closure("a"), closure("b")),
+        (functools.partial(plain, value=1), functools.partial(plain, value=2)),
+        (Node("small"), Node("large")),
+        (Node("small").method, Node("large").method),
+        (wtb.tool(name="digest-a")(plain), wtb.tool(name="digest-a", effects="none")(plain)),
+    ],
+)
+def test_values_that_a_function_carries_count(one: Any, other: Any) -> None:
+    assert code_digest(one) == code_digest(one)
+    assert code_digest(one) != code_digest(other)
+
+
+def test_what_changes_while_a_program_runs_does_not_count() -> None:
+    log: list[int] = []
+
+    def node(state: Any) -> None:
+        log.append(1)
+
+    before = code_digest(node)
+    node({})
+    assert code_digest(node) == before
+
+
+def test_a_function_that_calls_itself_has_a_digest() -> None:
+    def node(state: Any) -> Any:
+        return node(state)
+
+    assert code_digest(node) == code_digest(node)
+
+
+def test_differences_are_told_by_node() -> None:
+    def flow(*, config: int = 0, extra: str = "", value: str = "a", reducer: bool = False) -> Any:
+        made = Workflow("flow")
+        made.add_node("a", closure(value), start=True)
+        made.add_node("b", plain, config={"k": config})
+        if extra:
+            made.add_node(extra, plain)
+            made.edge("a", extra)
+        if reducer:
+            made.reducer("log", wtb.append)
+        return with_code(made.definition())
+
+    def told(*flows: Any) -> list[str]:
+        return list(differences(*flows))
+
+    assert told(flow(), flow()) == []
+    assert told(flow(), flow(value="b")) == ["the code of a is another"]
+    assert told(flow(), flow(config=1)) == ["b is set up differently"]
+    assert told(flow(), flow(extra="c")) == ["c is new", "its edges or reducers are others"]
+    assert told(flow(extra="c"), flow()) == ["c is gone", "its edges or reducers are others"]
+    assert told(flow(), flow(reducer=True)) == ["its edges or reducers are others"]
