@@ -55,10 +55,11 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks of the store and of workspace files: tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks of the store, of workspace files and of the engine: tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
+	$(PY) -m benchmarks.engine
 
 .PHONY: soak
 soak: .venv/.dev  ## Crash and property tests, the long version

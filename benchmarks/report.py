@@ -18,19 +18,19 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One line of the table; `value` must be at most `bar`."""
+    """One line of the table; `value` must be at most `bar`, where there is one."""
 
     name: str
     value: float
     unit: str
-    bar: float
+    bar: float | None = None
     detail: str = ""
     raw: dict[str, float] = field(default_factory=dict)
 
     @property
-    def reached(self) -> bool:
-        """Whether the bar is met."""
-        return self.value <= self.bar
+    def reached(self) -> bool | None:
+        """Whether the bar is met; None of a figure that is for information."""
+        return None if self.bar is None else self.value <= self.bar
 
 
 def timed(action: Callable[..., object], *args: object) -> float:
@@ -46,8 +46,9 @@ def show(title: str, figures: Sequence[Figure], path: Path) -> None:
     for heading in ("figure", "measured", "bar", ""):
         table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
     for figure in figures:
-        mark = "reached" if figure.reached else "MISSED"
-        measured, bar = f"{figure.value:,.3g} {figure.unit}", f"≤ {figure.bar:g} {figure.unit}"
+        mark = {True: "reached", False: "MISSED", None: ""}[figure.reached]
+        measured = f"{figure.value:,.3g} {figure.unit}"
+        bar = "" if figure.bar is None else f"≤ {figure.bar:g} {figure.unit}"
         name = f"{figure.name}\n  [dim]{figure.detail}[/dim]" if figure.detail else figure.name
         table.add_row(name, measured, bar, mark)
     Console(width=max(100, Console().width)).print(table)
