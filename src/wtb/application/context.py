@@ -55,15 +55,25 @@ class Context:
         self._journal = journal
         self._find_tool = find_tool
         self._workspace = workspace
-        self.config = dict(config)
+        self._config = config
+        self._workflow = workflow
         self.seed = seed
-        self.usage_total = Usage()
-        self.log = logging.getLogger(f"wtb.run.{workflow}.{journal.run.node}")
+        self.usage_total: Usage | None = None
 
     @property
     def run(self) -> NodeRun:
         """The node run that this is."""
         return self._journal.run
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What the node was configured with."""
+        return dict(self._config)
+
+    @cached_property
+    def log(self) -> logging.Logger:
+        """A logger of the node's own."""
+        return logging.getLogger(f"wtb.run.{self._workflow}.{self.run.node}")
 
     @cached_property
     def rng(self) -> random.Random:
@@ -131,11 +141,12 @@ class Context:
         """Report what a model call used; shown with the run and counted in comparisons."""
         if input_tokens < 0 or output_tokens < 0 or cost_usd < 0:
             raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
-        self.usage_total.input_tokens += input_tokens
-        self.usage_total.output_tokens += output_tokens
-        self.usage_total.cost_usd += cost_usd
+        total = self.usage_total = self.usage_total or Usage()
+        total.input_tokens += input_tokens
+        total.output_tokens += output_tokens
+        total.cost_usd += cost_usd
         if model is not None:
-            self.usage_total.models.append(model)
+            total.models.append(model)
 
     def _known(self, tool: str | Callable[..., Any]) -> Tool:
         if isinstance(tool, str):

@@ -55,6 +55,9 @@ class Heartbeat:
                 uow.executions.renew(execution_id, token, uow.now() + self._lease)
                 uow.commit()
         except WTBError as error:
+            with self._lock:
+                if self._tokens.get(execution_id) != token:
+                    return  # the run has ended meanwhile
             # Not fatal here: the run itself meets the fence with its next write, where it can be said to somebody.
             _log.warning("the lease of run %s could not be renewed: %s", execution_id, error)
 

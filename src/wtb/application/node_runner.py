@@ -14,6 +14,7 @@ from copy import deepcopy
 from functools import lru_cache, partial
 from typing import Any
 
+from wtb.application.state_view import is_immutable
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
 from wtb.domain.workflow import Node, RetryPolicy
@@ -70,7 +71,7 @@ class NodeRunner:
             returned = self._in_thread(node, function, arguments, timeout_s)
         else:
             returned = function(*arguments)
-        if inspect.iscoroutine(returned):
+        if type(returned) is not dict and inspect.iscoroutine(returned):
             returned = self._awaited(node, returned, timeout_s)
         return _checked(node, returned)
 
@@ -154,14 +155,16 @@ def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Fa
 def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
     if returned is None:
         return {}
-    if not isinstance(returned, Mapping):
+    if type(returned) is not dict and not isinstance(returned, Mapping):
         raise InvalidInput(
             f"node {node.name!r} returned a {type(returned).__name__}; return a mapping of what changes, or None"
         )
-    for key in returned:
+    is_plain = True
+    for key, value in returned.items():
         if not isinstance(key, str):
             raise InvalidInput(f"node {node.name!r} returned the key {key!r}; keys of the state are strings")
-    return deepcopy(dict(returned))
+        is_plain = is_plain and is_immutable(value)
+    return dict(returned) if is_plain else deepcopy(dict(returned))  # as a whole: values may share what they hold
 
 
 def _too_slow(node: Node, timeout_s: float | None) -> NodeTimeout:

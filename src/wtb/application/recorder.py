@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -25,6 +25,15 @@ LEASE = timedelta(seconds=30)
 
 SaveFiles = Callable[[UnitOfWork], str]
 """Saves the files of a step in its transaction, and returns their commit."""
+
+# A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
+_UNKNOWN: Any = None
+_NODE_RUN = NodeRun(
+    id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, node="", visit=0, input_id=None, started_at=_UNKNOWN
+)
+_DRAFT = CheckpointDraft(
+    id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, parent_id=None, step=0, created_at=datetime.now(UTC)
+)
 
 _ENDED = {
     ExecutionStatus.PAUSED: EventType.EXECUTION_PAUSED,
@@ -189,7 +198,8 @@ class Recorder:
 
     def node_run(self, at: Position, node: str, visit: int) -> NodeRun:
         """Return a new run of a node that begins here; it is written with its first checkpoint or call."""
-        return NodeRun(
+        return evolve(
+            _NODE_RUN,
             id=NodeRunId(self._ids.new()),
             execution_id=at.execution.id,
             branch_id=at.branch.id,
@@ -235,7 +245,8 @@ class Recorder:
     ) -> CheckpointDraft:
         """Return the checkpoint that follows the head."""
         head = at.head
-        return CheckpointDraft(
+        return evolve(
+            _DRAFT,
             id=CheckpointId(self._ids.new()),
             execution_id=at.execution.id,
             branch_id=at.branch.id,

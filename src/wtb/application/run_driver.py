@@ -93,8 +93,8 @@ class Attempt:
 
     def data(self) -> Mapping[str, Any]:
         """Return what is to be said of it in the event."""
-        used = {} if self.context is None else self.context.usage_total.to_dict()
-        return {"usage": used} if any(used.values()) else {}
+        used = None if self.context is None else self.context.usage_total
+        return {} if used is None else {"usage": used.to_dict()}
 
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""

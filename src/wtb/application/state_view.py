@@ -9,6 +9,13 @@ from typing import Any
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import State, StateDelta
 
+_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def is_immutable(value: Any) -> bool:
+    """Whether a value needs no copy; of the rest some would not need one either, but telling costs as much."""
+    return type(value) in _IMMUTABLE
+
 
 class UndeclaredRead(InvalidInput, KeyError):
     """A node with `reads=` asked for a key that it did not declare."""
@@ -37,8 +44,9 @@ class StateView(MutableMapping[str, Any]):
         self._check_declared(key)
         if key in self._gone:
             raise KeyError(key)
-        value = self._own[key] = deepcopy(self._state[key])
-        return value
+        value = self._state[key]
+        own = self._own[key] = value if is_immutable(value) else deepcopy(value)
+        return own
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._own[key] = value

@@ -81,6 +81,11 @@ class CheckpointRows(Protocol):
         """Return the parent and keep it from being deleted until the end of the transaction."""
         ...
 
+    @property
+    def checks_parent(self) -> bool:
+        """Whether `insert` itself refuses a row whose parent is not alive, so that a known parent need not be read."""
+        ...
+
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
         """Add a row; AlreadyExists when its id, or its name in the execution, is taken."""
         ...

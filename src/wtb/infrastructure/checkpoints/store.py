@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -27,6 +27,7 @@ from wtb.infrastructure.checkpoints.manifest import EMPTY, Manifest
 from wtb.infrastructure.checkpoints.rows import (
     CheckpointRow,
     CheckpointRows,
+    ParentRow,
     checkpoint_of,
     row_of,
     seal_delta,
@@ -46,6 +47,13 @@ _FRESH = 256
 """Manifests that one unit of work remembers."""
 
 
+class Known(NamedTuple):
+    """What is remembered of a checkpoint: its manifest, and its row when this process has written or read it."""
+
+    manifest: Manifest
+    row: ParentRow | None
+
+
 class ManifestCache:
     """Manifests of recently used checkpoints, shared by all units of work of a storage.
 
@@ -55,26 +63,26 @@ class ManifestCache:
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._manifests: OrderedDict[str, Manifest] = OrderedDict()
+        self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = Lock()
 
-    def find(self, checkpoint_id: str) -> Manifest | None:
+    def find(self, checkpoint_id: str) -> Known | None:
         with self._lock:
-            manifest = self._manifests.get(checkpoint_id)
-            if manifest is not None:
-                self._manifests.move_to_end(checkpoint_id)
-            return manifest
+            known = self._known.get(checkpoint_id)
+            if known is not None:
+                self._known.move_to_end(checkpoint_id)
+            return known
 
-    def put(self, checkpoint_id: str, manifest: Manifest) -> None:
+    def put(self, checkpoint_id: str, known: Known) -> None:
         with self._lock:
-            self._manifests[checkpoint_id] = manifest
-            if len(self._manifests) > self._size:
-                self._manifests.popitem(last=False)
+            self._known[checkpoint_id] = known
+            if len(self._known) > self._size:
+                self._known.popitem(last=False)
 
     def forget(self, checkpoint_ids: Collection[str]) -> None:
         with self._lock:
             for checkpoint_id in checkpoint_ids:
-                self._manifests.pop(checkpoint_id, None)
+                self._known.pop(checkpoint_id, None)
 
 
 class DeltaCheckpointStore:
@@ -97,18 +105,18 @@ class DeltaCheckpointStore:
         self._codec = codec
         self._clock = clock
         self._encoder = encoder
-        self._fresh: dict[str, Manifest] = {}
+        self._fresh: dict[str, Known] = {}
         self._executions = executions
         self._branches = branches
         self._node_runs = node_runs
 
     def keep_manifests(self) -> None:
         """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
-        for checkpoint_id, manifest in self._fresh.items():
-            self._cache.put(checkpoint_id, manifest)
+        for checkpoint_id, known in self._fresh.items():
+            self._cache.put(checkpoint_id, known)
 
-    def _remember(self, checkpoint_id: str, manifest: Manifest) -> None:
-        self._fresh[checkpoint_id] = manifest
+    def _remember(self, checkpoint_id: str, manifest: Manifest, row: ParentRow | None = None) -> None:
+        self._fresh[checkpoint_id] = Known(manifest, row)
         if len(self._fresh) > _FRESH:  # a reader may go through thousands, of which each holds a whole state's keys
             del self._fresh[next(iter(self._fresh))]
 
@@ -139,7 +147,7 @@ class DeltaCheckpointStore:
         self._rows.insert(row, payload)
         if draft.parent_id is not None and manifest.pending > _limit(manifest):
             manifest = self._write_keyframe(draft.id, manifest)
-        self._remember(draft.id, manifest)
+        self._remember(draft.id, manifest, ParentRow(row.hash, row.state_hash, row.branch_id, 0))
         return stored_checkpoint(draft, row)
 
     def _payload(self, draft: CheckpointDraft, encoded: EncodedDelta) -> bytes:
@@ -156,20 +164,20 @@ class DeltaCheckpointStore:
         """
         if draft.parent_id is None:
             return b"", EMPTY
-        parent = self._rows.find_parent(draft.parent_id)
+        known = self._fresh.get(draft.parent_id) or self._cache.find(draft.parent_id)
+        parent = known.row if known is not None and self._rows.checks_parent else None
+        if parent is None:
+            parent = self._rows.find_parent(draft.parent_id)
         if parent is None or parent.deleted:
             raise CheckpointNotFound(draft.parent_id)
-        manifest = self._manifest(draft.parent_id, parent.state_hash)
+        if known is not None:
+            manifest = known.manifest
+        else:
+            manifest = self._read_manifest(draft.parent_id, parent.state_hash)
+            self._remember(draft.parent_id, manifest, parent)
         if parent.branch_id != draft.branch_id and manifest.pending > _limit(manifest) // 4:
             manifest = self._ensure_keyframe(draft.parent_id, manifest)
         return parent.hash, manifest
-
-    def _manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
-        manifest = self._fresh.get(checkpoint_id) or self._cache.find(checkpoint_id)
-        if manifest is None:
-            manifest = self._read_manifest(checkpoint_id, state_hash)
-            self._remember(checkpoint_id, manifest)
-        return manifest
 
     def _read_manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
         """Read a manifest and verify it: whatever is built on a damaged one would make the damage look whole."""

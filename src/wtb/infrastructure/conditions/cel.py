@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wtb.infrastructure.conditions.condition import FAILURES, GUARD, INSTEAD, CelCondition, invalid, sentence
@@ -46,7 +47,10 @@ class CelConditions:
         self._max_macro_nesting = max_macro_nesting
         self._timeout_s = timeout_s
 
-    def compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
+        # A workflow is compiled when a run of it is made and when it begins, and batches run one thousands of times.
+        self.compile = lru_cache(maxsize=4096)(self._compile)
+
+    def _compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
         source = CelSource(expression[: self._max_length])
         _refuse_first(expression, self._form_faults(expression, source))
         program = _parse(expression, expression)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from wtb.domain.errors import AlreadyExists
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound
 from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
@@ -13,6 +13,8 @@ StoredCheckpoint = tuple[CheckpointRow, bytes]
 
 class MemoryCheckpointRows:
     """Rows inside one transaction."""
+
+    checks_parent = True
 
     def __init__(self, transaction: MemoryTransaction) -> None:
         self._transaction = transaction
@@ -24,6 +26,10 @@ class MemoryCheckpointRows:
         return ParentRow(found[0].hash, found[0].state_hash, found[0].branch_id, found[0].deleted)
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
+        if row.parent_id is not None:
+            parent = self.find(row.parent_id)
+            if parent is None or parent[0].deleted:
+                raise CheckpointNotFound(row.parent_id)
         named = row.name is not None and any(
             other.name == row.name and not other.deleted for other in self.list_rows(row.execution_id)
         )

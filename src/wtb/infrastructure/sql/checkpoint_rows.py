@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from wtb.domain.errors import AlreadyExists
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound
 from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
 from wtb.infrastructure.sql.database import Transaction
 
@@ -12,6 +13,10 @@ _FIELDS = ", ".join(CheckpointRow._fields)
 _MARKS = ", ".join("?" * (len(CheckpointRow._fields) + 1))
 
 _INSERT = f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) VALUES ({_MARKS}) ON CONFLICT DO NOTHING"
+_INSERT_AFTER = (
+    f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) SELECT {_MARKS} "
+    "WHERE EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0) ON CONFLICT DO NOTHING"
+)
 _PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
 _LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
@@ -61,8 +66,19 @@ class SqlCheckpointRows:
         row = self._transaction.row(_PARENT + suffix, (checkpoint_id,))
         return None if row is None else ParentRow(*row)
 
+    @property
+    def checks_parent(self) -> bool:
+        # Postgres would have to be told the types of all values, and the parent's row must be locked there.
+        return self._transaction.database.dialect == "sqlite"
+
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
-        if self._transaction.run(_INSERT, (*row, payload)).rowcount == 0:
+        statement, values = _INSERT, tuple[Any, ...]((*row, payload))
+        if self.checks_parent and row.parent_id is not None:
+            statement, values = _INSERT_AFTER, (*values, row.parent_id)
+        if self._transaction.run(statement, values).rowcount == 0:
+            parent = None if row.parent_id is None else self.find_parent(row.parent_id)
+            if row.parent_id is not None and (parent is None or parent.deleted):
+                raise CheckpointNotFound(row.parent_id)
             label = f"id {row.id!r}" if row.name is None else f"id {row.id!r} or name {row.name!r}"
             raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
 

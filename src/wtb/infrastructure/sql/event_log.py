@@ -15,7 +15,7 @@ from wtb.infrastructure.timestamps import to_us
 
 _INSERT = (
     "INSERT INTO wtb_events (stream, sequence, type, severity, at_us, data, hash) VALUES (?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT DO NOTHING RETURNING position"
+    "ON CONFLICT DO NOTHING"
 )
 _LAST = "SELECT sequence, hash FROM wtb_events WHERE stream = ? ORDER BY sequence DESC LIMIT 1"
 _SELECT = (
@@ -80,8 +80,8 @@ class SqlEventLog:
         at_us = to_us(event.at)
         chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
         row = (event.stream, sequence, event.type.value, event.severity.value, at_us, text, chain)
-        position = self._transaction.row(_INSERT, row)
-        return None if position is None else recorded(event, position[0], sequence, chain)
+        position = self._transaction.insert_numbered(_INSERT, row, "position")
+        return None if position is None else recorded(event, position, sequence, chain)
 
     def keep_ends(self) -> None:
         """Share where the streams end now; called after the commit."""

@@ -63,8 +63,9 @@ _SAVE_EXECUTION = (
     "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ?, pause = ?, options = ?, degraded = ? "
     "WHERE id = ? AND version = ?"
 )
-_ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = ? AND version = ?"
 _FENCE = " AND lease_token = ? AND lease_owner IS NOT NULL"
+_ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = ? AND version = ?"
+_ADVANCE_FENCED = _ADVANCE + _FENCE
 
 
 class SqlExecutionRepository:
@@ -128,9 +129,13 @@ class SqlExecutionRepository:
             self._explain(execution, token)
 
     def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
-        row = (execution.version, to_us(execution.updated_at), execution.id, execution.version - 1)
-        fence = ("", ()) if token is None else (_FENCE, (token,))
-        found = self._transaction.row(f"{_ADVANCE}{fence[0]} RETURNING request", row + fence[1])
+        row: tuple[Any, ...] = (execution.version, to_us(execution.updated_at), execution.id, execution.version - 1)
+        statement = _ADVANCE
+        if token is not None:
+            statement, row = _ADVANCE_FENCED, (*row, token)
+        if self._transaction.run(f"{statement} AND request IS NULL", row).rowcount:
+            return None  # on SQLite RETURNING costs as much as another statement, and a request is rare
+        found = self._transaction.row(f"{statement} RETURNING request", row)
         if found is None:
             self._explain(execution, token)
         request: str | None = found[0]
