@@ -12,7 +12,7 @@ from typing import Any
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.node_runner import NodeRunner
 from wtb.application.recorder import Ending, Position, Recorder
-from wtb.application.run_driver import Equipment, RunDriver
+from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.errors import InvalidInput, InvalidTransition
@@ -101,12 +101,13 @@ class ExecutionController:
         answer: Any = None,
         rerun_node: bool = False,
         options: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
         `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
         undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
-        as breakpoints.
+        as breakpoints, `watch` looks on.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
@@ -122,6 +123,7 @@ class ExecutionController:
             except InvalidInput:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
+            driver.watch = watch or driver.watch
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
@@ -226,11 +228,21 @@ class ExecutionController:
             driver.interrupt(request)
             return
         at = self._recorder.load(execution_id)
+        if self._nobody_runs(at.execution, request):
+            self._recorder.end(at, _requested(request))
+            return
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; only a running one can {request}")
         with self._storage.unit_of_work() as uow:
             uow.executions.request(execution_id, request)
             uow.commit()
+
+    def _nobody_runs(self, execution: Execution, request: str) -> bool:
+        """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
+        if execution.status is ExecutionStatus.RUNNING:
+            gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+            return execution.neglect(self._clock.now(), gone) is not None
+        return request == "stop" and execution.status in _RESUMABLE
 
     def close(self) -> None:
         """Stop the threads of this process's runs."""
@@ -254,6 +266,12 @@ def _as_it_was(execution: Execution) -> Ending:
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
     return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="not begun yet"))
+
+
+def _requested(request: str) -> Ending:
+    if request == "stop":
+        return Ending(status=ExecutionStatus.CANCELLED)
+    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
 
 
 def _stopped_before(at: Position) -> bool:

@@ -236,8 +236,10 @@ class Recorder:
                 draft = evolve(draft, file_commit=files(uow))
             head = uow.checkpoints.save(draft, delta, returned)
             for run, more in zip(runs, data, strict=True):
-                uow.node_runs.save(run.completed(head.id, now))
-                facts = {"node": run.node, "visit": run.visit, "checkpoint": head.id, **more}
+                done = run.completed(head.id, now)
+                uow.node_runs.save(done)
+                took_ms = ((done.ended_at or now) - done.started_at) // timedelta(milliseconds=1)
+                facts = {"node": run.node, "visit": run.visit, "checkpoint": head.id, "ms": took_ms, **more}
                 uow.events.append(Event(type=EventType.NODE_COMPLETED, stream=draft.execution_id, at=now, data=facts))
             ending = ending or _requested(uow, at)
             execution = self._ended(uow, at, ending) if ending else at.execution.stepped(now)

@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,9 @@ from wtb.domain.workflow import Node, WorkflowDefinition
 
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""
+
+Watch = Callable[[NodeRun], AbstractContextManager[object]]
+"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
 
 
 class StepLimitReached(WTBError):
@@ -91,6 +95,7 @@ class RunDriver:
         self._open_runs = {run.node: run for run in open_runs}
         self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
         self._interrupt: str | None = None
+        self.watch: Watch = nullcontext
         self.began_here = bool(open_runs)
         """Whether a node that comes next was begun before: its breakpoint is behind it."""
         self.at = at
@@ -156,7 +161,7 @@ class RunDriver:
         """Return the node run to make: one that was begun from here before and not led on, or a new one."""
         known = self._open_runs.pop(name, None)
         if known is not None:
-            return known if known.pending is not None else known.tried_again()
+            return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
         return self._tools.recorder.node_run(self.at, name, self._visits.get(name, 0) + 1)
 
     def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
@@ -207,7 +212,8 @@ class RunDriver:
     def _attempt(self, node: Node, journal: CallJournal, context: Context, files: NodeFiles) -> Outcome:
         journal.new_attempt()
         view = StateView(self.state, node.name, node.reads)
-        returned = self._tools.runner.call(node, view, context, self._time_for(node))
+        with self.watch(journal.run):
+            returned = self._tools.runner.call(node, view, context, self._time_for(node))
         diverged = journal.unasked()
         if diverged:
             return Outcome(run=journal.run, pause=_diverged(node, [call.tool for call in diverged]))
