@@ -33,7 +33,7 @@ class _Echo(logging.Handler):
     """Says warnings on stderr, wherever that leads at the moment: above the spinner while a run is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)  # click would write past the spinner
+        sys.stderr.write(f"{self.format(record)}\n")  # click would write past the spinner
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

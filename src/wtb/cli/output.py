@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -127,7 +128,8 @@ def example(*lines: str) -> Callable[[Command], Command]:
     """Add examples to the help of a command."""
 
     def add(command: Command) -> Command:
-        command.__doc__ = f"{command.__doc__}\n\n\b\n" + "\n".join(f"  {line}" for line in ("Example:", *lines))
+        text = inspect.cleandoc(command.__doc__ or "")
+        command.__doc__ = "\n".join((text, "", "\b", "Example:", *(f"  {line}" for line in lines)))
         return command
 
     return add

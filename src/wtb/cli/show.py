@@ -19,7 +19,7 @@ from wtb.domain.execution import Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
 
-_TYPES = sorted({part for kind in EventType for part in (kind.value, kind.value.partition(".")[0])})
+_NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 
 
 @click.command("show")
@@ -40,7 +40,6 @@ _TYPES = sorted({part for kind in EventType for part in (kind.value, kind.value.
     "types",
     metavar="TYPE",
     multiple=True,
-    type=click.Choice(_TYPES),
     help="Only events of this type, as node.failed, or of all types of a noun, as node; may be given several times.",
 )
 @click.option("--limit", type=click.IntRange(1), help="Only so many of the latest events.")
@@ -92,6 +91,8 @@ def _show_files(run: Run, at: str | None, *, as_json: bool) -> None:
 
 def _events(run: Run, least: Severity, types: tuple[str, ...], limit: int | None) -> list[RecordedEvent]:
     order = list(Severity)
+    for unknown in set(types) - set(EventType) - set(_NOUNS):
+        raise InvalidInput(f"--type {unknown}: no event is called so; give one as node.failed, or {', '.join(_NOUNS)}")
     wanted = [kind for kind in EventType if kind in types or kind.partition(".")[0] in types]
     found = run.all_events(severities=order[order.index(least) :], types=wanted)
     return found if limit is None else found[-limit:]
