@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -155,10 +158,11 @@ def until(truth: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 class Stuck:
     """A run whose node does not end before it is told to, and Ctrl-C."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str, stderr: int = subprocess.PIPE, stdout: int | None = None) -> None:
         self.shell = Shell(folder, stuck=STUCK)
         self.working = folder / "working"
-        self.process = self.shell.start("run", "stuck.py", "--run-id", "r1", stderr=subprocess.PIPE)
+        command = ("run", "stuck.py", "--run-id", "r1", *options)
+        self.process = self.shell.start(*command, stderr=stderr, stdout=stdout)
 
     def said(self) -> str:
         assert self.process.stderr is not None
@@ -199,7 +203,7 @@ def test_a_run_whose_process_was_killed_is_shown_as_gone_and_can_be_stopped(stuc
     assert "running (gone)" in shell.wtb("show", "r1").stdout
     assert shell.wtb("pause", "r1").stdout == "r1 is paused now.\n"
     assert shell.json("stop", "r1") == {"run": "r1", "requested": "stop", "status": "cancelled"}
-    assert "is cancelled; only a running one can stop" in shell.wtb("stop", "r1", code=2).stderr
+    assert "is cancelled; there is nothing to stop" in shell.wtb("stop", "r1", code=2).stderr
 
 
 def test_ctrl_c_pauses_at_the_end_of_the_step(stuck: Stuck) -> None:
@@ -216,8 +220,63 @@ def test_a_second_ctrl_c_stops_the_run_for_good(stuck: Stuck) -> None:
     assert stuck.shell.json("show", "r1")["status"] == "cancelled"
 
 
+def test_ctrl_c_works_with_json_too(tmp_path: Path) -> None:
+    run = Stuck(tmp_path, "--json", stdout=subprocess.PIPE)
+    with run.process as process:
+        until(run.working.exists, process)
+        assert "Pausing at the end of this step" in run.interrupt()
+        run.working.unlink()
+        assert json.loads(process.communicate(timeout=60)[0])["status"] == "paused"
+
+
 def test_a_third_ctrl_c_ends_the_process_though_the_node_never_ends(stuck: Stuck) -> None:
     for _ in range(3):
         stuck.interrupt()
     assert stuck.process.wait(timeout=60) == -signal.SIGINT
     assert stuck.shell.json("ls")[0]["neglect"] == "gone"
+
+
+class Terminal:
+    """A terminal that a process writes to, and everything that it has shown."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.shown = ""
+
+    def shows(self, pattern: str) -> bool:
+        """Read on, and tell whether something was shown by now."""
+        self.shown += os.read(self.ours, 4096).decode(errors="replace")
+        return re.search(pattern, self.shown) is not None
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+def test_a_terminal_shows_which_node_runs_and_for_how_long(terminal: Terminal, tmp_path: Path) -> None:
+    run = Stuck(tmp_path, "--break-after", "work", stderr=terminal.theirs)
+    with run.process as process:
+        until(lambda: terminal.shows(r"work  \d\.\d s"), process)
+        assert "✓" not in terminal.shown
+        run.working.unlink()
+        assert process.wait(timeout=60) == 0
+    assert terminal.shows(r"✓.* work  \d+\.\d s")
+
+
+def test_the_cursor_is_given_back_when_the_process_is_ended(terminal: Terminal, tmp_path: Path) -> None:
+    run = Stuck(tmp_path, stderr=terminal.theirs)
+    with run.process as process:
+        until(lambda: terminal.shows("work"), process)
+        for said in ("Pausing", "Stopping"):
+            process.send_signal(signal.SIGINT)
+            until(lambda said=said: terminal.shows(said), process)  # type: ignore[misc]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == -signal.SIGINT
+    assert terminal.shows(r"\x1b\[\?25h")

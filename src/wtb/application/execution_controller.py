@@ -232,7 +232,7 @@ class ExecutionController:
             self._recorder.end(at, _requested(request))
             return
         if at.execution.status is not ExecutionStatus.RUNNING:
-            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; only a running one can {request}")
+            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
         with self._storage.unit_of_work() as uow:
             uow.executions.request(execution_id, request)
             uow.commit()
