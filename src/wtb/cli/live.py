@@ -59,6 +59,8 @@ class LiveDisplay:
             bench.services.bus.flush(5)
             subscription.cancel()
             self.stop()
+            if subscription.dropped:
+                self.say(f"  … {subscription.dropped} lines came too fast to be shown")
 
     def stop(self) -> None:
         """Give the terminal back."""
