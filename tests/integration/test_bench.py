@@ -128,3 +128,20 @@ def test_a_run_that_nobody_runs_is_stopped_at_once(bench: Bench) -> None:
     done = bench.run(a_flow())
     with pytest.raises(InvalidInput, match="is completed; there is nothing to stop"):
         done.stop()
+
+
+def test_a_request_that_came_too_late_does_not_end_the_run_when_it_is_resumed(bench: Bench) -> None:
+    flow = wtb.Workflow("flow")
+
+    @flow.node(start=True)
+    def fails_once(state: Any, ctx: Any) -> None:
+        if ctx.run.attempt == 1:
+            with bench.services.storage.unit_of_work() as uow:  # as another process asks
+                uow.executions.request(ctx.run.execution_id, "stop")
+                uow.commit()
+            raise ValueError
+
+    flow.add_node("last", lambda state: {"done": True}).edge("fails_once", "last")
+    run = bench.run(flow)
+    assert run.status == "failed"
+    assert run.resume().state == {"done": True}

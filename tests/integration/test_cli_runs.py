@@ -79,6 +79,15 @@ def test_the_display_names_nodes_as_they_finish_and_shows_the_result(shell: Shel
     assert '"answer": "About other"' in done.stdout
 
 
+def test_a_run_that_ends_because_no_edge_held_says_so(tmp_path: Path) -> None:
+    shell = Shell(
+        tmp_path, flow=FLOW.replace('flow.edge("approve", "answer")', 'flow.edge("approve", "answer", when="false")')
+    )
+    done = shell.wtb("run", "flow.py", "--set", "question=hi", "--run-id", "r1")
+    assert done.stdout.startswith("Completed: no edge of 'approve' held.\n")
+    assert shell.wtb("show", "r1").stdout.endswith("Completed: no edge of 'approve' held.\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

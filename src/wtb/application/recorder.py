@@ -252,9 +252,9 @@ class Recorder:
         now = self._clock.now()
         execution = at.execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
         data: dict[str, Any] = {"notes": list(ending.notes)} if ending.notes else {}
+        uow.executions.request(execution.id, None)  # or it would end the run again when somebody goes on with it
         if ending.pause is not None:
             data["reason"] = ending.pause.reason
-            uow.executions.request(execution.id, None)
         if ending.failure is not None:
             data |= {"error": f"{ending.failure.type}: {ending.failure.message}", "node": ending.failure.node}
         uow.events.append(Event(type=_ENDED[ending.status], stream=execution.id, at=now, data=data))

@@ -49,7 +49,7 @@ def ls(
     """List runs, newest first.
 
     A run that says it is running is marked `gone` when its process has ended, and `abandoned` when nothing was heard
-    of it for an hour. Whatever the beginning of an id shows here can be given to the other commands as RUN.
+    of it for an hour. The beginning of an id, as it is shown here, is enough for the other commands.
     """
     with Bench(url) as bench:
         executions = bench.list_executions(

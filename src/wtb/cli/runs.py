@@ -14,6 +14,7 @@ from wtb.cli.interrupts import Interrupts
 from wtb.cli.live import LiveDisplay
 from wtb.cli.output import as_json, example, show, to_json, url
 from wtb.domain.errors import InvalidInput
+from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.flow import load_workflow
 
@@ -207,6 +208,10 @@ def advice(run: Run) -> str:
             return f"Paused: {execution.pause.reason}. Go on with `wtb resume {run.id}`."
         case ExecutionStatus.PENDING:
             return f"Not begun yet. Begin with `wtb resume {run.id}`."
+        case ExecutionStatus.COMPLETED:
+            ends = run.events(types=[EventType.EXECUTION_COMPLETED])
+            notes = ends[-1].data.get("notes", ()) if ends else ()  # such as that no edge held
+            return f"Completed: {'; '.join(notes)}." if notes else "Completed."
     return f"{execution.status.value.capitalize()}."
 
 
