@@ -252,10 +252,10 @@ class Terminal:
         self.ours, self.theirs = pty.openpty()
         self.shown = ""
 
-    def shows(self, pattern: str) -> bool:
-        """Read on, and tell whether something was shown by now."""
-        self.shown += os.read(self.ours, 4096).decode(errors="replace")
-        return re.search(pattern, self.shown) is not None
+    def wait_for(self, pattern: str) -> None:
+        """Read on until something is shown; a terminal that nobody reads would stop the process."""
+        while not re.search(pattern, self.shown):
+            self.shown += os.read(self.ours, 4096).decode(errors="replace")
 
     def close(self) -> None:
         os.close(self.ours)
@@ -272,20 +272,19 @@ def terminal() -> Iterator[Terminal]:
 def test_a_terminal_shows_which_node_runs_and_for_how_long(terminal: Terminal, tmp_path: Path) -> None:
     run = Stuck(tmp_path, "--break-after", "work", stderr=terminal.theirs)
     with run.process as process:
-        until(lambda: terminal.shows(r"work  \d\.\d s"), process)
+        terminal.wait_for(r"work  \d\.\d s")
         assert "✓" not in terminal.shown
         run.working.unlink()
+        terminal.wait_for(r"✓.* work  \d+\.\d s")
+        terminal.wait_for(r"\x1b\[\?25h")
         assert process.wait(timeout=60) == 0
-    assert terminal.shows(r"✓.* work  \d+\.\d s")
 
 
 def test_the_cursor_is_given_back_when_the_process_is_ended(terminal: Terminal, tmp_path: Path) -> None:
     run = Stuck(tmp_path, stderr=terminal.theirs)
     with run.process as process:
-        until(lambda: terminal.shows("work"), process)
-        for said in ("Pausing", "Stopping"):
+        terminal.wait_for("work")
+        for said in ("Pausing", "Stopping", r"\x1b\[\?25h"):
             process.send_signal(signal.SIGINT)
-            until(lambda said=said: terminal.shows(said), process)  # type: ignore[misc]
-        process.send_signal(signal.SIGINT)
+            terminal.wait_for(said)
         assert process.wait(timeout=60) == -signal.SIGINT
-    assert terminal.shows(r"\x1b\[\?25h")
