@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -88,18 +90,20 @@ class NullStorage:
     What beginning a run needs is remembered: the execution, its branch, the head, and the input as the state.
     """
 
+    _workflow: Mapping[str, Any]
     _execution: Execution
     _branch: Branch
     _head: Checkpoint
     _input: StateDelta
 
     def __init__(self) -> None:
-        self.workflows: Any = SimpleNamespace(save=lambda _: WorkflowId("none"))
+        self.workflows: Any = SimpleNamespace(save=self._keep_workflow, get=lambda _: self._workflow)
         self.executions: Any = SimpleNamespace(
             add=self._keep_execution,
             get=lambda _: self._execution,
             save=self._keep_execution,
-            find_request=ignore,
+            advance=self._keep_execution,
+            request=ignore,
             renew=ignore,
         )
         self.branches: Any = SimpleNamespace(
@@ -116,6 +120,9 @@ class NullStorage:
     def unit_of_work(self, *, readonly: bool = False) -> Self:
         return self
 
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
     def __enter__(self) -> Self:
         return self
 
@@ -129,6 +136,10 @@ class NullStorage:
 
     def close(self) -> None:
         pass
+
+    def _keep_workflow(self, workflow: Mapping[str, Any]) -> WorkflowId:
+        self._workflow = workflow
+        return WorkflowId("none")
 
     def _keep_execution(self, execution: Execution, token: int | None = None) -> None:
         self._execution = execution

@@ -7,18 +7,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from wtb.application.run_driver import Watch
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
+from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
+from wtb.domain.summary import RunSummary
 from wtb.flow import Workflow, load_workflow, source_of
 from wtb.settings import load_settings
+
+SHORTEST_PREFIX = 4
+"""How much of a run's id must be given."""
+
+_PAGE = 10_000
+"""Events that are read at a time."""
 
 
 class Bench:
@@ -82,9 +91,20 @@ class Bench:
         return Run(self, execution.id, flow)
 
     def get(self, run_id: str) -> Run:
-        """Return a run by its id."""
+        """Return a run by its id, or by the beginning of it that no other run has, of at least four characters."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
-            return Run(self, uow.executions.get(ExecutionId(run_id)).id, None)
+            try:
+                return Run(self, uow.executions.get(ExecutionId(run_id)).id, None)
+            except ExecutionNotFound:
+                if len(run_id) < SHORTEST_PREFIX:
+                    raise
+                found = [execution.id for execution in uow.executions.list_executions(prefix=run_id, limit=6)]
+        if not found:
+            raise ExecutionNotFound(run_id)
+        if len(found) > 1:
+            few = ", ".join(found[:5]) + (", …" if found[5:] else "")
+            raise InvalidInput(f"{run_id!r} is how several runs begin: {few}; give more of the id")
+        return Run(self, found[0], None)
 
     def resume(self, run_id: str, flow: Workflow | None = None, **how: Any) -> Run:
         """Go on with a run, in whichever process it was begun."""
@@ -92,9 +112,19 @@ class Bench:
         return Run(self, run.id, flow).resume(**how)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
-        """Return runs, newest first; filters are statuses, workflow, since, limit and offset."""
+        """Return runs, newest first; filters are statuses, workflow, since, prefix (of the id), limit and offset."""
+        return tuple(Run(self, execution.id, None) for execution in self.list_executions(**filters))
+
+    def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
+        """Return the records of the runs that `list_runs` gives, read at once."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
-            return tuple(Run(self, execution.id, None) for execution in uow.executions.list_executions(**filters))
+            return uow.executions.list_executions(**filters)
+
+    def neglect(self, execution: Execution) -> Neglect | None:
+        """Return why a run that says it is running does not get on: its process is gone, or long silent."""
+        lease = execution.lease
+        gone = None if lease is None else self.services.owners.is_gone(lease.owner)
+        return execution.neglect(self.services.clock.now(), gone)
 
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]
@@ -177,7 +207,7 @@ class Run:
     def usage(self) -> dict[str, Any]:
         """Tokens and money that its nodes reported, in all."""
         total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
-        for event in self.events(types=[EventType.NODE_COMPLETED]):
+        for event in self.all_events(types=[EventType.NODE_COMPLETED]):
             for key in total:
                 total[key] += event.data.get("usage", {}).get(key, 0)
         return total
@@ -192,6 +222,41 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.events.list_events(stream=self.id, **filters)
 
+    def all_events(self, **filters: Any) -> list[RecordedEvent]:
+        """Return all events that fit, however many; filters are types and severities."""
+        found: list[RecordedEvent] = []
+        page = self.events(limit=_PAGE, **filters)
+        while page:
+            found += page
+            page = self.events(after=page[-1].position, limit=_PAGE, **filters) if len(page) == _PAGE else ()
+        return found
+
+    def summary(self) -> RunSummary:
+        """Return how often things happened and how long they took: events by type, calls by tool, visits by node."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(self.id)
+        return RunSummary.of(self.all_events(), calls, self.history.boundaries())
+
+    def files(self, target: str | int | None = None) -> FileTree:
+        """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
+        return self._bench.services.workspaces.tree(self._file_commit(target))
+
+    def export(self, folder: str | Path, target: str | int | None = None) -> FileTree:
+        """Write the files of the head, or of a checkpoint, into a folder that is absent or empty; return them."""
+        commit = self._file_commit(target)
+        tree = self._bench.services.workspaces.tree(commit)
+        if commit is None or not tree:
+            place = "" if target is None else f" at checkpoint {str(target)!r}"
+            raise InvalidInput(f"run {self.id!r} has no files{place}; `wtb show {self.id} --files` lists what it has")
+        self._bench.services.workspaces.export(commit, Path(folder))
+        return tree
+
+    def _file_commit(self, target: str | int | None) -> FileCommitId | None:
+        history = self.history
+        checkpoint = history.latest() if target is None else history.resolve(target)
+        found = None if checkpoint is None else checkpoint.file_commit
+        return None if found is None else FileCommitId(found)
+
     def resume(
         self,
         *,
@@ -199,12 +264,14 @@ class Run:
         answer: Any = None,
         rerun_node: bool = False,
         strict: bool = False,
+        watch: Watch | None = None,
         **options: Any,
     ) -> Run:
         """Go on until the run ends or pauses again; options such as break_before replace those it has.
 
         `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
-        on with a workflow that has changed since the run began; otherwise that is only warned of.
+        on with a workflow that has changed since the run began; otherwise that is only warned of. `watch(node_run)`
+        gives a context that is entered while an attempt of a node runs.
         """
         flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
         self._bench.services.controller.run(
@@ -215,6 +282,7 @@ class Run:
             rerun_node=rerun_node,
             strict=strict,
             options=options,
+            watch=watch,
         )
         return Run(self._bench, self.id, flow)
 
@@ -233,9 +301,9 @@ class Run:
         return load_workflow(source)
 
     def pause(self) -> None:
-        """Ask the run to pause at its next step boundary."""
+        """Ask the run to pause at its next step boundary; one whose process is gone is paused at once."""
         self._bench.services.controller.request(self.id, "pause")
 
     def stop(self) -> None:
-        """Ask the run to stop at its next step boundary."""
+        """Ask the run to stop for good at its next step boundary; one that nobody runs is stopped at once."""
         self._bench.services.controller.request(self.id, "stop")

@@ -21,7 +21,7 @@ from wtb.application.replay import Replayer
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Storage
+from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -44,6 +44,7 @@ class Services:
     settings: Settings
     clock: Clock
     ids: Ids
+    owners: Owners
     codec: Codec
     conditions: Conditions
     bus: EventBus
@@ -83,12 +84,14 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     ids = ids or Uuid7Ids()
+    owners = ProcessOwners()
     conditions = CelConditions()
     workspaces = Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces")
     return Services(
         settings=settings,
         clock=clock,
         ids=ids,
+        owners=owners,
         codec=codec,
         conditions=conditions,
         bus=bus,
@@ -101,7 +104,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             ids=ids,
             codec=codec,
             conditions=conditions,
-            owners=ProcessOwners(),
+            owners=owners,
             workspaces=workspaces,
             find_tool=TOOLS.get,
             sleep=time.sleep,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import signal
 import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.shell import Shell
 
 FLOW = """
 import wtb
@@ -40,29 +44,9 @@ flow.edge("answer", wtb.END)
 """
 
 
-class Shell:
-    """A folder with a workflow, and `wtb` in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "flow.py").write_text(FLOW)
-
-    def wtb(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
-        command = [sys.executable, "-m", "wtb", *arguments]
-        done = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
-        assert done.returncode == code, done.stderr
-        return done
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self.wtb(*arguments, "--json", code=code).stdout)
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+    return Shell(tmp_path, flow=FLOW)
 
 
 def test_a_run_is_begun_in_one_process_and_finished_in_others(shell: Shell) -> None:
@@ -90,8 +74,18 @@ def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> 
 
 def test_the_display_names_nodes_as_they_finish_and_shows_the_result(shell: Shell) -> None:
     done = shell.wtb("run", "flow.py", "--set", "question=hi")
-    assert [line.strip() for line in done.stderr.splitlines()[1:]] == ["✓ classify", "✓ approve", "✓ answer"]
+    lines = re.findall(r"^  (✓ \w+)  <?\d+ ms$", done.stderr, re.MULTILINE)
+    assert lines == ["✓ classify", "✓ approve", "✓ answer"]
     assert '"answer": "About other"' in done.stdout
+
+
+def test_a_run_that_ends_because_no_edge_held_says_so(tmp_path: Path) -> None:
+    shell = Shell(
+        tmp_path, flow=FLOW.replace('flow.edge("approve", "answer")', 'flow.edge("approve", "answer", when="false")')
+    )
+    done = shell.wtb("run", "flow.py", "--set", "question=hi", "--run-id", "r1")
+    assert done.stdout.startswith("Completed: no edge of 'approve' held.\n")
+    assert shell.wtb("show", "r1").stdout.endswith("Completed: no edge of 'approve' held.\n")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +99,7 @@ def test_the_display_names_nodes_as_they_finish_and_shows_the_result(shell: Shel
         (("run", "flow.py", "--break-before", "nope"), "there is no node 'nope'"),
         (("run", "flow.py", "--run-id", "a b"), "the run id"),
         (("ls", "--since", "soon"), "--since takes a number"),
+        (("ls", "--since", "99999999999d"), "--since takes a number"),
     ],
 )
 def test_bad_input_is_one_clear_sentence_and_exit_code_2(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
@@ -115,3 +110,181 @@ def test_bad_input_is_one_clear_sentence_and_exit_code_2(shell: Shell, arguments
 
 def test_an_unknown_run_is_named(shell: Shell) -> None:
     assert "no run 'nope'" in shell.wtb("show", "nope", code=1).stderr
+
+
+def test_the_beginning_of_an_id_is_enough_where_no_other_run_begins_so(shell: Shell) -> None:
+    for run_id in ("alpha", "alpha-1", "alpha_2"):
+        shell.wtb("run", "flow.py", "--set", "question=hi", "--run-id", run_id)
+    assert [shell.json("show", start)["run"] for start in ("alpha", "alpha-", "alpha_")] == [
+        "alpha",
+        "alpha-1",
+        "alpha_2",
+    ]
+    unclear = shell.wtb("show", "alph", code=2).stderr
+    assert "'alph' is how several runs begin: alpha_2, alpha-1, alpha; give more of the id" in unclear
+    assert "no run 'alp'" in shell.wtb("show", "alp", code=1).stderr
+
+
+def test_lists_are_filtered_and_paged_and_show_ids_that_can_be_typed(shell: Shell) -> None:
+    assert "No runs here yet" in shell.wtb("ls").stdout
+    for topic in ("invoice", "hi", "hello"):
+        shell.wtb("run", "flow.py", "--set", f"question={topic}")
+    assert [row["status"] for row in shell.json("ls")] == ["completed", "completed", "paused"]
+    assert len(shell.json("ls", "--status", "paused", "--workflow", "support", "--since", "1h")) == 1
+    assert "No run fits." in shell.wtb("ls", "--workflow", "other").stdout
+    first_page = shell.wtb("ls", "--limit", "2").stdout
+    assert "There are more: `--offset 2`." in first_page
+    assert "more" not in shell.wtb("ls", "--limit", "2", "--offset", "2").stdout
+    short = first_page.splitlines()[1].split()[0]
+    assert shell.json("show", short)["state"]["question"] == "hello"
+
+
+STUCK = """
+import os, pathlib, time, wtb
+
+flow = wtb.Workflow("stuck")
+
+
+@flow.node(start=True)
+def work(state):
+    pathlib.Path("working").touch()
+    while pathlib.Path("working").exists():
+        time.sleep(0.01)
+    return {"n": state.get("n", 0) + 1}
+
+
+flow.edge("work", "work", when="n < 3")
+flow.edge("work", wtb.END, otherwise=True)
+"""
+
+
+def until(truth: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for something that the process does; it must not end before."""
+    while not truth():
+        assert process.poll() is None
+
+
+class Stuck:
+    """A run whose node does not end before it is told to, and Ctrl-C."""
+
+    def __init__(self, folder: Path, *options: str, stderr: int = subprocess.PIPE, stdout: int | None = None) -> None:
+        self.shell = Shell(folder, stuck=STUCK)
+        self.working = folder / "working"
+        command = ("run", "stuck.py", "--run-id", "r1", *options)
+        self.process = self.shell.start(*command, stderr=stderr, stdout=stdout)
+
+    def said(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def interrupt(self) -> str:
+        """Press Ctrl-C, and return what is said to that."""
+        self.process.send_signal(signal.SIGINT)
+        return self.said()
+
+    def end(self) -> int:
+        """Let the node return, and return the exit code."""
+        self.working.unlink()
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Stuck]:
+    run = Stuck(tmp_path)
+    with run.process as process:
+        try:
+            until(run.working.exists, process)
+            assert run.said() == "run r1\n"
+            yield run
+        finally:
+            process.kill()
+
+
+def test_a_run_whose_process_was_killed_is_shown_as_gone_and_can_be_stopped(stuck: Stuck) -> None:
+    shell = stuck.shell
+    assert shell.json("ls")[0]["neglect"] is None
+    stuck.process.kill()
+    stuck.process.wait()
+    listed = shell.wtb("ls").stdout
+    assert "running (gone)" in listed
+    assert "`wtb resume RUN` does" in listed
+    assert "running (gone)" in shell.wtb("show", "r1").stdout
+    assert shell.wtb("pause", "r1").stdout == "r1 is paused now.\n"
+    assert shell.json("stop", "r1") == {"run": "r1", "requested": "stop", "status": "cancelled"}
+    assert "is cancelled; there is nothing to stop" in shell.wtb("stop", "r1", code=2).stderr
+
+
+def test_ctrl_c_pauses_at_the_end_of_the_step(stuck: Stuck) -> None:
+    assert "Pausing at the end of this step" in stuck.interrupt()
+    assert stuck.end() == 0
+    shown = stuck.shell.json("show", "r1")
+    assert (shown["status"], shown["waiting"], shown["state"]) == ("paused", "interrupted", {"n": 1})
+
+
+def test_a_second_ctrl_c_stops_the_run_for_good(stuck: Stuck) -> None:
+    stuck.interrupt()
+    assert "Stopping at the end of this step" in stuck.interrupt()
+    assert stuck.end() == 0
+    assert stuck.shell.json("show", "r1")["status"] == "cancelled"
+
+
+def test_ctrl_c_works_with_json_too(tmp_path: Path) -> None:
+    run = Stuck(tmp_path, "--json", stdout=subprocess.PIPE)
+    with run.process as process:
+        until(run.working.exists, process)
+        assert "Pausing at the end of this step" in run.interrupt()
+        run.working.unlink()
+        assert json.loads(process.communicate(timeout=60)[0])["status"] == "paused"
+
+
+def test_a_third_ctrl_c_ends_the_process_though_the_node_never_ends(stuck: Stuck) -> None:
+    for _ in range(3):
+        stuck.interrupt()
+    assert stuck.process.wait(timeout=60) == -signal.SIGINT
+    assert stuck.shell.json("ls")[0]["neglect"] == "gone"
+
+
+class Terminal:
+    """A terminal that a process writes to, and everything that it has shown."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.shown = ""
+
+    def wait_for(self, pattern: str) -> None:
+        """Read on until something is shown; a terminal that nobody reads would stop the process."""
+        while not re.search(pattern, self.shown):
+            self.shown += os.read(self.ours, 4096).decode(errors="replace")
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+def test_a_terminal_shows_which_node_runs_and_for_how_long(terminal: Terminal, tmp_path: Path) -> None:
+    run = Stuck(tmp_path, "--break-after", "work", stderr=terminal.theirs)
+    with run.process as process:
+        terminal.wait_for(r"work  \d\.\d s")
+        assert "✓" not in terminal.shown
+        run.working.unlink()
+        terminal.wait_for(r"✓.* work  \d+\.\d s")
+        terminal.wait_for(r"\x1b\[\?25h")
+        assert process.wait(timeout=60) == 0
+
+
+def test_the_cursor_is_given_back_when_the_process_is_ended(terminal: Terminal, tmp_path: Path) -> None:
+    run = Stuck(tmp_path, stderr=terminal.theirs)
+    with run.process as process:
+        terminal.wait_for("work")
+        for said in ("Pausing", "Stopping", r"\x1b\[\?25h"):
+            process.send_signal(signal.SIGINT)
+            terminal.wait_for(said)
+        assert process.wait(timeout=60) == -signal.SIGINT

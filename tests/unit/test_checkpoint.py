@@ -97,3 +97,10 @@ def test_the_boundary_of_a_run_says_what_the_run_says() -> None:
 def test_a_visit_that_still_runs_has_no_duration_and_no_error() -> None:
     boundary = RUN.boundary()
     assert (boundary.duration, boundary.error, boundary.first_id) == (None, None, None)
+
+
+def test_the_time_in_which_nobody_ran_a_node_is_no_part_of_its_duration() -> None:
+    hour, second = timedelta(hours=1), timedelta(seconds=1)
+    again = RUN.tried_again(since=NOW + hour).ended(NodeStatus.COMPLETED, NOW + hour + second)
+    assert again.boundary().duration == second
+    assert RUN.tried_again().ended(NodeStatus.COMPLETED, NOW + hour).boundary().duration == hour

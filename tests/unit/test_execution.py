@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
-from wtb.domain.execution import TRANSITIONS, Branch, Execution, ExecutionStatus, Failure, Lease
+from wtb.domain.execution import TRANSITIONS, Branch, Execution, ExecutionStatus, Failure, Lease, Neglect
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -162,3 +162,35 @@ def test_moving_a_branch_changes_its_head_only() -> None:
     branch = Branch(id=BranchId("b"), execution_id=ExecutionId("run"), name="main", head_id=None, created_at=NOW)
     moved = branch.moved(CheckpointId("c1"))
     assert (moved.head_id, branch.head_id, moved.name) == ("c1", None, "main")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "holder_gone", "neglect"),
+    [
+        (0, False, None),
+        (0, None, None),
+        (0, True, Neglect.GONE),
+        (1, None, Neglect.GONE),  # nobody can look, so the end of the lease decides
+        (1, False, None),  # a busy process may be late with its heartbeat
+        (60, True, Neglect.GONE),
+        (61, True, Neglect.ABANDONED),
+        (61, None, Neglect.ABANDONED),
+        (61, False, Neglect.ABANDONED),
+    ],
+)
+def test_a_running_run_is_neglected_when_its_holder_is_gone_or_an_hour_silent(
+    minutes: int, holder_gone: bool | None, neglect: Neglect | None
+) -> None:
+    run = an_execution(ExecutionStatus.RUNNING).leased("me", NOW, MINUTE)
+    assert run.neglect(NOW + minutes * MINUTE, holder_gone) is neglect
+
+
+def test_a_run_without_a_holder_is_neglected_after_an_hour() -> None:
+    run = an_execution(ExecutionStatus.RUNNING)
+    assert run.neglect(NOW + 59 * MINUTE, None) is None
+    assert run.neglect(NOW + 60 * MINUTE, None) is Neglect.ABANDONED
+
+
+@pytest.mark.parametrize("status", [status for status in ExecutionStatus if "ing" not in status or status == "pending"])
+def test_only_a_run_that_should_get_on_can_be_neglected(status: ExecutionStatus) -> None:
+    assert an_execution(status).neglect(NOW + 600 * MINUTE, None) is None

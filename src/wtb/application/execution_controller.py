@@ -16,7 +16,7 @@ from wtb.application.heartbeat import Heartbeat
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
-from wtb.application.run_driver import Equipment, RunDriver
+from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import InvalidInput, InvalidTransition
@@ -134,12 +134,14 @@ class ExecutionController:
         rerun_node: bool = False,
         strict: bool = False,
         options: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
         `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
         undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
-        as breakpoints. A workflow that changed since the run began is warned of, or refused when `strict`.
+        as breakpoints, `watch` looks on. A workflow that changed since the run began is warned of, or refused when
+        `strict`.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
@@ -161,6 +163,7 @@ class ExecutionController:
             except InvalidInput:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
+            driver.watch = watch
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
@@ -305,11 +308,21 @@ class ExecutionController:
             driver.interrupt(request)
             return
         at = self._recorder.load(execution_id)
+        if self._nobody_runs(at.execution, request):
+            self._recorder.end(at, _requested(request))
+            return
         if at.execution.status is not ExecutionStatus.RUNNING:
-            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; only a running one can {request}")
+            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
         with self._storage.unit_of_work() as uow:
             uow.executions.request(execution_id, request)
             uow.commit()
+
+    def _nobody_runs(self, execution: Execution, request: str) -> bool:
+        """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
+        if execution.status is ExecutionStatus.RUNNING:
+            gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+            return execution.neglect(self._clock.now(), gone) is not None
+        return request == "stop" and execution.status in _RESUMABLE
 
     def close(self) -> None:
         """Stop the threads of this process's runs."""
@@ -357,6 +370,12 @@ def _as_it_was(execution: Execution) -> Ending:
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
     return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="not begun yet"))
+
+
+def _requested(request: str) -> Ending:
+    if request == "stop":
+        return Ending(status=ExecutionStatus.CANCELLED)
+    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
 
 
 def _stopped_before(at: Position) -> bool:

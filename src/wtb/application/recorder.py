@@ -17,6 +17,8 @@ from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
 
+_MS = timedelta(milliseconds=1)
+
 MAIN = "main"
 """The branch that every execution begins with."""
 
@@ -228,12 +230,14 @@ class Recorder:
                 draft = evolve(draft, file_commit=step.files(uow))
             head = uow.checkpoints.save(draft, step.delta, step.returned)
             for run in step.missed:
-                uow.node_runs.save(run.missed(head.id, now))
-                uow.events.append(_completed(run, None, {}, now))
+                done = run.missed(head.id, now)
+                uow.node_runs.save(done)
+                uow.events.append(_completed(done, None, {}, now))
             for position, run in enumerate(step.runs):
-                uow.node_runs.save(run.completed(head.id, now))
+                done = run.completed(head.id, now)
+                uow.node_runs.save(done)
                 data = step.data[position] if step.data else {}
-                uow.events.append(_completed(run, head.id, data, now))
+                uow.events.append(_completed(done, head.id, data, now))
             if degraded is not None:
                 at = self._degraded(uow, at, degraded, now)
             after = self._moved(uow, at, head, step.ending)
@@ -320,9 +324,9 @@ class Recorder:
         now = self._clock.now()
         execution = execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
         data: dict[str, Any] = {"notes": list(ending.notes)} if ending.notes else {}
+        uow.executions.request(execution.id, None)  # or it would end the run again when somebody goes on with it
         if ending.pause is not None:
             data["reason"] = ending.pause.reason
-            uow.executions.request(execution.id, None)
         if ending.failure is not None:
             data |= {"error": f"{ending.failure.type}: {ending.failure.message}", "node": ending.failure.node}
         uow.events.append(Event(type=_ENDED[ending.status], stream=execution.id, at=now, data=data))
@@ -417,7 +421,8 @@ class Recorder:
 
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
-    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, **more}
+    took_ms = ((run.ended_at or now) - run.started_at) // _MS
+    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **more}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
 
 

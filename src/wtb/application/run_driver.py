@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,9 @@ _log = logging.getLogger(__name__)
 
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""
+
+Watch = Callable[[NodeRun], AbstractContextManager[object]]
+"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
 
 
 class StepLimitReached(WTBError):
@@ -144,6 +148,7 @@ class RunDriver:
         self._bases = bases or {}
         self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
         self._interrupt: str | None = None
+        self.watch: Watch | None = None
         self.began_here = bool(open_runs)
         """Whether a node that comes next was begun before: its breakpoint is behind it."""
 
@@ -216,7 +221,7 @@ class RunDriver:
         visit = self._progress.visits.get(name, 0) + 1
         known = self._open_runs.pop((name, visit), None) if self._open_runs else None
         if known is not None:
-            return known if known.pending is not None else known.tried_again()
+            return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
         return self._tools.recorder.node_run(self.at, name, visit)
 
     def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
@@ -305,7 +310,8 @@ class RunDriver:
 
     def _made(self, node: Node, attempt: Attempt) -> Outcome:
         view = StateView(self._progress.state, node.name, node.reads)
-        returned = self._tools.runner.call(node, view, attempt.context, self._time_for(node))
+        with self.watch(attempt.run) if self.watch else nullcontext():
+            returned = self._tools.runner.call(node, view, attempt.context, self._time_for(node))
         diverged = attempt.unasked()
         if diverged:
             return Outcome(run=attempt.run, pause=_diverged(node, [call.tool for call in diverged]))

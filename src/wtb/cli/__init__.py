@@ -8,8 +8,11 @@ import sys
 import click
 
 from wtb.cli.db import db
-from wtb.cli.look import history, ls, show_run
+from wtb.cli.files import export
+from wtb.cli.init import init
+from wtb.cli.look import history, ls
 from wtb.cli.runs import pause, resume, run, stop
+from wtb.cli.show import show_run
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -26,15 +29,23 @@ class _Group(click.Group):
             sys.exit(USAGE if isinstance(error, InvalidInput) else UNEXPECTED)
 
 
+class _Echo(logging.Handler):
+    """Says warnings on stderr, wherever that leads at the moment: above the spinner while a run is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{self.format(record)}\n")  # click would write past the spinner
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="workflow-test-bench", prog_name="wtb")
 def main() -> None:
     """Run agent workflows step by step, go back anywhere, and find out which version is better.
 
-    Everything lies in .wtb in this folder, unless WTB_URL or wtb.toml names another place.
+    Everything lies in .wtb in this folder, unless WTB_URL or wtb.toml names another place. `wtb init` makes a project
+    to begin with.
     """
-    logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 
 
-for command in (run, resume, pause, stop, ls, show_run, history, db):
+for command in (init, run, resume, pause, stop, ls, show_run, history, export, db):
     main.add_command(command)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from wtb.bootstrap import open_database
-from wtb.cli.output import as_json, show, url
+from wtb.cli.output import as_json, example, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database
@@ -36,6 +36,7 @@ def _database(address: str | None) -> Iterator[Database]:
 @url
 @click.option("--to", "revision", default="head", show_default=True, help="The revision to stop at.")
 @as_json
+@example("wtb db upgrade --url postgresql://wtb@localhost/wtb")
 def upgrade(url: str | None, revision: str, as_json: bool) -> None:
     """Bring the database up to this version of wtb; safe to run again, and by several at once."""
     with _database(url) as database:
@@ -55,6 +56,7 @@ def upgrade(url: str | None, revision: str, as_json: bool) -> None:
 @url
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
+@example("wtb db downgrade 0001 --url sqlite:///bench.db")
 def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
     """Bring the database down to REVISION (`base` removes all tables). What newer tables hold is lost."""
     with _database(url) as database:
@@ -72,6 +74,7 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
 @db.command()
 @url
 @as_json
+@example("wtb db current")
 def current(url: str | None, as_json: bool) -> None:
     """Say which revision the database has and which one this wtb needs."""
     with _database(url) as database:

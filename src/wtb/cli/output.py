@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -17,7 +23,113 @@ url = click.option(
     help="sqlite:///path or postgresql://user@host/database; otherwise WTB_URL, wtb.toml or .wtb in this folder.",
 )
 
+_WIDE = ("data", "name", "path", "state")
+"""Columns whose text may be broken into lines."""
 
-def show(result: dict[str, Any], text: str, *, as_json: bool) -> None:
+_NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", "mean")
+
+
+def show(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     """Print the result for a program or for a person."""
-    click.echo(json.dumps(result) if as_json else text)
+    click.echo(to_json(result) if as_json else text)
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
+    """Print rows as JSON, or as a table; `empty` is said when there are none."""
+    if as_json:
+        click.echo(to_json(rows))
+    elif rows:
+        print_table(rows)
+    else:
+        click.echo(empty)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the headings that the first one has."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in rows[0]:
+        table.add_column(
+            heading,
+            overflow="fold",
+            no_wrap=heading not in _WIDE,
+            justify="right" if heading in _NUMBERS else "left",
+        )
+    for row in rows:
+        # As Text: what a node said is never markup.
+        table.add_row(*(Text(_cell(heading, value)) for heading, value in row.items()))
+    # Through a pipe the lines stay whole: there is no screen that they must fit.
+    Console(width=None if sys.stdout.isatty() else 1_000).print(table, highlight=False)
+
+
+def _cell(heading: str, value: Any) -> str:
+    """Return a value as a person reads it: local time, the part of a checkpoint's id that tells it from others."""
+    match value:
+        case datetime():
+            return moment(value)
+        case timedelta():
+            return duration(value)
+        case int() if heading == "size":
+            return size(value)
+    return value[:18] if heading == "checkpoint" else str(value)
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON; what JSON does not know is written as text, times in ISO 8601, durations in seconds."""
+    return json.dumps(_plain(value), indent=indent, default=str, ensure_ascii=indent is None)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {key if isinstance(key, str) else str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+    return value
+
+
+def moment(time: datetime) -> str:
+    """Return a time as the clock on the wall shows it, with the year when it is another one."""
+    local = time.astimezone()
+    return local.strftime("%m-%d %H:%M:%S" if local.year == datetime.now().astimezone().year else "%Y-%m-%d %H:%M")
+
+
+def duration(time: timedelta | float) -> str:
+    """Return a time span, in seconds when it is a number, with as many digits as anybody reads."""
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "<1 ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def size(size_bytes: int) -> str:
+    """Return a number of bytes with a unit."""
+    number = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 999.5:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 99.5 else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def example(*lines: str) -> Callable[[Command], Command]:
+    """Add examples to the help of a command."""
+
+    def add(command: Command) -> Command:
+        text = inspect.cleandoc(command.__doc__ or "")
+        command.__doc__ = "\n".join((text, "", "\b", "Example:", *(f"  {line}" for line in lines)))
+        return command
+
+    return add

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from wtb.bench import Bench, Run
-from wtb.cli.output import as_json, show, url
+from wtb.cli.interrupts import Interrupts
+from wtb.cli.live import LiveDisplay
+from wtb.cli.output import as_json, example, show, to_json, url
 from wtb.domain.errors import InvalidInput
-from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.flow import load_workflow
 
 FAILED = 3
 """Exit code of a run that finished with a failure."""
-
-_SHOWN = (EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_RETRIED)
 
 
 @click.command()
@@ -39,6 +35,7 @@ _SHOWN = (EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_RETRIE
 @click.option("--timeout-s", type=float, help="Fail a run that takes longer.")
 @url
 @as_json
+@example("wtb run support.py --set question='Where is my invoice?' --break-before answer")
 def run(
     *,
     workflow: str,
@@ -52,7 +49,10 @@ def run(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Run WORKFLOW: file.py[:flow], module:flow or flow.json."""
+    """Run WORKFLOW: file.py[:flow], module:flow or flow.json.
+
+    Ctrl-C pauses at the end of the step, a second one stops the run for good, a third one ends the process.
+    """
     flow = load_workflow(workflow)
     state = {**_input(given), **dict(_setting(item) for item in settings)}
     with Bench(url) as bench:
@@ -79,6 +79,7 @@ def run(
 @click.option("--max-steps", type=int, help="Replace the limit of steps.")
 @url
 @as_json
+@example("wtb resume 0199a3b2-1c4d --set k=5", "wtb resume first --answer yes")
 def resume(
     *,
     run_id: str,
@@ -92,7 +93,10 @@ def resume(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Go on with a run that is paused, has failed, or whose process is gone."""
+    """Go on with a run that is paused, has failed, or whose process is gone.
+
+    RUN is the id, or as much of its beginning as no other run has. Ctrl-C works as in `wtb run`.
+    """
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
         options: dict[str, Any] = {"rerun_node": rerun_node}
@@ -112,66 +116,73 @@ def resume(
 @click.argument("run_id", metavar="RUN")
 @url
 @as_json
+@example("wtb pause first")
 def pause(run_id: str, url: str | None, as_json: bool) -> None:
-    """Ask a running run, in whichever process, to pause at its next step boundary."""
-    with Bench(url) as bench:
-        bench.get(run_id).pause()
-        show({"run": run_id, "requested": "pause"}, f"{run_id} will pause at its next step.", as_json=as_json)
+    """Ask a running run, in whichever process, to pause at its next step boundary.
+
+    A run whose process is gone is paused at once.
+    """
+    _request(url, run_id, "pause", as_json=as_json)
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @url
 @as_json
+@example("wtb stop first")
 def stop(run_id: str, url: str | None, as_json: bool) -> None:
-    """Ask a running run to stop for good at its next step boundary."""
+    """Ask a running run to stop for good at its next step boundary.
+
+    A run that nobody runs (paused, failed, or its process is gone) is stopped at once.
+    """
+    _request(url, run_id, "stop", as_json=as_json)
+
+
+def _request(url: str | None, run_id: str, request: str, *, as_json: bool) -> None:
     with Bench(url) as bench:
-        bench.get(run_id).stop()
-        show({"run": run_id, "requested": "stop"}, f"{run_id} will stop at its next step.", as_json=as_json)
+        run = bench.get(run_id)
+        if request == "pause":
+            run.pause()
+        else:
+            run.stop()
+        status = run.status
+    waits = status is ExecutionStatus.RUNNING
+    text = f"{run.id} will {request} at the end of its step." if waits else f"{run.id} is {status} now."
+    show({"run": run.id, "requested": request, "status": status.value}, text, as_json=as_json)
 
 
 def _drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> None:
-    console = Console(stderr=True)
-    if not as_json:
-        console.print(f"run {run.id}", highlight=False)
-        bench.subscribe(_SHOWN, lambda event: console.print(_line(event), highlight=False))
-    with _interruptible(run):
-        run = run.resume(**how)
-    bench.services.bus.flush(5)
+    if as_json:
+        with Interrupts(run, _say, lambda: None).handled():
+            run = run.resume(**how)
+    else:
+        display = LiveDisplay(run)
+        with display.shown(bench), Interrupts(run, display.say, display.stop).handled():
+            run = run.resume(watch=display.watch, **how)
     report(run, as_json=as_json)
     if run.status is ExecutionStatus.FAILED:
         sys.exit(FAILED)
 
 
-@contextmanager
-def _interruptible(run: Run) -> Iterator[None]:
-    """Let the first Ctrl-C pause the run at the step boundary, and the second stop it."""
-
-    def handle(number: int, frame: object) -> None:
-        run.pause()
-        click.echo("Pausing at the next step; Ctrl-C again stops.", err=True)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _line(event: RecordedEvent) -> str:
-    mark = {EventType.NODE_COMPLETED: "✓", EventType.NODE_FAILED: "✗", EventType.NODE_RETRIED: "↻"}[event.type]
-    visit = f"#{event.data['visit']}" if event.data["visit"] > 1 else ""
-    error = f"  {event.data['error']}" if "error" in event.data else ""
-    usage = event.data.get("usage")
-    used = f"  {usage['input_tokens']}+{usage['output_tokens']} tokens, ${usage['cost_usd']:.4f}" if usage else ""
-    return f"  {mark} {event.data['node']}{visit}{used}{error}"
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def report(run: Run, *, as_json: bool) -> None:
-    """Print how a run stands, for people or as JSON."""
+    """Print how a run ended or why it waits, for people or as JSON."""
+    result = outcome(run)
+    if as_json:
+        click.echo(to_json(result))
+        return
+    click.echo(advice(run))
+    if result["status"] == ExecutionStatus.COMPLETED:
+        click.echo(to_json(result["state"], indent=2))
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """Return how a run stands, for programs."""
     execution = run.execution
-    result = {
+    return {
         "run": run.id,
         "workflow": execution.workflow_name,
         "status": execution.status.value,
@@ -180,23 +191,28 @@ def report(run: Run, *, as_json: bool) -> None:
         "waiting": None if execution.pause is None else execution.pause.reason,
         "question": None if execution.pause is None else execution.pause.question,
     }
-    if as_json:
-        click.echo(json.dumps(result, default=str))
-        return
-    click.echo(_sentence(run.id, result))
-    if execution.status is ExecutionStatus.COMPLETED:
-        click.echo(json.dumps(result["state"], indent=2, default=str, ensure_ascii=False))
 
 
-def _sentence(run_id: str, result: Mapping[str, Any]) -> str:
-    match result["status"]:
-        case "failed":
-            return f"Failed: {result['error']}\nGo on from the last good step with `wtb resume {run_id}`."
-        case "paused" if result["question"]:
-            return f"{result['question']['question']}\nAnswer with `wtb resume {run_id} --answer …`."
-        case "paused":
-            return f"Paused: {result['waiting']}. Go on with `wtb resume {run_id}`."
-    return f"{result['status'].capitalize()}."
+def advice(run: Run) -> str:
+    """Return how a run stands and what to do about it, in a sentence or two."""
+    execution = run.execution
+    match execution.status:
+        case ExecutionStatus.FAILED if execution.failure is not None:
+            why = f"{execution.failure.type}: {execution.failure.message}"
+            return f"Failed: {why}\nGo on from the last good step with `wtb resume {run.id}`."
+        case ExecutionStatus.PAUSED if execution.pause is not None and execution.pause.question:
+            question = execution.pause.question
+            choices = "|".join(map(str, question.get("schema") or ())) or "…"
+            return f"{question['question']}\nAnswer with `wtb resume {run.id} --answer {choices}`."
+        case ExecutionStatus.PAUSED if execution.pause is not None:
+            return f"Paused: {execution.pause.reason}. Go on with `wtb resume {run.id}`."
+        case ExecutionStatus.PENDING:
+            return f"Not begun yet. Begin with `wtb resume {run.id}`."
+        case ExecutionStatus.COMPLETED:
+            ends = run.events(types=[EventType.EXECUTION_COMPLETED])
+            notes = ends[-1].data.get("notes", ()) if ends else ()  # such as that no edge held
+            return f"Completed: {'; '.join(notes)}." if notes else "Completed."
+    return f"{execution.status.value.capitalize()}."
 
 
 def _input(given: str | None) -> dict[str, Any]:

@@ -163,9 +163,17 @@ class NodeRun:
         """Return the run after one more tool call."""
         return evolve(self, tool_count=self.tool_count + 1)
 
-    def tried_again(self) -> NodeRun:
-        """Return the run at its next attempt."""
-        return evolve(self, attempt=self.attempt + 1, status=NodeStatus.STARTED, failure=None, ended_at=None)
+    def tried_again(self, since: datetime | None = None) -> NodeRun:
+        """Return the run at its next attempt; `since` when nobody ran it in between, which is no part of its time."""
+        started_at = since or self.started_at
+        return evolve(
+            self,
+            attempt=self.attempt + 1,
+            status=NodeStatus.STARTED,
+            failure=None,
+            started_at=started_at,
+            ended_at=None,
+        )
 
     def ended(self, status: NodeStatus, now: datetime, failure: Failure | None = None) -> NodeRun:
         """Return the run as it ended."""

@@ -25,6 +25,16 @@ class ExecutionStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Neglect(StrEnum):
+    """Why a run that says it is running does not get on: its process is gone, or nothing was heard of it for long."""
+
+    GONE = "gone"
+    ABANDONED = "abandoned"
+
+
+ABANDONED_AFTER = timedelta(hours=1)
+"""How long a running run may be silent before it is reported as abandoned."""
+
 _S = ExecutionStatus
 
 TRANSITIONS: Mapping[ExecutionStatus, frozenset[ExecutionStatus]] = {
@@ -155,6 +165,19 @@ class Execution:
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%H:%M:%S} UTC; "
                 f"pause it with `wtb pause {self.id}`, or wait until that process has ended"
             )
+
+    def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
+        """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
+
+        A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
+        """
+        if self.status not in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK):
+            return None
+        heard_at = self.updated_at if self.lease is None else max(self.updated_at, self.lease.expires_at)
+        if now - heard_at >= ABANDONED_AFTER:
+            return Neglect.ABANDONED
+        silent = self.lease is not None and self.lease.expired(now)
+        return Neglect.GONE if holder_gone or (holder_gone is None and silent) else None
 
     def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
         """Return the execution under a new lease as part of the change that is being made."""

@@ -139,10 +139,11 @@ class ExecutionRepository(Protocol):
         statuses: Collection[ExecutionStatus] = (),
         workflow: str | None = None,
         since: datetime | None = None,
+        prefix: str = "",
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
-        """Return those that fit all filters, newest first; `since` is inclusive."""
+        """Return those that fit all filters, newest first; `since` is inclusive, `prefix` is how their ids begin."""
         ...
 
     def delete(self, execution_id: ExecutionId) -> None:

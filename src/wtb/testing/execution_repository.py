@@ -186,6 +186,14 @@ class ExecutionRepositoryContract(StoryFixtures):
             crowd, lambda it: it.created_at >= since and it.status is ExecutionStatus.FAILED
         )
 
+    def test_ids_are_found_by_how_they_begin(self, storage: Storage, story: Story) -> None:
+        _add(storage, *(story.new_execution(id=ExecutionId(id)) for id in ("abc_1", "abcd1", "ABC_1", "é_1", "x.abc_")))
+        assert _ids(storage, prefix="abc_") == ["abc_1"]
+        assert sorted(_ids(storage, prefix="abc")) == ["abc_1", "abcd1"]
+        assert _ids(storage, prefix="é_") == ["é_1"]
+        assert _ids(storage, prefix="abc%") == []
+        assert len(_ids(storage, prefix="")) == 6
+
     def test_pages_follow_each_other(self, storage: Storage, story: Story) -> None:
         crowd = _crowd(storage, story)
         pages = [_ids(storage, limit=5, offset=offset) for offset in range(0, len(crowd) + 6, 5)]

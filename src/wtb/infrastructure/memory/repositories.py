@@ -112,6 +112,7 @@ class MemoryExecutionRepository:
         statuses: Collection[ExecutionStatus] = (),
         workflow: str | None = None,
         since: datetime | None = None,
+        prefix: str = "",
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
@@ -121,6 +122,7 @@ class MemoryExecutionRepository:
             if (not statuses or execution.status in statuses)
             and workflow in (None, execution.workflow_name)
             and (since is None or execution.created_at >= since)
+            and execution.id.startswith(prefix)
         ]
         found.sort(key=lambda execution: (execution.created_at, execution.id), reverse=True)
         return tuple(found[offset : offset + limit])

@@ -173,6 +173,7 @@ class SqlExecutionRepository:
         statuses: Collection[ExecutionStatus] = (),
         workflow: str | None = None,
         since: datetime | None = None,
+        prefix: str = "",
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
@@ -186,6 +187,9 @@ class SqlExecutionRepository:
         if since is not None:
             wheres.append("created_at_us >= ?")
             values.append(to_us(since))
+        if prefix:
+            wheres.append("substr(id, 1, ?) = ?")
+            values += [len(prefix), prefix]
         statement = (
             f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
             "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"

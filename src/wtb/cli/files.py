@@ -1,0 +1,74 @@
+"""`wtb export`, and the files that `wtb show --files` lists."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wtb.bench import Bench
+from wtb.cli.output import as_json, counted, example, show, size, url
+from wtb.domain.files import EntryKind, FileTree, path_bytes
+
+_TYPES = {EntryKind.FILE: stat.S_IFREG, EntryKind.FOLDER: stat.S_IFDIR, EntryKind.LINK: stat.S_IFLNK}
+
+
+@click.command()
+@click.argument("place", metavar="RUN[@CHECKPOINT]")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@url
+@as_json
+@example("wtb export first answer", "wtb export first@draft#2 second-draft")
+def export(*, place: str, folder: Path, url: str | None, as_json: bool) -> None:
+    """Write the workspace files of a run into DIR, which is absent or empty.
+
+    They are those of the last step, or of CHECKPOINT: a step number, a node (its latest visit), node#2, a name or the
+    beginning of an id. Files are as they were, permissions included.
+    """
+    run_id, at, checkpoint = place.partition("@")
+    with Bench(url) as bench:
+        run = bench.get(run_id)
+        tree = run.export(folder, checkpoint if at else None)
+    files, size_bytes = totals(tree)
+    result = {"run": run.id, "checkpoint": checkpoint or None, "folder": str(folder)}
+    text = f"Wrote {counted(files, 'file')}, {size(size_bytes)}, into {folder}."
+    show({**result, "files": files, "bytes": size_bytes}, text, as_json=as_json)
+
+
+def totals(tree: FileTree) -> tuple[int, int]:
+    """Return how many files (and links) a tree holds, and their bytes."""
+    files = [entry for entry in tree.values() if entry.kind is not EntryKind.FOLDER]
+    return len(files), sum(entry.size for entry in files)
+
+
+def rows_for_programs(tree: FileTree) -> list[dict[str, Any]]:
+    """Return the entries of a tree by path; a link says where it leads."""
+    return [
+        {
+            "path": entry.path,
+            "kind": entry.kind.value,
+            "mode": f"{entry.mode:04o}",
+            "size": entry.size,
+            "target": entry.target or None,
+        }
+        for _, entry in sorted(tree.items())
+    ]
+
+
+def rows_for_people(tree: FileTree) -> list[dict[str, Any]]:
+    """Return the entries of a tree as `ls -l` shows them."""
+    return [
+        {
+            "mode": stat.filemode(_TYPES[entry.kind] | entry.mode),
+            "size": entry.size if entry.kind is EntryKind.FILE else "",
+            "path": _readable(f"{entry.path} -> {entry.target}" if entry.target else entry.path),
+        }
+        for _, entry in sorted(tree.items())
+    ]
+
+
+def _readable(path: str) -> str:
+    """Return a path that any terminal can print; bytes that are no UTF-8 become question marks."""
+    return path_bytes(path).decode("utf-8", "replace")

@@ -1,0 +1,118 @@
+"""LiveDisplay: what a run does while somebody looks on; finished nodes as lines, running ones with a spinner."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from wtb.bench import Bench, Run
+from wtb.cli.output import duration
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.events import EventType, RecordedEvent
+
+_MARKS = {
+    EventType.NODE_COMPLETED: ("✓", "green"),
+    EventType.NODE_FAILED: ("✗", "red"),
+    EventType.NODE_RETRIED: ("↻", "yellow"),
+}
+
+
+class LiveDisplay:
+    """Writes to stderr. A line a finished node; on a terminal also those that run now and how long already."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._used = run.usage
+        self._running: dict[str, tuple[NodeRun, float]] = {}
+        self._lock = threading.Lock()
+        self._spinner = Spinner("dots", style="cyan")
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._now_running,
+            refresh_per_second=10,
+            transient=True,
+            # What a node prints goes above the spinner, unless it goes into a pipe, where it must arrive as it is.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+
+    @contextmanager
+    def shown(self, bench: Bench) -> Iterator[None]:
+        """Show what happens inside the block."""
+        self.say(f"run {self._run.id}")
+        subscription = bench.subscribe(tuple(_MARKS), self._finished)
+        if self._console.is_terminal:
+            self._live.start()
+        try:
+            yield
+        finally:
+            bench.services.bus.flush(5)
+            subscription.cancel()
+            self.stop()
+            if subscription.dropped:
+                self.say(f"  … {subscription.dropped} lines came too fast to be shown")
+
+    def stop(self) -> None:
+        """Give the terminal back."""
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line as it is."""
+        self._console.print(Text(text))
+
+    @contextmanager
+    def watch(self, run: NodeRun) -> Iterator[None]:
+        """Show a node as running inside the block."""
+        with self._lock:
+            self._running[run.id] = (run, time.monotonic())
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[run.id]
+
+    def _now_running(self) -> RenderableType:
+        with self._lock:
+            running = list(self._running.values())
+        table = Table.grid(padding=(0, 1))
+        for run, since in running:
+            attempt = f"  attempt {run.attempt}" if run.attempt > 1 else ""
+            text = f"{_name(run.node, run.visit)}  {duration(time.monotonic() - since)}{attempt}"
+            table.add_row(" ", self._spinner, Text(text))
+        return table
+
+    def _finished(self, event: RecordedEvent) -> None:
+        if event.stream == self._run.id:
+            mark, style = _MARKS[event.type]
+            self._console.print(Text.assemble("  ", (mark, style), " ", self._line(event.data)))
+
+    def _line(self, data: Mapping[str, Any]) -> str:
+        parts = [_name(data["node"], data["visit"])]
+        if "ms" in data:
+            parts.append(duration(data["ms"] / 1000))
+        if "usage" in data:
+            for key in self._used:
+                self._used[key] += data["usage"][key]
+            parts.append(f"{usage(data['usage'])} (so far {usage(self._used)})")
+        if "error" in data:
+            parts.append(data["error"])
+        return "  ".join(parts)
+
+
+def usage(used: Mapping[str, Any]) -> str:
+    """Return tokens and cost for people."""
+    return f"{used['input_tokens']:,}+{used['output_tokens']:,} tokens, ${used['cost_usd']:.4f}"
+
+
+def _name(node: str, visit: int) -> str:
+    return f"{node}#{visit}" if visit > 1 else node

@@ -1,0 +1,240 @@
+"""`wtb show`: how a run stands, what was recorded of it, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from wtb.bench import Bench, Run
+from wtb.cli.files import rows_for_people, rows_for_programs, totals
+from wtb.cli.live import usage
+from wtb.cli.output import as_json, counted, duration, example, moment, print_table, show_rows, size, to_json, url
+from wtb.cli.replay import show_replay
+from wtb.cli.runs import advice, outcome
+from wtb.domain.errors import InvalidInput
+from wtb.domain.events import EventType, RecordedEvent, Severity
+from wtb.domain.execution import Neglect
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.summary import RunSummary
+
+_NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
+
+
+@click.command("show")
+@click.argument("run_id", metavar="RUN")
+@click.option("--traceback", is_flag=True, help="Show where in the code the error was raised.")
+@click.option("--files", is_flag=True, help="List the files of the last step.")
+@click.option("--at", metavar="CHECKPOINT", help="With --files: those of this step, node, node#2, name or id.")
+@click.option("--events", is_flag=True, help="List what was recorded of the run.")
+@click.option(
+    "--severity",
+    type=click.Choice([severity.value for severity in Severity]),
+    help="Only events at least that severe: warning means warnings and errors.",
+)
+@click.option("--errors", is_flag=True, help="Only errors; the same as --severity error.")
+@click.option("--tools", is_flag=True, help="Only calls of tools; the same as --type tool.")
+@click.option(
+    "--type",
+    "types",
+    metavar="TYPE",
+    multiple=True,
+    help="Only events of this type, as node.failed, or of all types of a noun, as node; may be given several times.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Only so many of the latest events.")
+@click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
+@click.option("--workflow", metavar="WORKFLOW", help="With --replay: where the workflow is now, if not where it was.")
+@click.option("--summary", is_flag=True, help="Count events, calls of tools and visits of nodes, with their times.")
+@url
+@as_json
+@example("wtb show first --events --severity warning --limit 20", "wtb show first --files --at draft#2")
+def show_run(
+    *,
+    run_id: str,
+    traceback: bool,
+    files: bool,
+    at: str | None,
+    events: bool,
+    severity: str | None,
+    errors: bool,
+    tools: bool,
+    types: tuple[str, ...],
+    limit: int | None,
+    replay: bool,
+    workflow: str | None,
+    summary: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Show how a run stands: status, where it is, state, error or question; or its events, figures or files.
+
+    RUN is the id, or as much of its beginning as no other run has.
+    """
+    with Bench(url) as bench:
+        run = bench.get(run_id)
+        if files or at is not None:
+            _show_files(run, at, as_json=as_json)
+        elif replay:
+            show_replay(run, workflow, as_json=as_json)
+        elif summary:
+            _show_summary(run.summary(), as_json=as_json)
+        elif events or severity or errors or tools or types or limit:
+            wanted = (*types, "tool") if tools else types
+            found = _events(run, Severity("error" if errors else severity or "info"), wanted, limit)
+            show_rows(_event_rows(found, as_json=as_json), as_json=as_json, empty="Nothing was recorded.")
+        elif traceback and not as_json:
+            _show_traceback(run)
+        else:
+            _show_overview(bench, run, as_json=as_json)
+
+
+def _show_files(run: Run, at: str | None, *, as_json: bool) -> None:
+    tree = run.files(at)
+    rows = rows_for_programs(tree) if as_json else rows_for_people(tree)
+    show_rows(rows, as_json=as_json, empty="No files." if at is None else f"No files at {at}.")
+
+
+def _events(run: Run, least: Severity, types: tuple[str, ...], limit: int | None) -> list[RecordedEvent]:
+    order = list(Severity)
+    for unknown in set(types) - set(EventType) - set(_NOUNS):
+        raise InvalidInput(f"--type {unknown}: no event is called so; give one as node.failed, or {', '.join(_NOUNS)}")
+    wanted = [kind for kind in EventType if kind in types or kind.partition(".")[0] in types]
+    found = run.all_events(severities=order[order.index(least) :], types=wanted)
+    return found if limit is None else found[-limit:]
+
+
+def _event_rows(events: Sequence[RecordedEvent], *, as_json: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": event.at,
+            "severity": event.severity.value,
+            "event": event.type.value,
+            "data": dict(event.data) if as_json else _said(event.data),
+        }
+        for event in events
+    ]
+
+
+def _said(data: Mapping[str, Any]) -> str:
+    """Return what an event tells people: the node first, then all but the ids."""
+    rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
+    where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
+    if "ms" in rest:
+        where += f" {duration(rest.pop('ms') / 1000)}"
+    if "usage" in rest:
+        where += f" {usage(rest.pop('usage'))}"
+    return " ".join([where, *(f"{key}={item}" for key, item in rest.items())]).strip()
+
+
+def _show_traceback(run: Run) -> None:
+    failure = run.error
+    if failure is None:
+        raise InvalidInput(f"run {run.id!r} is {run.status}; only a failed one has a traceback")
+    click.echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
+
+
+def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
+    events = [{"event": kind.value, "count": count} for kind, count in summary.types.items()]
+    severities = [{"severity": severity.value, "count": count} for severity, count in summary.severities.items()]
+    tools: list[dict[str, Any]] = [
+        {
+            "tool": tool.tool,
+            "kind": tool.kind.value,
+            "calls": tool.calls,
+            "failures": tool.failures,
+            "total": tool.total,
+            "mean": tool.mean,
+        }
+        for tool in summary.tools
+    ]
+    nodes: list[dict[str, Any]] = [
+        {
+            "node": node.node,
+            "visits": node.visits,
+            "failures": node.failures,
+            "retries": node.retries,
+            "total": node.total,
+        }
+        for node in summary.nodes
+    ]
+    tables = {"nodes": nodes, "tools": tools, "events": events, "severities": severities}
+    if as_json:
+        click.echo(to_json(tables))
+        return
+    for number, rows in enumerate(rows for rows in tables.values() if rows):
+        if number:
+            click.echo()
+        print_table(rows)
+
+
+def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
+    neglect = bench.neglect(run.execution)
+    if as_json:
+        found = None if neglect is None else neglect.value
+        click.echo(to_json({**outcome(run), "neglect": found, **_more(run)}))
+        return
+    _print_facts(_facts(run, neglect))
+    click.echo(to_json(run.state, indent=2))
+    click.echo(advice(run) if neglect is None else f"Nobody gets on with it: `wtb resume {run.id}` does.")
+
+
+def _more(run: Run) -> dict[str, Any]:
+    """Return what `wtb show` tells programs beside the outcome."""
+    execution, history, failure = run.execution, run.history, run.error
+    head = history.latest()
+    return {
+        "source": execution.workflow_source,
+        "created": execution.created_at,
+        "updated": execution.updated_at,
+        "step": 0 if head is None else head.step,
+        "next": () if head is None else head.next_nodes,
+        "branch": history.branch().name,
+        "branches": [branch.name for branch in history.branches],
+        "failure": None if failure is None else asdict(failure),
+        "usage": run.usage,
+    }
+
+
+def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
+    """Return what `wtb show` tells people before the state."""
+    execution, history, failure, used = run.execution, run.history, run.error, run.usage
+    files, size_bytes = totals(run.files())
+    facts = {
+        "run": run.id,
+        "workflow": " ".join(filter(None, (execution.workflow_name, execution.workflow_source))),
+        "status": execution.status.value if neglect is None else f"{execution.status.value} ({neglect.value})",
+        "created": moment(execution.created_at),
+        "updated": moment(execution.updated_at),
+        "step": _where(history),
+        "branch": _branches(history),
+    }
+    if failure is not None and failure.node is not None:
+        facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {run.id} --traceback` tells where"
+    if any(used.values()):
+        facts["used"] = usage(used)
+    if files:
+        facts["files"] = f"{counted(files, 'file')}, {size(size_bytes)}; `wtb show {run.id} --files` lists them"
+    return facts
+
+
+def _where(history: ExecutionHistory) -> str:
+    """Return the step that the run is at: after which node, before which ones."""
+    head = history.latest()
+    if head is None:
+        return "none"
+    after = f" after {head.node}#{head.visit}" if head.node else ""
+    return f"{head.step}{after}, next {', '.join(head.next_nodes)}" if head.next_nodes else f"{head.step}{after}"
+
+
+def _branches(history: ExecutionHistory) -> str:
+    active = history.branch().name
+    others = [branch.name for branch in history.branches if branch.name != active]
+    return f"{active}; there are also {', '.join(others)}" if others else active
+
+
+def _print_facts(facts: Mapping[str, str]) -> None:
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")

@@ -1,0 +1,147 @@
+"""Bench and Run beside the engine: short ids, files, exports, and looking on while nodes run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.bench import Bench
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.events import EventType
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with Bench("memory://") as opened:
+        yield opened
+
+
+def a_flow() -> wtb.Workflow:
+    flow = wtb.Workflow("flow")
+
+    @flow.node(start=True)
+    def begin(state: Any) -> dict[str, Any]:
+        return {"n": 0}
+
+    @flow.node()
+    def write(state: Any, ctx: Any) -> dict[str, Any]:
+        (ctx.workspace / f"{state['n']}.txt").write_text("x")
+        return {"n": state["n"] + 1}
+
+    flow.edge("begin", "write")
+    flow.edge("write", "write", when="n < 3")
+    flow.edge("write", wtb.END, otherwise=True)
+    return flow
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(bench: Bench) -> None:
+    for number in range(7):
+        bench.create(a_flow(), run_id=f"run-{number}")
+    assert bench.get("run-3").id == "run-3"
+    assert bench.create(a_flow(), run_id="other").id == bench.get("othe").id
+    with pytest.raises(InvalidInput, match=r"run-6, run-5, run-4, run-3, run-2, …; give more"):
+        bench.get("run-")
+    for unknown in ("oth", "none-of-these", ""):
+        with pytest.raises(ExecutionNotFound):
+            bench.get(unknown)
+
+
+def test_files_are_those_of_the_head_or_of_a_checkpoint(bench: Bench, tmp_path: Path) -> None:
+    run = bench.run(a_flow())
+    assert sorted(run.files()) == ["0.txt", "1.txt", "2.txt"]
+    assert sorted(run.files("write#2")) == ["0.txt", "1.txt"]
+    assert sorted(run.files(2)) == ["0.txt"]
+    assert len(run.files("begin")) == 0
+    assert run.export(tmp_path / "all") == run.files()
+    run.export(str(tmp_path / "first"), "write#1")
+    assert [path.name for path in (tmp_path / "first").iterdir()] == ["0.txt"]
+    with pytest.raises(InvalidInput, match="has no files at checkpoint 'begin'"):
+        run.export(tmp_path / "none", "begin")
+    with pytest.raises(CheckpointNotFound):
+        run.export(tmp_path / "none", "nope")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_without_files_cannot_be_exported(bench: Bench, tmp_path: Path) -> None:
+    run = bench.run(a_flow(), break_before=["write"])
+    assert len(run.files()) == 0
+    with pytest.raises(InvalidInput, match="has no files; "):
+        run.export(tmp_path / "none")
+
+
+def test_somebody_can_look_on_while_nodes_run(bench: Bench) -> None:
+    together = threading.Barrier(2)
+    flow = wtb.Workflow("flow")
+    flow.add_node("begin", lambda state: {}, start=True)
+
+    def meet(state: Any) -> None:
+        together.wait(60)
+
+    for name in ("left", "right"):
+        flow.add_node(name, meet).edge("begin", name)
+
+    @flow.node(retry=wtb.RetryPolicy(times=2, wait_s=0))
+    def last(state: Any, ctx: Any) -> None:
+        raise ValueError
+
+    flow.edge(["left", "right"], "last")
+    seen: list[tuple[str, str, int]] = []
+
+    @contextmanager
+    def watch(run: NodeRun) -> Iterator[None]:
+        seen.append(("began", run.node, run.attempt))
+        try:
+            yield
+        finally:
+            seen.append(("ended", run.node, run.attempt))
+
+    bench.create(flow).resume(watch=watch)
+    assert seen[:2] == [("began", "begin", 1), ("ended", "begin", 1)]
+    assert sorted(seen[2:4]) == [("began", "left", 1), ("began", "right", 1)]
+    assert sorted(seen[4:6]) == [("ended", "left", 1), ("ended", "right", 1)]
+    assert seen[6:] == [("began", "last", 1), ("ended", "last", 1), ("began", "last", 2), ("ended", "last", 2)]
+
+
+def test_all_events_are_more_than_a_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = bench.run(a_flow())
+    every = run.events()
+    for page in range(1, len(every) + 2):
+        monkeypatch.setattr("wtb.bench._PAGE", page)
+        assert run.all_events() == list(every)
+    assert all(event.data["ms"] >= 0 for event in every if event.type is EventType.NODE_COMPLETED)
+
+
+def test_a_run_that_nobody_runs_is_stopped_at_once(bench: Bench) -> None:
+    waiting = bench.run(a_flow(), break_before=["write"])
+    waiting.stop()
+    assert waiting.status == "cancelled"
+    never_begun = bench.create(a_flow())
+    never_begun.stop()
+    assert never_begun.status == "cancelled"
+    done = bench.run(a_flow())
+    with pytest.raises(InvalidInput, match="is completed; there is nothing to stop"):
+        done.stop()
+
+
+def test_a_request_that_came_too_late_does_not_end_the_run_when_it_is_resumed(bench: Bench) -> None:
+    flow = wtb.Workflow("flow")
+
+    @flow.node(start=True)
+    def fails_once(state: Any, ctx: Any) -> None:
+        if ctx.run.attempt == 1:
+            with bench.services.storage.unit_of_work() as uow:  # as another process asks
+                uow.executions.request(ctx.run.execution_id, "stop")
+                uow.commit()
+            raise ValueError
+
+    flow.add_node("last", lambda state: {"done": True}).edge("fails_once", "last")
+    run = bench.run(flow)
+    assert run.status == "failed"
+    assert run.resume().state == {"done": True}

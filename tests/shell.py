@@ -1,0 +1,46 @@
+"""`wtb` as a person types it: one real process a command, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+WTB = (sys.executable, "-m", "wtb")
+
+
+class Shell:
+    """A folder, and `wtb` in it."""
+
+    def __init__(self, folder: Path, **files: str) -> None:
+        self.folder = folder
+        for name, text in files.items():
+            (folder / f"{name}.py").write_text(text)
+
+    def wtb(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*WTB, *arguments],
+            cwd=self.folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.wtb(*arguments, "--json", code=code).stdout)
+
+    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
+        """Start a command and return while it runs."""
+        return subprocess.Popen([*WTB, *arguments], cwd=self.folder, env=environment(), text=True, **streams)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without settings of wtb."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("WTB_")}
