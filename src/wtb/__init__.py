@@ -13,6 +13,7 @@ from wtb.domain.errors import (
     StorageError,
     WTBError,
 )
+from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
 from wtb.flow import Workflow, tool
@@ -32,6 +33,7 @@ __all__ = [
     "NotFound",
     "RetryPolicy",
     "Run",
+    "Secret",
     "Settings",
     "StateNotSerialisable",
     "StorageError",

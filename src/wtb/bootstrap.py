@@ -22,6 +22,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
+from wtb.domain.secrets import Masker
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -108,6 +109,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             workspaces=workspaces,
             find_tool=TOOLS.get,
             sleep=time.sleep,
+            masker=Masker(settings.secret_keys, settings.secret_patterns),
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
         replay=Replayer(storage, conditions, codec),

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS
 
 
 class Preset(StrEnum):
@@ -32,7 +33,8 @@ class Settings(BaseSettings):
 
     `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
     database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine. A
-    checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`).
+    checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`). What
+    `secret_keys` and `secret_patterns` say is masked in events, logs and errors.
     """
 
     model_config = SettingsConfigDict(
@@ -51,6 +53,8 @@ class Settings(BaseSettings):
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
     checkpoint_failure: Literal["warn", "fatal"] = "warn"
+    secret_keys: tuple[str, ...] = SECRET_KEYS
+    secret_patterns: tuple[str, ...] = SECRET_PATTERNS
 
     @model_validator(mode="before")
     @classmethod

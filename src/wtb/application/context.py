@@ -13,9 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from wtb.application.answers import check_schema
 from wtb.application.journal import Asked, CallJournal, InDoubt, made
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec
 from wtb.domain.tools import InDoubt as WhenInDoubt
 
@@ -48,6 +50,7 @@ class Context:
         *,
         find_tool: Callable[[str], Tool],
         workspace: Callable[[], Path],
+        masker: Masker,
         seed: int,
         config: Mapping[str, Any],
         workflow: str,
@@ -55,6 +58,7 @@ class Context:
         self._journal = journal
         self._find_tool = find_tool
         self._workspace = workspace
+        self._masker = masker
         self._config = config
         self._workflow = workflow
         self.seed = seed
@@ -73,7 +77,9 @@ class Context:
     @cached_property
     def log(self) -> logging.Logger:
         """A logger of the node's own."""
-        return logging.getLogger(f"wtb.run.{self._workflow}.{self.run.node}")
+        logger = logging.getLogger(f"wtb.run.{self._workflow}.{self.run.node}")
+        logger.addFilter(self._masker)
+        return logger
 
     @cached_property
     def rng(self) -> random.Random:
@@ -114,10 +120,9 @@ class Context:
         call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
         return made(self._journal, call, lambda: function(*args))
 
-    def ask(self, question: str, *, schema: list[Any] | None = None) -> Any:
-        """Pause the run until a person has answered; with a schema, one of the answers that it lists."""
-        if schema is not None and not isinstance(schema, list):
-            raise InvalidInput(f"the schema of a question is a list of the answers that it allows, not {schema!r}")
+    def ask(self, question: str, *, schema: list[Any] | Mapping[str, Any] | None = None) -> Any:
+        """Pause the run until a person has answered; a schema lists the answers, or is a JSON schema for them."""
+        check_schema(schema)
         call = self._journal.lookup(CallKind.ASK, "ask", Effects.NONE, {"question": question, "schema": schema}, None)
         if call.status is CallStatus.SUCCEEDED:
             return call.result

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from wtb.application.answers import check_answer
 from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.node_runner import NodeRunner
@@ -26,6 +27,7 @@ from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
 from wtb.domain.routing import Router
+from wtb.domain.secrets import Masker
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
@@ -70,13 +72,15 @@ class ExecutionController:
         workspaces: Workspaces,
         find_tool: Callable[[str], Tool],
         sleep: Callable[[float], None],
+        masker: Masker | None = None,
         warn_of_changes: bool = False,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._conditions = conditions
         self._owners = owners
-        self._recorder = Recorder(storage, clock, ids)
+        masker = masker or Masker()
+        self._recorder = Recorder(storage, clock, ids, masker)
         self._heartbeat = Heartbeat(storage)
         self._runner = NodeRunner(sleep=sleep)
         self._equipment = Equipment(
@@ -87,6 +91,7 @@ class ExecutionController:
             runner=self._runner,
             workspaces=workspaces,
             find_tool=find_tool,
+            masker=masker,
             warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
@@ -385,10 +390,7 @@ def _stopped_before(at: Position) -> bool:
 def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
     """Return the call with what a person said of it: the answer itself, or whether it happened."""
     if call.kind is CallKind.ASK:
-        allowed = call.arguments["schema"]
-        if allowed is not None and answer not in allowed:
-            choices = ", ".join(map(str, allowed))
-            raise InvalidInput(f"{answer!r} does not answer {call.arguments['question']!r}; say one of {choices}")
+        check_answer(call.arguments["question"], call.arguments["schema"], answer)
         return call.succeeded(answer, now)
     match answer:
         case "again":
@@ -401,6 +403,4 @@ def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
 
 
 def _is_about(call: ToolCall, question: Mapping[str, Any]) -> bool:
-    if call.kind is CallKind.ASK:
-        return call.arguments.get("question") == question.get("question")
     return call.identity == question.get("identity")

@@ -13,6 +13,7 @@ from wtb.domain.checkpoint import Kind, NodeRun, Trigger
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+from wtb.domain.secrets import Masker, unrevealed
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
 
 _EVENTS = {
@@ -71,6 +72,7 @@ class CallJournal:
         run: NodeRun,
         *,
         token: int | None,
+        masker: Masker,
         files: NodeFiles,
         mark: Mark | None = None,
         fine_grained: bool = False,
@@ -79,6 +81,7 @@ class CallJournal:
         self._clock = clock
         self._codec = codec
         self._token = token
+        self._masker = masker
         self._files = files
         self._mark = mark
         self._fine_grained = fine_grained
@@ -106,6 +109,7 @@ class CallJournal:
         """Return the call that this is: with its result when it was recorded, or new."""
         if self._revoked:
             raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
+        arguments = unrevealed(dict(arguments))
         digest = self._codec.digest(self._codec.encode(dict(arguments), f"{tool}()")[1]).hex()[:32]
         with self._lock:
             self._occurrences[f"{tool}:{digest}"] += 1
@@ -145,7 +149,7 @@ class CallJournal:
 
     def fail(self, call: ToolCall, error: BaseException) -> None:
         """Record that the call failed; it will be made again when the node is tried again."""
-        self._save(call.failed(f"{type(error).__qualname__}: {error}", self._clock.now()))
+        self._save(call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now()))
 
     def _save(self, call: ToolCall) -> ToolCall:
         if self._revoked:

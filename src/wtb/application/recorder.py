@@ -14,6 +14,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
+from wtb.domain.secrets import Masker
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
 
@@ -100,10 +101,11 @@ class Step:
 class Recorder:
     """Starts runs, adds steps and forks branches; checkpoint, boundary, head, version and events go together."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, masker: Masker | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._masker = masker or Masker()
 
     def create(
         self,
@@ -322,6 +324,7 @@ class Recorder:
 
     def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending) -> Execution:
         now = self._clock.now()
+        ending = self._masked(ending)
         execution = execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
         data: dict[str, Any] = {"notes": list(ending.notes)} if ending.notes else {}
         uow.executions.request(execution.id, None)  # or it would end the run again when somebody goes on with it
@@ -332,11 +335,22 @@ class Recorder:
         uow.events.append(Event(type=_ENDED[ending.status], stream=execution.id, at=now, data=data))
         return execution
 
+    def _masked(self, ending: Ending) -> Ending:
+        failure, pause = ending.failure, ending.pause
+        if failure is None and pause is None:
+            return ending
+        if pause is not None:
+            question = None if pause.question is None else self._masker.data(pause.question)
+            pause = replace(pause, reason=self._masker.text(pause.reason), question=question)
+        return replace(ending, failure=failure and self._masker.failure(failure), pause=pause)
+
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
         """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
         with self._storage.unit_of_work() as uow:
             execution = self._ended(uow, at.execution, ending)
             for run in runs:
+                if run.failure is not None:
+                    run = evolve(run, failure=self._masker.failure(run.failure))  # noqa: PLW2901
                 uow.node_runs.save(run)
                 if run.status is NodeStatus.FAILED:
                     uow.events.append(_failed(run, execution.updated_at))
@@ -367,7 +381,8 @@ class Recorder:
         """Record an event of the run by itself."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
-            uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=data))
+            told = self._masker.data(data)
+            uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=told))
             uow.commit()
 
     def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:

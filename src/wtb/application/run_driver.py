@@ -36,6 +36,7 @@ from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.routing import Finished, Route, Router
+from wtb.domain.secrets import Masker
 from wtb.domain.state import DELETE, StateDelta
 from wtb.domain.tools import Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
@@ -121,6 +122,7 @@ class Equipment:
     runner: NodeRunner
     workspaces: Workspaces
     find_tool: Callable[[str], Tool]
+    masker: Masker
     warn_of_changes: bool = False
 
 
@@ -263,7 +265,7 @@ class RunDriver:
             try:
                 return self._made(node, attempt)
             except Asked as asked:
-                question = dict(asked.call.arguments)
+                question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
             except InDoubt as doubt:
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
@@ -292,6 +294,7 @@ class RunDriver:
             self._tools.codec,
             run,
             token=self.at.token,
+            masker=self._tools.masker,
             mark=None if member else self._progress.mark,
             files=files,
             fine_grained=self._options.fine_grained,
@@ -302,6 +305,7 @@ class RunDriver:
             journal,
             find_tool=self._tools.find_tool,
             workspace=files.folder,
+            masker=self._tools.masker,
             seed=self._seed(run),
             config=node.config,
             workflow=self._definition.name,

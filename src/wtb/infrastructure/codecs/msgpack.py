@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import ormsgpack
 
 from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
+from wtb.domain.secrets import Secret
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
 _KEEP_TYPES = (
@@ -246,6 +247,8 @@ def _kind_of(value: Any) -> str:
 def _hint(value: Any) -> str:
     if callable(value):
         return " cannot be stored; keep a name in the state and look the function up in the node"
+    if isinstance(value, Secret):
+        return " is never stored: read it in the node that needs it"
     if isinstance(value, bytearray | memoryview):
         return " cannot be stored; use bytes"
     if hasattr(value, "tolist"):
