@@ -65,10 +65,13 @@ class CallJournal:
         self.run = run
 
     def load(self) -> None:
-        """Take over what earlier attempts recorded."""
+        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again."""
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
-        self._calls = {call.identity: call for call in calls}
+        now = self._clock.now()
+        self._calls = {
+            call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls
+        }
 
     def new_attempt(self) -> None:
         """Begin to count occurrences anew."""
