@@ -69,9 +69,7 @@ class CallJournal:
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
         now = self._clock.now()
-        self._calls = {
-            call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls
-        }
+        self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
 
     def new_attempt(self) -> None:
         """Begin to count occurrences anew."""

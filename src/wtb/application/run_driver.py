@@ -18,7 +18,7 @@ from wtb.application.recorder import Ending, Position, Recorder, SaveFiles
 from wtb.application.state_view import StateView
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, StorageError, WTBError
+from wtb.domain.errors import Conflict, InvalidInput, LeaseLost, MergeConflict, StorageError, WTBError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
@@ -141,6 +141,8 @@ class RunDriver:
             return self._tools.recorder.end(self.at, ending, [outcome.run for outcome in paused])
         try:
             return self._advance(outcomes)
+        except MergeConflict as error:
+            return self._fail(outcomes[0].run, error)
         except (Conflict, StorageError):
             raise  # nothing can be recorded, or must be: the run is somebody else's
         except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
@@ -168,12 +170,16 @@ class RunDriver:
 
     def _run_member(self, run: NodeRun) -> Outcome:
         if run.pending is not None:  # finished before a crash
-            return Outcome(run=run, returned=run.pending["returned"], data={})
+            return Outcome(run=run, returned=run.pending["returned"], data=run.pending.get("data"))
         outcome = self._run(run, member=run.node)
         if outcome.returned is None:
             return outcome
         files = outcome.files
-        pending = {"returned": outcome.returned, "file_commit": None if files is None else str(files.id)}
+        pending = {
+            "returned": outcome.returned,
+            "file_commit": None if files is None else str(files.id),
+            "data": outcome.data,
+        }
         kept = outcome.run.finished(pending, self._tools.clock.now())
         self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
         return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
@@ -186,7 +192,7 @@ class RunDriver:
             journal.load()
         while True:
             first = journal.run.attempt == 1
-            folder = member if first else f"{run.node}.{journal.run.attempt}"
+            folder = member if first else f"{run.node}:{journal.run.attempt}"  # no node's name has a colon
             files = NodeFiles(self._tools.workspaces, self.at, folder)
             try:
                 return self._attempt(node, journal, self._context(node, journal, files), files)
@@ -195,7 +201,7 @@ class RunDriver:
                 return Outcome(run=journal.run, pause=Pause(reason="question", node=run.node, question=dict(question)))
             except InDoubt as doubt:
                 return Outcome(run=journal.run, pause=_in_doubt(run, doubt))
-            except (Conflict, LeaseLost):
+            except LeaseLost:
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 journal.revoke()
