@@ -229,7 +229,7 @@ def watch() -> None:
             write("trace", f"kept {visit}")
         points.reach(f"after {name}")
 
-    TransactionalUnitOfWork.commit = watched  # type: ignore[method-assign]
+    TransactionalUnitOfWork.commit = watched  # type: ignore[assignment, method-assign]
 
 
 def passing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
