@@ -44,6 +44,19 @@ IN_DOUBT = {
 }
 """Where nobody can know whether the call that cannot be asked about was made."""
 
+RECOVERIES = (
+    ("before effect of plain", "after commit of begin"),
+    ("before effect of plain", "before commit of _record_answer"),
+    ("after effect of plain", "after commit of _record_answer"),
+    ("before effect of plain", "before effect of plain", "after effect of plain"),
+    ("after effect of plain", "after commit of begin", "after commit of end"),
+    ("after effect of reserved", "before effect of reserved", "after effect of reserved", "after effect of reserved"),
+    ("after effect of confirmed", "before commit of _save confirmed succeeded", "after effect of keyed"),
+    ("after effect of noted", "before effect of noted", "after commit of _save noted succeeded"),
+    ("before commit of _step", "before Swap.run", "before ConfinedFolder.move", "after Swap.run"),
+)
+"""Points one after the other: the first while the run is begun, the others while it recovers from that."""
+
 Point = tuple[str, int]
 """A name, and which passing of it."""
 
@@ -129,19 +142,22 @@ class Story:
             assert said["error"] is None, f"{self}: {said['error']}"
         return said
 
-    def complete(self) -> None:
-        """Go on until the end, answering truthfully what is asked."""
-        answer = None
-        for _ in range(5):
-            said = self.go_on(answer=answer)
-            assert said is not None
-            if said["status"] == "completed":
+    def tell(self, *points: Point) -> None:
+        """Kill it at these points, one after the other, then go on until the end; answer truthfully what is asked."""
+        answer, ahead = None, list(points)
+        for _ in range(len(points) + 5):
+            said = self.go_on(answer=answer, die_at=ahead[0] if ahead else None)
+            answer = None
+            if said is None:
+                ahead = ahead[1:]
+            elif said["status"] == "completed":
                 return
-            assert said["waiting"]["reason"] == "in doubt", said["waiting"]
-            assert self.in_doubt, f"asked about a call whose fate is known: {said['waiting']}"
-            self.questions += 1
-            answer = self.truth(said["waiting"]["question"])
-        raise AssertionError(f"run {self.run} does not come to an end")
+            else:
+                assert said["waiting"]["reason"] == "in doubt", said["waiting"]
+                assert self.in_doubt, f"asked about a call whose fate is known: {said['waiting']}"
+                self.questions += 1
+                answer = self.truth(said["waiting"]["question"])
+        raise AssertionError(f"{self} does not come to an end")
 
     def truth(self, question: str) -> str:
         text = re.search(r"'text': '([^']+)'", question)
@@ -233,23 +249,27 @@ def test_a_run_killed_at_named_points_loses_nothing_and_repeats_nothing(engine: 
     rng = random.Random("points")
     names, passed = points_of(engine, rng)
     assert len(names) > 60
-    offset = 0 if engine.url is None else AT_POINTS  # together the two databases meet every name
-    stories = []
-    for number in range(AT_POINTS):
-        name = names[(offset + number) % len(names)]
-        story = Story(engine, f"run-{number}")
-        stories.append(story)
-        story.go_on(die_at=(name, rng.randint(1, passed[name])))
-        if number % 2:
-            name = rng.choice(names)
-            story.go_on(die_at=(name, rng.randint(1, max(1, passed[name] // 2))))
-        story.complete()
+    offset = 0 if engine.url is None else AT_POINTS  # the two databases meet different names first
+    stories = [Story(engine, f"run-{number}") for number in range(AT_POINTS)]
+    for number, story in enumerate(stories):
+        first = names[(offset + number) % len(names)]
+        again = rng.choice(names)
+        points = [(first, rng.randint(1, passed[first])), (again, rng.randint(1, max(1, passed[again] // 2)))]
+        story.tell(*points[: 1 + number % 2])
         if number % 2 == 0:
-            assert story.questions == (name in IN_DOUBT), f"killed {name}, asked {story.questions} times"
-    with engine.bench() as bench:
-        for story in stories:
-            story.check(bench)
+            assert story.questions == (first in IN_DOUBT), f"{story}: asked {story.questions} times"
+    check(stories)
     assert sum(len(story.killed) for story in stories) >= AT_POINTS
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"] if SOAK else ["sqlite"], indirect=True)
+def test_a_run_killed_while_it_recovers_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
+    """Killed while a doubtful call is answered for, confirmed, reversed or made again."""
+    stories = [Story(engine, f"run-{number}") for number in range(len(RECOVERIES))]
+    for story, points in zip(stories, RECOVERIES, strict=True):
+        story.tell(*((name, 1) for name in points))
+        assert story.killed == [(name, 1) for name in points]
+    check(stories)
 
 
 def test_a_run_killed_at_random_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
@@ -260,8 +280,12 @@ def test_a_run_killed_at_random_loses_nothing_and_repeats_nothing(engine: Engine
     for number, story in enumerate(stories):
         for _ in range(1 + number % 2):
             story.go_on(kill_after_s=rng.uniform(0.02, said["seconds"]))
-        story.complete()
-    with engine.bench() as bench:
+        story.tell()
+    check(stories)
+    assert sum(len(story.killed) for story in stories) >= AT_RANDOM // 2
+
+
+def check(stories: list[Story]) -> None:
+    with stories[0].engine.bench() as bench:
         for story in stories:
             story.check(bench)
-    assert sum(len(story.killed) for story in stories) >= AT_RANDOM // 2

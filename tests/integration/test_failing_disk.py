@@ -52,7 +52,7 @@ def test_a_run_on_a_disk_that_fails_now_and_then_loses_nothing_and_repeats_nothi
     if shutil.which("fiu-run") is None:
         raise RuntimeError("libfiu is not installed: run `make test`, or as root `apt-get install fiu-utils`.")
     done = subprocess.run(
-        ["fiu-run", "-x", sys.executable, "-W", "error", __file__, synchronous, str(tmp_path)],
+        ["fiu-run", "-x", "-f", "", sys.executable, "-W", "error", __file__, synchronous, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import wtb
 from tests.services import PostgresServer
 from tests.workspaces import Description, described
-from wtb.domain.errors import ExecutionNotFound
+from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
 from wtb.testing.fakes import CrashPoints
@@ -255,15 +255,15 @@ class Place:
                     break
         return self.result(run.id)
 
-    def with_crashes(self, flow: wtb.Workflow, crashes: list[tuple[str, int]]) -> Result:
+    def with_crashes(self, flow: wtb.Workflow, crashes: list[Crashing]) -> Result:
         """Crash at these commits, one life of the process after the other, and then go on to the end."""
         run_id = f"crashing-{next(numbers)}"
-        for when, passing in (*crashes, ("never", 0)):
+        for crash in (*crashes, None):
             try:
-                with self.open() as bench, crashing(f"{when} commit", passing):
-                    if begun(bench, flow, run_id).status in (ExecutionStatus.PENDING, ExecutionStatus.RUNNING):
+                with self.open() as bench, crashing(crash):
+                    if is_unfinished(begun(bench, flow, run_id)):
                         bench.resume(run_id, flow)
-            except Crash:
+            except (Crash, StorageUnavailable):
                 self.crashes += 1
         return self.result(run_id)
 
@@ -280,23 +280,35 @@ def begun(bench: wtb.Bench, flow: wtb.Workflow, run_id: str) -> wtb.Run:
         return bench.create(flow, INPUT, run_id=run_id, max_steps=LIMIT)
 
 
+def is_unfinished(run: wtb.Run) -> bool:
+    """Whether the run stopped for no reason of its own."""
+    if run.error is not None:
+        return run.error.type == "StorageUnavailable"
+    return run.status in (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+
 class Crash(BaseException):
     """The end of a process, as far as one can have it within one."""
 
 
+Crashing = tuple[str, int, type[BaseException]]
+"""Before or after which commit, and whether the process ends there or hears that the storage is out of reach."""
+
+
 @contextmanager
-def crashing(at: str, passing: int) -> Iterator[None]:
-    """Crash at this commit, counted from now on, right before it is made or right after."""
+def crashing(crash: Crashing | None) -> Iterator[None]:
+    """Raise at this commit, counted from now on, right before it is made or right after."""
+    when, passing, error = crash or ("never", 0, Crash)
 
-    def crash() -> None:
-        raise Crash
+    def end() -> None:
+        raise error("the end")
 
-    points, commit = CrashPoints(crash, at=at, passing=passing), TransactionalUnitOfWork.commit
+    points, commit = CrashPoints(end, at=when, passing=passing), TransactionalUnitOfWork.commit
 
     def watched(uow: TransactionalUnitOfWork) -> None:
-        points.reach("before commit")
+        points.reach("before")
         commit(uow)
-        points.reach("after commit")
+        points.reach("after")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionalUnitOfWork, "commit", watched)
@@ -328,18 +340,23 @@ def diamond(left: NodePlan, right: NodePlan) -> Graph:
 
 
 SQL = ("sqlite", "postgres")
-CRASHES = st.lists(st.tuples(st.sampled_from(["before", "after"]), st.integers(1, 25)), min_size=2, max_size=3)
+AROUND_6: list[Crashing] = [("before", 6, Crash), ("after", 6, StorageUnavailable)]
+CRASHES = st.lists(
+    st.tuples(st.sampled_from(["before", "after"]), st.integers(1, 25), st.sampled_from([Crash, StorageUnavailable])),
+    min_size=2,
+    max_size=3,
+)
 
 
 def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str, Place]) -> None:
     ends: Counter[str] = Counter()
 
-    @settings(max_examples=max(8, settings().max_examples // 12))
+    @settings(max_examples=settings().max_examples // 5)
     @given(graphs(), CRASHES, st.sampled_from([("sqlite", "postgres"), ("postgres", "sqlite")]))
-    @example(diamond(plan("log", "own", flaky=True), plan("log", "deep", asynchronous=True)), [("after", 5)] * 2, SQL)
-    @example(diamond(plan("shared"), plan("shared")), [("before", 6), ("after", 6)], SQL)
-    @example(diamond(plan("", "common"), plan("", "common")), [("before", 6), ("after", 6)], SQL)
-    def check(graph: Graph, crashes: list[tuple[str, int]], databases: tuple[str, str]) -> None:
+    @example(diamond(plan("log", "own", flaky=True), plan("log", "deep", asynchronous=True)), AROUND_6, SQL)
+    @example(diamond(plan("shared"), plan("shared")), AROUND_6, SQL)
+    @example(diamond(plan("", "common"), plan("", "common")), AROUND_6, SQL)
+    def check(graph: Graph, crashes: list[Crashing], databases: tuple[str, str]) -> None:
         flow = graph.workflow()
         expected = places["memory"].straight(flow)
         ends[expected.error[0] if expected.error else "completed"] += 1
