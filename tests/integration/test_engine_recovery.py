@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wtb
-from wtb.domain.errors import AlreadyExists
+from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput
 from wtb.domain.execution import ExecutionStatus
 
 FAILED, COMPLETED = ExecutionStatus.FAILED, ExecutionStatus.COMPLETED
@@ -135,3 +136,47 @@ def test_an_async_node_that_exits_ends_the_call_and_not_the_loop(bench: wtb.Benc
         bench.run(flow, {}, run_id="exits")
     exits[0] = False
     assert bench.resume("exits", flow).state == {"left": False}
+
+
+def test_a_run_that_another_thread_runs_is_not_run_a_second_time(bench: wtb.Bench) -> None:
+    calls: list[int] = []
+    begun, finish = threading.Event(), threading.Event()
+
+    def slow(number: int) -> None:
+        calls.append(number)
+        begun.set()
+        assert finish.wait(10)
+
+    flow = wtb.Workflow("slow")
+    flow.add_node("node", lambda state, ctx: {"called": ctx.tool(slow, 1)}, start=True)
+    bench.create(flow, {}, run_id="slow")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(bench.resume, "slow", flow)
+        assert begun.wait(10)
+        try:
+            with pytest.raises(Conflict, match="another thread"):
+                bench.resume("slow", flow)
+        finally:
+            finish.set()
+        assert (first.result().status, calls) == (COMPLETED, [1])
+
+
+def test_the_state_is_not_changed_under_a_node_that_called_a_tool(bench: wtb.Bench) -> None:
+    calls: list[str] = []
+
+    @wtb.tool(name="pay", reverse=lambda call: calls.append("back"))
+    def pay() -> None:
+        calls.append("paid")
+
+    def shop(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(pay)
+        return {"address": state["address"]}
+
+    flow = wtb.Workflow("shop")
+    flow.add_node("shop", shop, start=True)
+    run = bench.run(flow, {})
+    with pytest.raises(InvalidInput, match="'shop' has called pay"):
+        run.resume(update={"address": "here"})
+    assert (run.status, calls) == (FAILED, ["paid"])
+    run = run.resume(update={"address": "here"}, rerun_node=True)
+    assert (run.status, calls) == (COMPLETED, ["paid", "back", "paid"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from wtb.application.recorder import Ending, Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.errors import InvalidInput, InvalidTransition
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
@@ -64,6 +64,7 @@ class ExecutionController:
             warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
+        self._running: set[ExecutionId] = set()
         self._lock = threading.Lock()
 
     def create(
@@ -113,8 +114,7 @@ class ExecutionController:
         chosen = RunOptions.from_dict({**found.execution.options, **(options or {})})
         chosen.check(definition)
         _check_nodes(found, definition)
-        at = self._claimed(found, chosen)
-        with self._heartbeat.keeping(at):
+        with self._alone(execution_id), self._heartbeat.keeping(at := self._claimed(found, chosen)):
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
@@ -129,6 +129,19 @@ class ExecutionController:
             finally:
                 with self._lock:
                     del self._drivers[execution_id]
+
+    @contextmanager
+    def _alone(self, execution_id: ExecutionId) -> Iterator[None]:
+        """Refuse a run that another thread is running: the lease cannot tell the threads of a process apart."""
+        with self._lock:
+            if execution_id in self._running:
+                raise Conflict(f"run {execution_id!r} is being run by another thread of this process; pause it first")
+            self._running.add(execution_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(execution_id)
 
     def _claimed(self, at: Position, options: RunOptions) -> Position:
         """Take the lease, unless somebody who is alive holds it."""
@@ -155,6 +168,7 @@ class ExecutionController:
         if answer is not None:
             self._answer(at, open_runs, pause, answer)
         if update:
+            self._check_nothing_called(open_runs)
             delta = StateDelta.setting(update)
             at, state = self._recorder.change_state(at, delta), state.apply(delta)
             open_runs = ()
@@ -178,6 +192,17 @@ class ExecutionController:
         )
         visits = {boundary.node: boundary.visit for boundary in history.boundaries() if boundary.last_id is not None}
         return open_runs, visits, state
+
+    def _check_nothing_called(self, open_runs: tuple[NodeRun, ...]) -> None:
+        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        for run in open_runs:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+            if tools := sorted({call.tool for call in calls if call.may_have_happened}):
+                raise InvalidInput(
+                    f"node {run.node!r} has called {', '.join(tools)} and would do so again with another state; resume "
+                    "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
+                )
 
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind."""
