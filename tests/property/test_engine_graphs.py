@@ -6,9 +6,10 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count, groupby
+from dataclasses import dataclass, replace
+from itertools import combinations, count, groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import wtb
 from tests.services import PostgresServer
-from tests.workspaces import Description, described
+from tests.workspaces import Description, described, write
 from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
@@ -163,7 +164,7 @@ def graphs(draw: st.DrawFn) -> Graph:
             back=back,
             times=times,
         )
-    return Graph(nodes, tuple(joins)).reachable()
+    return Graph(nodes, tuple(dict.fromkeys(joins))).reachable()
 
 
 def kinds(names: list[str]) -> st.SearchStrategy[set[str]]:
@@ -205,6 +206,85 @@ class Result:
             file_commits=[checkpoint.file_commit for checkpoint in line],
             files=described(files) if files.exists() else {},
         )
+
+
+class Model:
+    """What a workflow must come to, worked out with dictionaries and plain folders, one superstep after the other."""
+
+    def __init__(self, graph: Graph, folder: Path) -> None:
+        self.graph = graph
+        self.state: dict[str, Any] = dict(INPUT)
+        self.files: Description = {}
+        self.supersteps: list[list[tuple[str, int]]] = []
+        self.error: str | None = None
+        self._folder = folder
+        self._arrived: dict[tuple[int, int, int], set[int]] = {}
+
+    def run(self) -> Model:
+        due = [0]
+        while due and self.error is None:
+            due = self._superstep(due)
+        return self
+
+    def _superstep(self, due: list[int]) -> list[int]:
+        if len(self.supersteps) == LIMIT:
+            self.error = "StepLimitReached"
+            return []
+        results = [self._result(number) for number in due]
+        written = Counter(key for update, _ in results for key in update if key not in ("log", "total"))
+        changes = [changed(self.files, files) for _, files in results]
+        if any(times > 1 for times in written.values()):
+            self.error = "InvalidInput"
+        elif any(clash(one, other) for one, other in combinations(changes, 2)):
+            self.error = "MergeConflict"
+        else:
+            for update, _ in results:
+                self._apply(update)
+            for change in changes:
+                self.files = {path: entry for path, entry in (self.files | change).items() if entry is not None}
+            self.supersteps.append([(f"n{number}", self.state[f"c{number}"]) for number in due])
+        return sorted({target for number in due for target in self._after(number)})
+
+    def _result(self, number: int) -> tuple[dict[str, Any], Description]:
+        folder = self._folder / f"{next(numbers)}"
+        folder.mkdir(parents=True)
+        for path, (mode, *content) in self.files.items():
+            write(folder, {path: content[0] if content else None})
+            (folder / path).chmod(mode)
+        node = function_of(number, replace(self.graph.nodes[number], asynchronous=False))
+        ctx = SimpleNamespace(workspace=folder, run=SimpleNamespace(attempt=2), step=lambda key, function: function())
+        return node(self.state, ctx), described(folder)
+
+    def _apply(self, update: Mapping[str, Any]) -> None:
+        reduced = {key: value for key, value in update.items() if key in ("log", "total")}
+        self.state |= {key: value for key, value in update.items() if key not in reduced}
+        if "log" in reduced:
+            self.state["log"] = [*self.state.get("log", []), reduced["log"]]
+        if "total" in reduced:
+            self.state["total"] = self.state.get("total", 0) + reduced["total"]
+
+    def _after(self, number: int) -> Iterator[int]:
+        plan = self.graph.nodes[number]
+        if plan.back is not None and self.state.get(f"c{number}", 0) <= plan.times:
+            yield plan.back
+        else:
+            yield from plan.targets
+        for join in self.graph.joins:
+            if number in join[:2]:
+                self._arrived.setdefault(join, set()).add(number)
+                if self._arrived[join] == set(join[:2]):
+                    del self._arrived[join]
+                    yield join[2]
+
+
+def changed(before: Description, after: Description) -> dict[str, Any]:
+    """Return what was put, and None for what was removed, by path."""
+    removed = dict.fromkeys(before.keys() - after.keys())
+    return removed | {path: entry for path, entry in after.items() if before.get(path) != entry}
+
+
+def clash(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return any(one[path] != other[path] for path in one.keys() & other.keys())
 
 
 class Place:
@@ -348,7 +428,8 @@ CRASHES = st.lists(
 )
 
 
-def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str, Place]) -> None:
+def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str, Place], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
     ends: Counter[str] = Counter()
 
     @settings(max_examples=settings().max_examples // 5)
@@ -359,6 +440,9 @@ def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str,
     def check(graph: Graph, crashes: list[Crashing], databases: tuple[str, str]) -> None:
         flow = graph.workflow()
         expected = places["memory"].straight(flow)
+        model = Model(graph, folder).run()
+        assert (expected.error and expected.error[0], expected.supersteps) == (model.error, model.supersteps)
+        assert (expected.state, expected.files) == (model.state, model.files)
         ends[expected.error[0] if expected.error else "completed"] += 1
         assert places["memory"].with_crashes(flow, crashes) == expected
         for name in databases:
