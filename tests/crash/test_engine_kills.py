@@ -26,8 +26,8 @@ from wtb.domain.execution import ExecutionStatus
 
 ROOT = Path(__file__).parents[2]
 SOAK = bool(os.environ.get("WTB_SOAK"))
-AT_POINTS = 450 if SOAK else 18
-AT_RANDOM = 100 if SOAK else 4
+AT_POINTS = 280 if SOAK else 18
+AT_RANDOM = 60 if SOAK else 4
 """Runs on each of the two databases; every second one is killed once more while it recovers."""
 
 NODES = ("collect", "left", "right", "join")
