@@ -1,8 +1,8 @@
 """A disk that fails now and then under a run: every failure is told as ours, and nothing is lost or repeated.
 
 libfiu (Debian's fiu-utils) lets system calls of a process fail by chance. SQLite writes with pwrite and flushes with
-fdatasync; workspaces and objects are written with write and flushed with fsync. This file runs itself as a program
-under `fiu-run -x`, and asserts there that each kind of failure was really met.
+fdatasync; workspaces and objects are written with write, renamed, and flushed with fsync. This file runs itself as a
+program under `fiu-run -x`, and asserts there that each kind of failure was really met.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import ToolCall
 
 ROOT = Path(__file__).parents[2]
-VISITS = 1_000 if os.environ.get("WTB_SOAK") else 60
+VISITS = 1_000 if os.environ.get("WTB_SOAK") else 100
 AT_ONCE = 3
 """Steps that the run may take under one kind of failure, so that it meets all of them again and again."""
 
 FAULTS = {
     "posix/io/rw/pwrite": 0.02,
-    "posix/io/rw/write": 0.1,
-    "posix/io/sync/fdatasync": 0.1,
-    "posix/io/sync/fsync": 0.05,
+    "posix/io/rw/write": 0.15,
+    "posix/io/dir/rename": 0.2,
+    "posix/io/sync/fdatasync": 0.15,
+    "posix/io/sync/fsync": 0.1,
 }
 """What fails, and how probably each time."""
 
