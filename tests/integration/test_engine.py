@@ -182,7 +182,8 @@ def test_a_question_waits_for_its_answer_and_the_node_goes_on_with_it(bench: Ben
 
     run = bench.run(chain(one, approve), {})
     assert run.waiting is not None
-    assert run.waiting.question == {"question": "Refund 20 €?", "schema": ["yes", "no"]}
+    assert run.waiting.question is not None
+    assert (run.waiting.question["question"], run.waiting.question["schema"]) == ("Refund 20 €?", ["yes", "no"])
     with pytest.raises(InvalidInput, match="say one of yes, no"):
         run.resume(answer="perhaps")
     assert run.resume(answer="yes").state == {"one": 1, "approved": "yes"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from wtb.application.recorder import Ending, Position, Recorder
 from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus, Trigger
-from wtb.domain.errors import InvalidInput, InvalidTransition
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
@@ -29,7 +29,7 @@ from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
 from wtb.domain.routing import Router
 from wtb.domain.secrets import Masker
 from wtb.domain.state import State, StateDelta
-from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
+from wtb.domain.tools import CallKind, CallStatus, Tool, ToolCall
 from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
 
@@ -95,6 +95,7 @@ class ExecutionController:
             warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
+        self._running: set[ExecutionId] = set()
         self._lock = threading.Lock()
 
     def create(
@@ -159,8 +160,7 @@ class ExecutionController:
                 f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
                 "go on with the workflow as it is now"
             )
-        at = self._claimed(found, chosen, changed)
-        with self._heartbeat.keeping(at):
+        with self._alone(execution_id), self._heartbeat.keeping(at := self._claimed(found, chosen, changed)):
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
@@ -179,6 +179,19 @@ class ExecutionController:
             finally:
                 with self._lock:
                     del self._drivers[execution_id]
+
+    @contextmanager
+    def _alone(self, execution_id: ExecutionId) -> Iterator[None]:
+        """Refuse a run that another thread is running: the lease cannot tell the threads of a process apart."""
+        with self._lock:
+            if execution_id in self._running:
+                raise Conflict(f"run {execution_id!r} is being run by another thread of this process; pause it first")
+            self._running.add(execution_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(execution_id)
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
         """Return what is not as it was when the run began, and warn of it."""
@@ -220,7 +233,7 @@ class ExecutionController:
         if answer is not None:
             self._answer(at, open_runs, pause, answer)
         if update:
-            self._check_update(at, open_runs)
+            self._check_nothing_called(open_runs)
             delta = StateDelta.setting(update)
             at, state = self._recorder.change_state(at, delta), state.apply(delta)
             open_runs = ()
@@ -234,18 +247,6 @@ class ExecutionController:
         )
         router = Router(definition, self._conditions)
         return RunDriver(self._equipment, definition, router, options, progress, open_runs=open_runs, bases=found.bases)
-
-    def _check_update(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
-        """Refuse to change the state under a node that has called something: it would begin anew, and call again."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            for run in open_runs:
-                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
-                made = {call.tool for call in calls if _has_effect(call)}
-                if made:
-                    raise InvalidInput(
-                        f"node {run.node!r} was begun with the state as it is, and called {', '.join(sorted(made))}; "
-                        "resume without an update, or with rerun_node=True to undo what can be undone and begin anew"
-                    )
 
     def _where(self, at: Position) -> _Where:
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -265,6 +266,17 @@ class ExecutionController:
             steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
             bases={run.id: _commit(commits, run) for run in open_runs},
         )
+
+    def _check_nothing_called(self, open_runs: tuple[NodeRun, ...]) -> None:
+        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        for run in open_runs:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+            if tools := sorted({call.tool for call in calls if call.may_have_happened}):
+                raise InvalidInput(
+                    f"node {run.node!r} has called {', '.join(tools)} and would do so again with another state; resume "
+                    "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
+                )
 
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind."""
@@ -347,10 +359,6 @@ def _is_open(run: NodeRun, at: Position) -> bool:
 def _commit(commits: Mapping[CheckpointId, str | None], run: NodeRun) -> FileCommitId | None:
     commit = None if run.input_id is None else commits[run.input_id]
     return None if commit is None else FileCommitId(commit)
-
-
-def _has_effect(call: ToolCall) -> bool:
-    return call.effects is Effects.EXTERNAL and call.status in (CallStatus.SUCCEEDED, CallStatus.INTENDED)
 
 
 def _folder(workspace: Path) -> Path:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache, partial
 from typing import Any
@@ -40,7 +41,7 @@ class EventLoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="wtb-loop", daemon=True)
+                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="wtb-loop", daemon=True)
                 self._thread.start()
             return self._loop
 
@@ -52,6 +53,14 @@ class EventLoopThread:
                 self._thread.join()
                 self._loop.close()
                 self._loop = None
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped: a node that exits breaks out of it, which must not end the others."""
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+            return
 
 
 class NodeRunner:

@@ -24,6 +24,7 @@ from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.errors import (
     Conflict,
     LeaseLost,
+    MergeConflict,
     StateNotSerialisable,
     StorageError,
     StorageUnavailable,
@@ -208,6 +209,8 @@ class RunDriver:
             return
         try:
             self._advance(outcomes)
+        except MergeConflict as error:
+            self._fail(outcomes[0].run, error)
         except (Conflict, StorageError):
             raise  # nothing can be recorded, or must be: the run is somebody else's
         except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
@@ -236,7 +239,7 @@ class RunDriver:
     def _run_member(self, run: NodeRun) -> Outcome:
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
-            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data={})
+            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
         outcome = self._run(run, member=run.node)
         if outcome.returned is None:
             return outcome
@@ -245,6 +248,7 @@ class RunDriver:
             "returned": {key: value for key, value in outcome.returned.items() if value is not DELETE},
             "deleted": [key for key, value in outcome.returned.items() if value is DELETE],
             "file_commit": None if files is None else str(files.id),
+            "data": dict(outcome.data),
         }
         kept = outcome.run.finished(pending, self._tools.clock.now())
         try:
@@ -269,7 +273,7 @@ class RunDriver:
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
             except InDoubt as doubt:
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
-            except (Conflict, LeaseLost):
+            except LeaseLost:
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
@@ -286,7 +290,7 @@ class RunDriver:
 
     def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
         base = self._bases[run.id] if run.id in self._bases else _commit(self.at.head.file_commit)
-        folder = member if run.attempt == 1 else f"{run.node}.{run.attempt}"
+        folder = member if run.attempt == 1 else f"{run.node}:{run.attempt}"  # no node's name has a colon
         files = NodeFiles(self._tools.workspaces, run.execution_id, self.at.branch.id, base, folder)
         journal = CallJournal(
             self._tools.storage,

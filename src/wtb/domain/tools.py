@@ -108,6 +108,12 @@ class ToolCall:
     started_at: datetime
     ended_at: datetime | None = None
 
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether the world outside was changed by it, as far as anybody knows."""
+        is_external = self.kind is CallKind.TOOL and self.effects is Effects.EXTERNAL
+        return is_external and self.status in (CallStatus.INTENDED, CallStatus.SUCCEEDED)
+
     def succeeded(self, result: Any, now: datetime) -> ToolCall:
         """Return the call with its result."""
         return evolve(self, status=CallStatus.SUCCEEDED, result=result, ended_at=now)
