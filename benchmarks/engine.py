@@ -25,6 +25,8 @@ from rich.console import Console
 from benchmarks.engine_peers import Burr, Dbos, Peer, RawInserts, Wtb, loop
 from benchmarks.report import Figure, show, timed
 from wtb.application.execution_controller import ExecutionController
+from wtb.application.recorder import Recorder
+from wtb.application.reversals import Reversals
 from wtb.application.tool_registry import TOOLS
 from wtb.bootstrap import bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Snapshot
@@ -32,6 +34,7 @@ from wtb.domain.execution import Branch, Execution
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import WorkflowId
 from wtb.domain.routing import Router
+from wtb.domain.secrets import Masker
 from wtb.domain.state import State, StateDelta
 from wtb.domain.workflow import END, WorkflowDefinition
 from wtb.flow import Workflow
@@ -114,6 +117,7 @@ class NullStorage:
             save=self._checkpoint, get=lambda _: self._head, load=self._load, load_history=self._history
         )
         self.tool_calls: Any = SimpleNamespace()
+        self.rollbacks: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
 
@@ -170,16 +174,20 @@ class NullStorage:
 def overhead() -> list[Figure]:
     """Take steps that are stored nowhere, in turns with steps that are stored in memory."""
     with bootstrap(load_settings(url="memory://")) as services:
+        storage, masker = NullStorage(), Masker()
         nowhere = ExecutionController(
-            storage=NullStorage(),
+            storage=storage,
             clock=services.clock,
-            ids=services.ids,
             codec=services.codec,
             conditions=services.conditions,
             owners=ProcessOwners(),
             workspaces=services.workspaces,
+            recorder=Recorder(storage, services.clock, services.ids, masker),
+            reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker),
+            heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
             sleep=time.sleep,
+            masker=masker,
         )
         bare: list[float] = []
         memory: list[float] = []

@@ -19,6 +19,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
+from wtb.domain.rollback import RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.flow import Workflow, load_workflow, source_of
 from wtb.settings import load_settings
@@ -307,3 +308,97 @@ class Run:
     def stop(self) -> None:
         """Ask the run to stop for good at its next step boundary; one that nobody runs is stopped at once."""
         self._bench.services.controller.request(self.id, "stop")
+
+    def rollback(
+        self,
+        target: str | int,
+        *,
+        dry_run: bool = False,
+        tools: bool = True,
+        files: bool = True,
+        allow_irreversible: bool = False,
+        shared: str = "keep",
+        created_by: str | None = None,
+    ) -> RollbackPlan:
+        """Go back to a node (its last exit), `node#2`, a step, a name or a checkpoint's id; return what was done.
+
+        State, files and effects of tools move together; `tools=False` and `files=False` leave those as they are. Calls
+        that cannot be undone are refused unless `allow_irreversible`; calls that another branch builds on are kept
+        unless `shared="reverse"`. A dry run says what would be done. Afterwards the run is paused.
+        """
+        travel = self._bench.services.travel
+        self._learn_tools()
+        if dry_run:
+            return travel.plan(self.id, target, tools=tools, files=files, shared=shared)
+        return travel.rollback(
+            self.id,
+            target,
+            tools=tools,
+            files=files,
+            allow_irreversible=allow_irreversible,
+            shared=shared,
+            created_by=created_by,
+        )
+
+    def continue_rollback(self, *, in_doubt: str | None = None) -> Run:
+        """Finish a rollback that failed or was killed; `in_doubt` (`done`, `again`) answers for a reversal."""
+        self._learn_tools()
+        self._bench.services.travel.continue_rollback(self.id, in_doubt)
+        return self
+
+    def abandon_rollback(self) -> Run:
+        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was."""
+        self._learn_tools()
+        self._bench.services.travel.abandon_rollback(self.id)
+        return self
+
+    def redo(self) -> Run:
+        """Go forward again to where the last rollback came from, if nothing has happened since."""
+        self._learn_tools()
+        self._bench.services.travel.redo(self.id)
+        return self
+
+    def fork(
+        self,
+        target: str | int | None = None,
+        *,
+        run_id: str | None = None,
+        name: str = "main",
+        update: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+    ) -> Run:
+        """Begin a new run at a checkpoint of this one (its last, without a target); this one stays as it is.
+
+        `update` overwrites keys of the state first; `input` begins from the start with another input.
+        Resume it to go on.
+        """
+        forked = self._bench.services.branching.fork(
+            self.id, target, run_id=run_id, name=name, update=update, input=input, created_by=created_by
+        )
+        return Run(self._bench, forked.execution.id, self._flow)
+
+    def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
+        """Make a checkpoint with a name where the run stands."""
+        return self._bench.services.branching.checkpoint(self.id, name, description, created_by=created_by)
+
+    def delete(self, target: str | int | None = None) -> None:
+        """Delete the run, or one of its checkpoints."""
+        if target is None:
+            self._bench.services.branching.delete_run(self.id)
+        else:
+            self._bench.services.branching.delete_checkpoint(self.id, target)
+
+    @property
+    def workspace(self) -> Path:
+        """A folder with the files of the last step, to look at: a node begins with those of the step, not these."""
+        at = self.execution
+        head = self.history.latest()
+        folder = self._bench.services.workspaces.path(self.id, at.branch_id)
+        commit = None if head is None or head.file_commit is None else FileCommitId(head.file_commit)
+        return self._bench.services.workspaces.materialise(folder, commit)
+
+    def _learn_tools(self) -> None:
+        """Load the workflow where it is known from: its module registers the tools that are to be reversed."""
+        if self._flow is None and self.execution.workflow_source is not None:
+            load_workflow(self.execution.workflow_source)

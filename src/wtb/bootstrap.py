@@ -16,8 +16,13 @@ from uuid import uuid4
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from wtb.application.branching import Branching
 from wtb.application.execution_controller import ExecutionController
+from wtb.application.heartbeat import Heartbeat
+from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
+from wtb.application.reversals import Reversals
+from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
@@ -53,12 +58,16 @@ class Services:
     objects: ObjectStore
     workspaces: Workspaces
     controller: ExecutionController
+    travel: TimeTravel
+    branching: Branching
+    heartbeat: Heartbeat
     replay: Replayer
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
+        self.heartbeat.close()
         self.controller.close()
         self.bus.close()
         self.storage.close()
@@ -88,6 +97,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     owners = ProcessOwners()
     conditions = CelConditions()
     workspaces = Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces")
+    masker = Masker(settings.secret_keys, settings.secret_patterns)
+    recorder = Recorder(storage, clock, ids, masker)
+    reversals = Reversals(storage, clock, codec, TOOLS.get, masker)
+    heartbeat = Heartbeat(storage)
     return Services(
         settings=settings,
         clock=clock,
@@ -102,17 +115,32 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         controller=ExecutionController(
             storage=storage,
             clock=clock,
-            ids=ids,
             codec=codec,
             conditions=conditions,
             owners=owners,
             workspaces=workspaces,
+            recorder=recorder,
+            reversals=reversals,
+            heartbeat=heartbeat,
             find_tool=TOOLS.get,
             sleep=time.sleep,
-            masker=Masker(settings.secret_keys, settings.secret_patterns),
+            masker=masker,
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
         replay=Replayer(storage, conditions, codec),
+        travel=TimeTravel(
+            storage=storage,
+            clock=clock,
+            ids=ids,
+            owners=owners,
+            workspaces=workspaces,
+            recorder=recorder,
+            reversals=reversals,
+            heartbeat=heartbeat,
+            masker=masker,
+        ),
+        branching=Branching(storage, clock, recorder, workspaces),
+        heartbeat=heartbeat,
         scratch=scratch,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,13 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.reversals import ReversalFailed
+from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.tools import Tool, ToolSpec
 
 FAILED, COMPLETED = ExecutionStatus.FAILED, ExecutionStatus.COMPLETED
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[wtb.Bench]:
-    url = {"memory": "memory://", "sqlite": None}.get(request.param)
-    if request.param == "postgres":
-        name = request.getfixturevalue("migrated_database")
-        url = request.getfixturevalue("postgres").url(name)
-    with wtb.Bench(url, folder=tmp_path / "wtb") as opened:
-        yield opened
 
 
 def fan(**members: Callable[..., Any]) -> wtb.Workflow:
@@ -180,3 +173,79 @@ def test_the_state_is_not_changed_under_a_node_that_called_a_tool(bench: wtb.Ben
     assert (run.status, calls) == (FAILED, ["paid"])
     run = run.resume(update={"address": "here"}, rerun_node=True)
     assert (run.status, calls) == (COMPLETED, ["paid", "back", "paid"])
+
+
+def test_a_reversal_that_fails_while_a_node_is_begun_afresh_leaves_the_run_failed(bench: wtb.Bench) -> None:
+    def fails(call: Any) -> None:
+        raise OSError("cannot be undone now")
+
+    book = Tool(spec=ToolSpec(name="book", reversible=True), function=lambda: None, reverse=fails)
+    TOOLS.add(book)
+
+    def node(state: Any, ctx: Any) -> None:
+        ctx.tool(book)
+        raise ValueError("after the booking")
+
+    flow = wtb.Workflow("w")
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    with pytest.raises(ReversalFailed, match=r"book .* could not be taken back: OSError: cannot be undone now"):
+        run.resume(rerun_node=True)
+    assert (run.status, run.execution.lease) == (ExecutionStatus.FAILED, None)
+
+
+def test_beginning_a_node_afresh_leaves_its_finished_siblings_alone(bench: wtb.Bench) -> None:
+    sent: list[str] = []
+    send = Tool(spec=ToolSpec(name="send"), function=sent.append)
+    fixed: list[bool] = []
+
+    def done(state: Any, ctx: Any) -> None:
+        ctx.tool(send, "from the finished one")
+
+    def fails(state: Any, ctx: Any) -> None:
+        if not fixed:
+            raise ValueError("not yet")
+
+    flow = wtb.Workflow("w")
+    flow.add_node("start", lambda state: None, start=True)
+    for function in (done, fails):
+        flow.add_node(function.__name__, function)
+        flow.edge("start", function.__name__)
+    run = bench.run(flow, {})
+    with pytest.raises(InvalidInput, match="node 'done' has called send and would do so again"):
+        run.resume(update={"x": 1}, rerun_node=True)
+    fixed.append(True)
+    assert run.resume(rerun_node=True).status is ExecutionStatus.COMPLETED
+    assert sent == ["from the finished one"]
+
+
+def test_an_answer_is_taken_after_the_process_that_took_it_first_has_died(bench: wtb.Bench) -> None:
+    flow = wtb.Workflow("w")
+    flow.add_node("ask", lambda state, ctx: {"answer": ctx.ask("Go?")}, start=True)
+    run = bench.run(flow, {})
+    recorder = bench.services.travel._recorder  # the process dies after it took the lease, before the answer
+    recorder.begin(recorder.load(run.id), bench.services.owners.me())
+    assert run.resume(answer="yes").state == {"answer": "yes"}
+
+
+def test_two_benches_of_one_process_do_not_run_one_run_at_once(tmp_path: Path) -> None:
+    begun, finish = threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def node(state: Any) -> None:
+        calls.append(1)
+        begun.set()
+        assert finish.wait(5)
+
+    flow = wtb.Workflow("w")
+    flow.add_node("node", node, start=True)
+    with wtb.Bench(folder=tmp_path / "wtb") as one, wtb.Bench(folder=tmp_path / "wtb") as other:
+        one.create(flow, {}, run_id="run")
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(one.resume, "run", flow)
+            assert begun.wait(5)
+            with pytest.raises(Conflict, match="by another thread of this process"):
+                other.resume("run", flow)
+            finish.set()
+            first.result()
+    assert calls == [1]

@@ -160,7 +160,7 @@ def test_a_node_with_checkpoints_inside_is_tried_again_from_its_start(bench: Ben
     flow.add_node("work", work, start=True)
     run = bench.run(flow, {}, fine_grained=True)
     assert (run.status, run.checkpoints[-1].trigger) == ("failed", Trigger.TOOL_END)
-    with pytest.raises(InvalidInput, match="has called send and would do so again"):
+    with pytest.raises(InvalidInput, match="is in the middle of node 'work'"):
         run.resume(update={"number": 7})
     run = run.resume()
     assert (run.status, run.state, sent) == ("completed", {"number": 1, "log": "line\n"}, ["one"])

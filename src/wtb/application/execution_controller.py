@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wtb.application.answers import check_answer
 from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
+from wtb.application.leases import Leases, alone
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
+from wtb.application.recovery import Recovery
+from wtb.application.reversals import Reversals
 from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
-from wtb.domain.checkpoint import NodeRun, NodeStatus, Trigger
-from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
+from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
-from wtb.domain.files import FileCommitId
-from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
-from wtb.domain.ports import Clock, Codec, Conditions, Ids, Owners, Storage
+from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
 from wtb.domain.routing import Router
 from wtb.domain.secrets import Masker
-from wtb.domain.state import State, StateDelta
-from wtb.domain.tools import CallKind, CallStatus, Tool, ToolCall
+from wtb.domain.state import StateDelta
+from wtb.domain.tools import Tool
 from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
 
@@ -46,17 +44,6 @@ _THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
 """After which ends only the first and the last checkpoint are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Where:
-    """Where a run goes on: what was begun at the head and has not led on, with the files that each began with."""
-
-    open_runs: tuple[NodeRun, ...]
-    bases: Mapping[NodeRunId, FileCommitId | None]
-    visits: Mapping[str, int]
-    steps: int
-    state: State
-
-
 class ExecutionController:
     """Runs executions in this process; every one under a lease that a heartbeat keeps alive."""
 
@@ -65,23 +52,27 @@ class ExecutionController:
         *,
         storage: Storage,
         clock: Clock,
-        ids: Ids,
         codec: Codec,
         conditions: Conditions,
         owners: Owners,
         workspaces: Workspaces,
+        recorder: Recorder,
+        reversals: Reversals,
+        heartbeat: Heartbeat,
         find_tool: Callable[[str], Tool],
         sleep: Callable[[float], None],
-        masker: Masker | None = None,
+        masker: Masker,
         warn_of_changes: bool = False,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._conditions = conditions
         self._owners = owners
-        masker = masker or Masker()
-        self._recorder = Recorder(storage, clock, ids, masker)
-        self._heartbeat = Heartbeat(storage)
+        self._recorder = recorder
+        self._recovery = Recovery(storage, clock, recorder)
+        self._reversals = reversals
+        self._leases = Leases(storage, clock, owners)
+        self._heartbeat = heartbeat
         self._runner = NodeRunner(sleep=sleep)
         self._equipment = Equipment(
             storage=storage,
@@ -95,7 +86,6 @@ class ExecutionController:
             warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
-        self._running: set[ExecutionId] = set()
         self._lock = threading.Lock()
 
     def create(
@@ -160,12 +150,12 @@ class ExecutionController:
                 f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
                 "go on with the workflow as it is now"
             )
-        with self._alone(execution_id), self._heartbeat.keeping(at := self._claimed(found, chosen, changed)):
+        with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed)):
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
                 driver = self._driver(at, definition, chosen, pause=found.execution.pause, update=update, answer=answer)
-            except InvalidInput:
+            except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
             driver.watch = watch
@@ -179,19 +169,6 @@ class ExecutionController:
             finally:
                 with self._lock:
                     del self._drivers[execution_id]
-
-    @contextmanager
-    def _alone(self, execution_id: ExecutionId) -> Iterator[None]:
-        """Refuse a run that another thread is running: the lease cannot tell the threads of a process apart."""
-        with self._lock:
-            if execution_id in self._running:
-                raise Conflict(f"run {execution_id!r} is being run by another thread of this process; pause it first")
-            self._running.add(execution_id)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running.discard(execution_id)
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
         """Return what is not as it was when the run began, and warn of it."""
@@ -207,16 +184,10 @@ class ExecutionController:
         execution = at.execution
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
-        lease, me = execution.lease, self._owners.me()
-        gone = None if lease is None else self._owners.is_gone(lease.owner)
-        with self._storage.unit_of_work(readonly=True) as uow:
-            execution.check_free(me, uow.now(), gone)
-        abandoned = None
-        if lease is not None and lease.owner != me:
-            abandoned = f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
+        abandoned = self._leases.check_free(execution)
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
-        return self._recorder.begin(at, me, abandoned=abandoned, changed=changed)
+        return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed)
 
     def _driver(
         self,
@@ -228,12 +199,12 @@ class ExecutionController:
         update: Mapping[str, Any] | None,
         answer: Any,
     ) -> RunDriver:
-        found = self._where(at)
+        found = self._recovery.standing(at)
         open_runs, state = found.open_runs, found.state
         if answer is not None:
-            self._answer(at, open_runs, pause, answer)
+            self._recovery.answer(at, open_runs, pause, answer)
         if update:
-            self._check_nothing_called(open_runs)
+            self._recovery.check_nothing_called(at, open_runs)
             delta = StateDelta.setting(update)
             at, state = self._recorder.change_state(at, delta), state.apply(delta)
             open_runs = ()
@@ -248,74 +219,20 @@ class ExecutionController:
         router = Router(definition, self._conditions)
         return RunDriver(self._equipment, definition, router, options, progress, open_runs=open_runs, bases=found.bases)
 
-    def _where(self, at: Position) -> _Where:
-        with self._storage.unit_of_work(readonly=True) as uow:
-            state = uow.checkpoints.load(at.head.id).state
-            history = uow.checkpoints.load_history(at.execution.id)
-        commits = {checkpoint.id: checkpoint.file_commit for checkpoint in history.checkpoints}
-        open_runs = tuple(run for run in history.node_runs if _is_open(run, at))
-        begun = {run.id for run in open_runs}
-        return _Where(
-            open_runs=open_runs,
-            visits={
-                boundary.node: boundary.visit
-                for boundary in history.boundaries()
-                if boundary.last_id is not None and boundary.node_run_id not in begun
-            },
-            state=state,
-            steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
-            bases={run.id: _commit(commits, run) for run in open_runs},
-        )
-
-    def _check_nothing_called(self, open_runs: tuple[NodeRun, ...]) -> None:
-        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
-        for run in open_runs:
-            with self._storage.unit_of_work(readonly=True) as uow:
-                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
-            if tools := sorted({call.tool for call in calls if call.may_have_happened}):
-                raise InvalidInput(
-                    f"node {run.node!r} has called {', '.join(tools)} and would do so again with another state; resume "
-                    "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
-                )
-
     def _abandon_open_runs(self, at: Position) -> None:
-        """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind."""
-        for run in self._where(at).open_runs:
+        """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
+
+        A member of a parallel superstep that has finished stays as it is.
+        """
+        for run in self._recovery.standing(at).open_runs:
+            if run.pending is not None:
+                continue
             with self._storage.unit_of_work(readonly=True) as uow:
                 calls = uow.tool_calls.list_calls(run.execution_id, run.id)
             for call in reversed(calls):
-                self._reverse(at, call)
+                if call.may_have_happened:
+                    self._reversals.reverse(call, at.token)
             self._recorder.abandon(at, run)
-
-    def _reverse(self, at: Position, call: ToolCall) -> None:
-        tool = self._find_tool(call.tool)
-        if tool is None or tool.reverse is None or call.status is not CallStatus.SUCCEEDED:
-            return
-        tool.reverse(call)
-        with self._storage.unit_of_work() as uow:
-            uow.executions.check_lease(at.execution.id, at.token)
-            uow.tool_calls.save(call.reversed(self._clock.now()))
-            uow.commit()
-
-    def _find_tool(self, name: str) -> Tool | None:
-        with suppress(InvalidInput):
-            return self._equipment.find_tool(name)
-        return None  # a function that was never declared a tool: nothing is known of it
-
-    def _answer(self, at: Position, open_runs: tuple[NodeRun, ...], pause: Pause | None, answer: Any) -> None:
-        if pause is None or pause.question is None:
-            raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
-        for run in open_runs:
-            if run.node == pause.node:
-                self._record_answer(at, run, pause.question, answer)
-
-    def _record_answer(self, at: Position, run: NodeRun, question: Mapping[str, Any], answer: Any) -> None:
-        with self._storage.unit_of_work() as uow:
-            uow.executions.check_lease(at.execution.id, at.token)
-            for call in uow.tool_calls.list_calls(run.execution_id, run.id):
-                if call.status is CallStatus.INTENDED and _is_about(call, question):
-                    uow.tool_calls.save(_answered(call, answer, self._clock.now()))
-            uow.commit()
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
         """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""
@@ -343,22 +260,7 @@ class ExecutionController:
 
     def close(self) -> None:
         """Stop the threads of this process's runs."""
-        self._heartbeat.close()
         self._runner.close()
-
-
-def _is_open(run: NodeRun, at: Position) -> bool:
-    """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
-    if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
-        return False
-    if run.id == at.head.node_run_id:
-        return at.head.trigger is not Trigger.NODE_END
-    return run.input_id == at.head.id and run.last_id is None
-
-
-def _commit(commits: Mapping[CheckpointId, str | None], run: NodeRun) -> FileCommitId | None:
-    commit = None if run.input_id is None else commits[run.input_id]
-    return None if commit is None else FileCommitId(commit)
 
 
 def _folder(workspace: Path) -> Path:
@@ -382,7 +284,7 @@ def _as_it_was(execution: Execution) -> Ending:
     """Return how to leave a run that could not go on because of what it was given: as it stood before."""
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
-    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="not begun yet"))
+    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
 
 
 def _requested(request: str) -> Ending:
@@ -393,22 +295,3 @@ def _requested(request: str) -> Ending:
 
 def _stopped_before(at: Position) -> bool:
     return at.execution.pause is not None and at.execution.pause.reason.startswith("break before")
-
-
-def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
-    """Return the call with what a person said of it: the answer itself, or whether it happened."""
-    if call.kind is CallKind.ASK:
-        check_answer(call.arguments["question"], call.arguments["schema"], answer)
-        return call.succeeded(answer, now)
-    match answer:
-        case "again":
-            return call.failed("never reported back; somebody said to call it again", now)
-        case "done":
-            return call.succeeded(None, now)
-        case {"done": result}:
-            return call.succeeded(result, now)
-    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')
-
-
-def _is_about(call: ToolCall, question: Mapping[str, Any]) -> bool:
-    return call.identity == question.get("identity")

@@ -20,7 +20,6 @@ _EVENTS = {
     CallStatus.INTENDED: EventType.TOOL_STARTED,
     CallStatus.SUCCEEDED: EventType.TOOL_COMPLETED,
     CallStatus.FAILED: EventType.TOOL_FAILED,
-    CallStatus.REVERSED: EventType.TOOL_REVERSED,
 }
 
 

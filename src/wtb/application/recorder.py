@@ -413,6 +413,75 @@ class Recorder:
                 uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
                 uow.commit()
 
+    def safety_checkpoint(self, uow: UnitOfWork, at: Position, description: str, files: SaveFiles | None) -> Checkpoint:
+        """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
+        facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts)
+        if files is not None:
+            draft = evolve(draft, file_commit=files(uow))
+        return uow.checkpoints.save(draft, StateDelta())
+
+    def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
+        """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
+        draft = self._draft(
+            at, at.head.next_nodes, at.head.joins, trigger=Trigger.USER_REQUEST, kind=Kind.MANUAL, **facts
+        )
+        if begun is not None:
+            draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)
+        with self._storage.unit_of_work() as uow:
+            head = uow.checkpoints.save(draft, StateDelta())
+            if begun is not None:
+                uow.node_runs.save(begun.reached(head.id))
+            data = {"checkpoint": head.id, "name": head.name}
+            uow.events.append(
+                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
+            )
+            uow.executions.advance(at.execution.stepped(head.created_at))
+            uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+            uow.commit()
+        return head
+
+    def fork_run(
+        self,
+        source: Execution,
+        point: Checkpoint,
+        *,
+        name: str,
+        execution_id: str | None = None,
+        created_by: str | None = None,
+    ) -> Position:
+        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options."""
+        now = self._clock.now()
+        execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
+        branch = Branch(
+            id=BranchId(self._ids.new()),
+            execution_id=execution_id,
+            name=name,
+            head_id=point.id,
+            forked_from_id=point.id,
+            created_at=now,
+        )
+        execution = Execution(
+            id=execution_id,
+            workflow_id=source.workflow_id,
+            workflow_name=source.workflow_name,
+            workflow_source=source.workflow_source,
+            branch_id=branch.id,
+            options={**source.options, "break_before": (), "break_after": ()},
+            metadata=source.metadata,
+            created_by=created_by,
+            created_at=now,
+            updated_at=now,
+        )
+        with self._storage.unit_of_work() as uow:
+            uow.executions.add(execution)
+            uow.branches.add(branch)
+            data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
+            for stream in (source.id, execution_id):
+                uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
+            uow.commit()
+        return Position(execution=execution, branch=branch, head=point)
+
     def fork(self, at: Position, checkpoint_id: CheckpointId, name: str) -> Position:
         """Record a new branch of the run that begins at a checkpoint, and make it the active one."""
         now = self._clock.now()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +81,10 @@ class Workspaces:
         """Make a folder hold exactly the tree of a commit, and return what was changed; idempotent."""
         return self._folders.restore(folder, self.tree(commit_id), self._read)
 
+    def staged(self, folder: Path, commit_id: FileCommitId | None) -> AbstractContextManager[Callable[[], TreeDelta]]:
+        """Get a restore ready, everything verified, and give a function that makes it happen."""
+        return self._folders.staged(folder, self.tree(commit_id), self._read)
+
     def materialise(self, folder: Path, commit_id: FileCommitId | None) -> Path:
         """Make a folder, with its parents, that holds the tree of a commit; one that is there is restored."""
         self.restore(_made(folder), commit_id)
@@ -103,6 +108,10 @@ class Workspaces:
         base = EMPTY_TREE if base_id is None else uow.files.get(base_id)
         merged = merge(base, {member: uow.files.get(commit_id) for member, commit_id in sides.items()})
         return uow.files.save(base_id, diff(base, merged))
+
+    def discard_all(self, execution_id: ExecutionId) -> None:
+        """Remove all folders of a run that is no more."""
+        self.discard(self._root / _name(execution_id))
 
     def discard(self, folder: Path) -> None:
         """Remove a folder that `path` gave, whatever is in it."""

@@ -7,6 +7,7 @@ is changed later by them or may be changed by the caller; foreign exceptions nev
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.rollback import Rollback
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -173,6 +175,10 @@ class BranchRepository(Protocol):
         """Return the branches of an execution in the order of their making."""
         ...
 
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        """Return the branches, of whichever execution, that were forked from one of these checkpoints."""
+        ...
+
 
 class NodeRunRepository(Protocol):
     """Node runs, and the boundaries that follow from them."""
@@ -258,6 +264,18 @@ class ToolCallRepository(Protocol):
         ...
 
 
+class RollbackRepository(Protocol):
+    """Journals of rollbacks, each written before its first effect and after its last."""
+
+    def save(self, rollback: Rollback) -> None:
+        """Keep a journal, new or changed."""
+        ...
+
+    def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
+        """Return the journals of an execution in the order of their making."""
+        ...
+
+
 class EventLog(Protocol):
     """The append-only record of events, hash-chained in each stream."""
 
@@ -314,6 +332,11 @@ class UnitOfWork(Protocol):
     @property
     def tool_calls(self) -> ToolCallRepository:
         """Recorded calls of tools."""
+        ...
+
+    @property
+    def rollbacks(self) -> RollbackRepository:
+        """Journals of rollbacks."""
         ...
 
     @property
@@ -501,4 +524,10 @@ class Folders(Protocol):
         `read` gives small contents. Everything new is staged and verified before anything is changed, and a
         failure undoes what was done. After a kill in the middle, calling it again completes it.
         """
+        ...
+
+    def staged(
+        self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
+    ) -> AbstractContextManager[Callable[[], TreeDelta]]:
+        """Do the first half of `restore`, and give the second as a function, to be called inside the block or not."""
         ...

@@ -30,12 +30,14 @@ class CallKind(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """How far a call has come; `intended` without a process that runs it means that its fate is unknown."""
+    """How far a call has come; `intended`, `reversing`, `redoing` without a process mean that its fate is unknown."""
 
     INTENDED = "intended"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    REVERSING = "reversing"
     REVERSED = "reversed"
+    REDOING = "redoing"
 
 
 class InDoubt(StrEnum):
@@ -112,7 +114,7 @@ class ToolCall:
     def may_have_happened(self) -> bool:
         """Whether the world outside was changed by it, as far as anybody knows."""
         is_external = self.kind is CallKind.TOOL and self.effects is Effects.EXTERNAL
-        return is_external and self.status in (CallStatus.INTENDED, CallStatus.SUCCEEDED)
+        return is_external and self.status not in (CallStatus.FAILED, CallStatus.REVERSED)
 
     def succeeded(self, result: Any, now: datetime) -> ToolCall:
         """Return the call with its result."""
@@ -122,9 +124,25 @@ class ToolCall:
         """Return the call as failed; a failed call is made again when the node is tried again."""
         return evolve(self, status=CallStatus.FAILED, error=error, ended_at=now)
 
-    def reversed(self, now: datetime) -> ToolCall:
+    def reversing(self) -> ToolCall:
+        """Return the call as about to be undone."""
+        return evolve(self, status=CallStatus.REVERSING, error=None)
+
+    def reversed(self) -> ToolCall:
         """Return the call as undone; nothing answers from it any more."""
-        return evolve(self, status=CallStatus.REVERSED, ended_at=now)
+        return evolve(self, status=CallStatus.REVERSED, error=None)
+
+    def not_reversed(self, error: str) -> ToolCall:
+        """Return the call as it was before somebody tried to undo it in vain."""
+        return evolve(self, status=CallStatus.SUCCEEDED, error=error)
+
+    def redoing(self) -> ToolCall:
+        """Return the call, undone before, as about to be made again."""
+        return evolve(self, status=CallStatus.REDOING, error=None)
+
+    def redone(self) -> ToolCall:
+        """Return the call as in effect again, with the result that it had."""
+        return evolve(self, status=CallStatus.SUCCEEDED, error=None)
 
     def again(self, now: datetime) -> ToolCall:
         """Return the call as intended once more."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -42,18 +45,30 @@ class LocalFolders:
         return ScannedFolder(index.tree, delta, {key: sink.contents[key] for key in sink.contents.keys() & wanted})
 
     def restore(self, folder: Path, tree: FileTree, read: Read) -> TreeDelta:
+        with self.staged(folder, tree, read) as swap:
+            return swap()
+
+    @contextmanager
+    def staged(self, folder: Path, tree: FileTree, read: Read) -> Iterator[Callable[[], TreeDelta]]:
         root = folder.absolute()
         source = ContentSource(self._objects, read)
-        with told_as(WorkspaceError, f"{root} cannot be restored"), ConfinedFolder(root) as confined:
-            clear(confined)
-            delta = diff(self._looked_at(root, _rules_of(tree, source)), tree)
-            try:
-                if delta:
-                    Swap(confined, tree, delta, stage(confined, delta, source)).run()
-                confined.remove_all(HALF_DONE)
-            finally:
+        told = partial(told_as, WorkspaceError, f"{root} cannot be restored")
+        with ExitStack() as stack:
+            with told():
+                confined = stack.enter_context(ConfinedFolder(root))
                 clear(confined)
-        return delta
+                delta = diff(self._looked_at(root, _rules_of(tree, source)), tree)
+                stack.callback(clear, confined)
+                staged = stage(confined, delta, source) if delta else {}
+
+            def swap() -> TreeDelta:
+                with told():
+                    if delta:
+                        Swap(confined, tree, delta, staged).run()
+                    confined.remove_all(HALF_DONE)
+                return delta
+
+            yield swap
 
     def _looked_at(self, root: Path, rules: IgnoreRules) -> FileTree:
         """Return what lies there by the rules of the tree to be restored: what they do not spare must match it."""

@@ -135,6 +135,10 @@ class MemoryExecutionRepository:
         for table in ("branches", "node_runs"):
             for row in list(self._transaction.group(table, 0, execution_id)):
                 self._transaction.drop(table, row.id)
+        for call, _, _ in list(self._transaction.group("tool_calls", 0, execution_id)):
+            self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
+        for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
+            self._transaction.drop("rollbacks", (execution_id, rollback.id))
 
 
 class MemoryBranchRepository:
@@ -171,6 +175,11 @@ class MemoryBranchRepository:
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         found = self._transaction.group("branches", 0, execution_id)
+        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        wanted = set(checkpoint_ids)
+        found = [branch for branch in self._transaction.all("branches") if branch.forked_from_id in wanted]
         return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
 
 

@@ -14,6 +14,7 @@ from wtb.infrastructure.memory.repositories import (
     MemoryNodeRunRepository,
     MemoryWorkflowRepository,
 )
+from wtb.infrastructure.memory.rollbacks import MemoryRollbackRepository
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
 from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
@@ -34,6 +35,7 @@ class MemoryStorage(StorageParts):
             file_commits=Table(),
             node_runs=Table(lambda run: run.execution_id),
             tool_calls=Table(lambda stored: stored[0].execution_id),
+            rollbacks=Table(lambda rollback: rollback.execution_id),
             requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
@@ -55,6 +57,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     branches: MemoryBranchRepository
     node_runs: MemoryNodeRunRepository
     tool_calls: MemoryToolCallRepository
+    rollbacks: MemoryRollbackRepository
     events: MemoryEventLog
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
@@ -71,6 +74,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.branches = MemoryBranchRepository(transaction)
         self.node_runs = MemoryNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = MemoryToolCallRepository(transaction, self._storage.codec)
+        self.rollbacks = MemoryRollbackRepository(transaction)
         self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

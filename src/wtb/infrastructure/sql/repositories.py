@@ -203,7 +203,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_node_runs", "wtb_tool_calls"):
+        for table in ("wtb_branches", "wtb_node_runs", "wtb_tool_calls", "wtb_rollbacks"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
 
 
@@ -300,6 +300,11 @@ class SqlBranchRepository:
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"
         return tuple(_branch(row) for row in self._transaction.rows(statement, (execution_id,)))
+
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        statement = f"{_SELECT_BRANCH} WHERE forked_from_id IN (??)"
+        found = [_branch(row) for row in self._transaction.run_in(statement, checkpoint_ids)]
+        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
 
 
 _SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"

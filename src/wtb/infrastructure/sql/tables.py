@@ -71,6 +71,7 @@ branches = Table(
     Column("forked_from_id", Text),
     Column("created_at_us", BigInteger, nullable=False),
     UniqueConstraint("execution_id", "name", name="wtb_branches_name"),
+    Index("wtb_branches_forked_from", "forked_from_id"),
 )
 
 checkpoints = Table(
@@ -191,6 +192,24 @@ events = Table(
     Column("data", Text, nullable=False),
     Column("hash", LargeBinary, nullable=False),
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
+)
+
+rollbacks = Table(
+    "wtb_rollbacks",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("branch_id", Text, nullable=False),
+    Column("direction", Text, nullable=False),
+    Column("head_id", Text, nullable=False),
+    Column("target_id", Text, nullable=False),
+    Column("safety_id", Text, nullable=False),
+    Column("calls", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("ended_at_us", BigInteger),
 )
 
 file_commits = Table(

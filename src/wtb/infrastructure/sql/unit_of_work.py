@@ -11,6 +11,7 @@ from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
+from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
@@ -38,6 +39,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     branches: SqlBranchRepository
     node_runs: SqlNodeRunRepository
     tool_calls: SqlToolCallRepository
+    rollbacks: SqlRollbackRepository
     events: SqlEventLog
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
@@ -54,6 +56,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.branches = SqlBranchRepository(transaction)
         self.node_runs = SqlNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = SqlToolCallRepository(transaction, self._storage.codec)
+        self.rollbacks = SqlRollbackRepository(transaction)
         self.events = self._log = SqlEventLog(transaction, self._storage.codec, self._storage.stream_ends)
         rows = SqlCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

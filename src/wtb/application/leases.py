@@ -1,0 +1,73 @@
+"""Leases: one process, and in it one thread, at a time changes a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wtb.application.recorder import LEASE, Position
+from wtb.domain.errors import Conflict
+from wtb.domain.execution import Execution
+from wtb.domain.ids import BranchId
+from wtb.domain.ports import Clock, Owners, Storage
+
+_TAKEN: set[BranchId] = set()
+"""Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def alone(at: Position) -> Iterator[None]:
+    """Refuse a run that another thread of this process is at."""
+    with _LOCK:
+        if at.branch.id in _TAKEN:
+            raise Conflict(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
+        _TAKEN.add(at.branch.id)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _TAKEN.discard(at.branch.id)
+
+
+class Leases:
+    """Who may take a run over, and from whom."""
+
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._owners = owners
+
+    def check_free(self, execution: Execution) -> str | None:
+        """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known."""
+        lease, me = execution.lease, self._owners.me()
+        gone = None if lease is None else self._owners.is_gone(lease.owner)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution.check_free(me, uow.now(), gone)
+        if lease is None or lease.owner == me:
+            return None
+        return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
+
+    def taken(self, execution: Execution) -> Execution:
+        """Take the lease of a run without changing how it stands."""
+        self.check_free(execution)
+        with self._storage.unit_of_work() as uow:
+            execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
+            uow.executions.save(execution)
+            uow.commit()
+        return execution
+
+    def released(self, execution: Execution) -> Execution:
+        """Let go of a run."""
+        assert execution.lease is not None
+        token = execution.lease.token
+        execution = execution.released(token, self._clock.now())
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution, token=token)
+            uow.commit()
+        return execution
+
+    def me(self) -> str:
+        """Return the name of this process."""
+        return self._owners.me()

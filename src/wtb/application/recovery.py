@@ -1,0 +1,157 @@
+"""Recovery: where a run goes on, whoever left it there and however."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from wtb.application.answers import check_answer
+from wtb.application.recorder import Position, Recorder
+from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Trigger
+from wtb.domain.errors import InvalidInput
+from wtb.domain.execution import Pause
+from wtb.domain.files import FileCommitId
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import NodeRunId
+from wtb.domain.ports import Clock, Storage
+from wtb.domain.state import State
+from wtb.domain.tools import CallKind, CallStatus, ToolCall
+from wtb.domain.values import evolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands: what was begun and has not led on, with the files that each node began with."""
+
+    open_runs: tuple[NodeRun, ...]
+    bases: Mapping[NodeRunId, FileCommitId | None]
+    visits: Mapping[str, int]
+    steps: int
+    state: State
+
+
+class Recovery:
+    """Finds out how to go on with a run from what is stored of it."""
+
+    def __init__(self, storage: Storage, clock: Clock, recorder: Recorder) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._recorder = recorder
+
+    def standing(self, at: Position) -> Standing:
+        """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            state = uow.checkpoints.load(at.head.id).state
+            history = uow.checkpoints.load_history(at.execution.id)
+        open_runs = tuple(run for run in history.node_runs if is_open(run, at))
+        if is_inside(at.head) and not open_runs:
+            open_runs = (self._inherited(at, history),)
+        begun = {run.id for run in open_runs}
+        current = at.head.node_run_id if is_inside(at.head) else None
+        visits = {
+            boundary.node: boundary.visit
+            for boundary in history.boundaries()
+            if boundary.last_id is not None and boundary.node_run_id not in begun | {current}
+        }
+        return Standing(
+            open_runs=open_runs,
+            bases={run.id: _commit(_start(history, at.head)) for run in open_runs},
+            visits=visits,
+            steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
+            state=state,
+        )
+
+    def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
+        """Record a run that begins in the middle of another: the calls up to there that are in effect are its own."""
+        known = next(run for run in history.node_runs if run.id == at.head.node_run_id)
+        run = evolve(self._recorder.node_run(at, known.node, known.visit), tool_count=known.tool_count)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            uow.node_runs.save(run)
+            for call in uow.tool_calls.list_calls(known.execution_id, known.id):
+                if call.status is CallStatus.SUCCEEDED and call.ended_at and call.ended_at <= at.head.created_at:
+                    uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))
+            uow.commit()
+        return run
+
+    def check_nothing_called(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
+        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        if is_inside(at.head):
+            raise InvalidInput(
+                f"run {at.execution.id!r} is in the middle of node {at.head.node!r}, which has begun with the state as "
+                "it is; resume without update, or roll back to before the node"
+            )
+        for run in open_runs:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+            if tools := sorted({call.tool for call in calls if call.may_have_happened}):
+                raise InvalidInput(
+                    f"node {run.node!r} has called {', '.join(tools)} and would do so again with another state; resume "
+                    "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
+                )
+
+    def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
+        """Record what a person says to the question that the run waits for.
+
+        A process that was killed while it took an answer left no question behind, but the call that asked for it.
+        """
+        wanted = None if pause is None or pause.question is None else pause.question.get("identity")
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            asked = [
+                call
+                for run in open_runs
+                for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+                if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
+            ]
+            if not asked or (pause is not None and pause.question is None):
+                raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+            uow.tool_calls.save(_answered(asked[0], answer, self._clock.now()))
+            uow.commit()
+
+
+def is_inside(head: Checkpoint) -> bool:
+    """Whether a checkpoint stands in the middle of a node."""
+    return head.node_run_id is not None and head.trigger is not Trigger.NODE_END
+
+
+def is_open(run: NodeRun, at: Position) -> bool:
+    """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
+    if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
+        return False
+    if is_inside(at.head) and run.id == at.head.node_run_id:
+        return run.last_id == at.head.id
+    return run.input_id == at.head.id and run.last_id is None
+
+
+def _start(history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
+    """Return the checkpoint that the node which a checkpoint stands in began from; itself, when in none."""
+    by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
+    while is_inside(head) and head.parent_id is not None:
+        head = by_id[head.parent_id]
+    return head
+
+
+def _commit(checkpoint: Checkpoint) -> FileCommitId | None:
+    return None if checkpoint.file_commit is None else FileCommitId(checkpoint.file_commit)
+
+
+def _waits(call: ToolCall) -> bool:
+    return call.status is CallStatus.INTENDED and (call.kind is CallKind.ASK or call.may_have_happened)
+
+
+def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
+    """Return the call with what a person said of it: the answer itself, or whether it happened."""
+    if call.kind is CallKind.ASK:
+        check_answer(call.arguments["question"], call.arguments["schema"], answer)
+        return call.succeeded(answer, now)
+    match answer:
+        case "again":
+            return call.failed("never reported back; somebody said to call it again", now)
+        case "done":
+            return call.succeeded(None, now)
+        case {"done": result}:
+            return call.succeeded(result, now)
+    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')

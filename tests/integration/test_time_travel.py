@@ -1,0 +1,533 @@
+"""Rollback, redo and fork over every storage: state, files and effects of tools move together, or not at all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.application.reversals import RedoDiverged
+from wtb.application.time_travel import RollbackFailed
+from wtb.bench import Bench, Run
+from wtb.domain.checkpoint import Kind
+from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
+from wtb.domain.events import EventType
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.rollback import CannotUndo
+from wtb.domain.tools import Tool, ToolCall
+from wtb.flow import Workflow
+
+_NUMBERS = itertools.count(1)
+
+
+class Desk:
+    """The world outside: tickets that a tool opens and its reverse closes."""
+
+    def __init__(self) -> None:
+        self.tickets: list[str] = []
+        self.log: list[str] = []
+        self.broken = False
+        number = next(_NUMBERS)
+        self.open: Tool = wtb.tool(name=f"open-{number}", reverse=self.close)(self.opened)
+        self.mail: Tool = wtb.tool(name=f"mail-{number}")(self.mailed)
+        self.result: Callable[[str], Any] = lambda title: f"#{title}"
+
+    def opened(self, title: str) -> Any:
+        self.tickets.append(title)
+        self.log.append(f"+{title}")
+        return self.result(title)
+
+    def close(self, call: ToolCall) -> None:
+        if self.broken:
+            raise ConnectionError("the desk is closed")
+        self.tickets.remove(call.arguments["title"])
+        self.log.append(f"-{call.arguments['title']}")
+
+    def mailed(self, text: str) -> None:
+        self.log.append(f"mail {text}")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def support(desk: Desk, *, mail: bool = False, names: str = "abcd") -> Workflow:
+    """A chain of nodes of which each opens a ticket, writes a file and adds to the state."""
+    flow = Workflow("support")
+    flow.reducer("log", wtb.append)
+
+    def make(name: str) -> Any:
+        def node(state: Any, ctx: Any) -> dict[str, Any]:
+            number = ctx.tool(desk.open, title=name)
+            if mail and name == "c":
+                ctx.tool(desk.mail, text=name)
+            (ctx.workspace / name).write_text(name)
+            (ctx.workspace / "all").write_text("".join([*state.get("log", []), name]))
+            return {"log": name, name: number}
+
+        return node
+
+    for position, name in enumerate(names):
+        flow.add_node(name, make(name), start=position == 0)
+    for one, other in itertools.pairwise(names):
+        flow.edge(one, other)
+    return flow
+
+
+def files(run: Run) -> dict[str, str]:
+    return {path.name: path.read_text() for path in run.workspace.iterdir()}
+
+
+def world(run: Run, desk: Desk) -> tuple[Any, ...]:
+    return run.state, files(run), list(desk.tickets)
+
+
+AFTER_B = ({"log": ["a", "b"], "a": "#a", "b": "#b"}, {"a": "a", "b": "b", "all": "ab"}, ["a", "b"])
+AFTER_D = (
+    {"log": ["a", "b", "c", "d"], "a": "#a", "b": "#b", "c": "#c", "d": "#d"},
+    {"a": "a", "b": "b", "c": "c", "d": "d", "all": "abcd"},
+    ["a", "b", "c", "d"],
+)
+
+
+def test_a_rollback_takes_back_state_files_and_calls_and_the_run_goes_on_from_there(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    assert world(run, desk) == AFTER_D
+    plan = run.rollback("b")
+    assert [f"{node.node}#{node.visit}" for node in plan.nodes] == ["d#1", "c#1"]
+    assert [call.arguments["title"] for call in plan.reverse] == ["d", "c"]
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)
+    assert desk.log == ["+a", "+b", "+c", "+d", "-d", "-c"]
+    assert run.waiting is not None
+    assert run.waiting.reason == "rolled back to b#1"
+    run = run.resume()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.COMPLETED, AFTER_D)
+    assert [node for node, _ in run.history.path()] == ["a", "b", "c", "d"]
+
+
+def test_a_dry_run_says_exactly_that_and_changes_nothing(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    before = (run.execution, run.checkpoints, run.events(), world(run, desk), list(desk.log))
+    plan = run.rollback("b", dry_run=True)
+    assert plan.to_dict()["nodes"] == ["d#1", "c#1"]
+    assert sorted(plan.files.removed) == ["c", "d"]
+    assert sorted(plan.files.put) == ["all"]
+    assert (run.execution, run.checkpoints, run.events(), world(run, desk), list(desk.log)) == before
+    done = run.rollback("b")
+    assert done == plan
+
+
+@pytest.mark.parametrize("target", ["b", "b#1", 2, "2"])
+def test_targets_are_nodes_visits_and_steps(bench: Bench, desk: Desk, target: str | int) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback(target)
+    assert world(run, desk) == AFTER_B
+
+
+def test_a_checkpoint_id_a_prefix_of_it_and_a_name_are_targets(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {}, break_after=["b"])
+    named = run.checkpoint("before c", "two tickets are open")
+    assert (named.kind, named.name, named.description) == (Kind.MANUAL, "before c", "two tickets are open")
+    run = run.resume(break_after=[])
+    for target in ("before c", named.id, named.id[:-4]):
+        run.rollback(target)
+        assert world(run, desk) == AFTER_B
+        run = run.resume()
+        assert world(run, desk) == AFTER_D
+
+
+def test_a_safety_checkpoint_keeps_the_run_as_it_was_with_files_that_a_person_changed(
+    bench: Bench, desk: Desk, tmp_path: Path
+) -> None:
+    run = bench.run(support(desk), {})
+    (run.workspace / "mine").write_text("a note")
+    run.rollback("b")
+    safety = next(checkpoint for checkpoint in run.checkpoints if checkpoint.kind is Kind.SYSTEM)
+    run.export(tmp_path / "kept", safety.id)
+    assert (tmp_path / "kept" / "mine").read_text() == "a note"
+    fork = run.fork(safety.id)
+    assert fork.state == AFTER_D[0]
+
+
+def test_redo_goes_forward_again_with_files_and_calls(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    folder = run.workspace
+    (folder / "mine").write_text("a note")
+    run.rollback("b")
+    assert not (folder / "mine").exists()
+    run.redo()
+    assert (folder / "mine").read_text() == "a note"
+    assert world(run, desk) == AFTER_D
+    assert desk.log == ["+a", "+b", "+c", "+d", "-d", "-c", "+c", "+d"]
+    assert run.resume().status is ExecutionStatus.COMPLETED
+    run.rollback("a")
+    assert world(run, desk)[2] == ["a"]
+    run.redo()
+    assert world(run, desk)[2] == ["a", "b", "c", "d"]
+
+
+def test_redo_is_refused_once_the_run_has_gone_on(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    with pytest.raises(InvalidInput, match="was not rolled back"):
+        run.redo()
+    run.rollback("b")
+    run = run.resume(break_after=["c"])
+    with pytest.raises(InvalidInput, match=r"has gone on since it was rolled back; .*fork it"):
+        run.redo()
+
+
+def test_a_redo_whose_call_gives_something_else_takes_back_what_it_made_again(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    desk.result = lambda title: f"new {title}" if title == "d" else f"#{title}"
+    with pytest.raises(RedoDiverged, match=r"gave 'new d' when it was called again, and '#d' before"):
+        run.redo()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)
+    assert run.resume().state["d"] == "new d"
+
+
+def test_a_call_that_cannot_be_taken_back_refuses_the_rollback_unless_that_is_allowed(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk, mail=True), {})
+    with pytest.raises(CannotUndo, match=r"mail-\d+ .*cannot be taken back"):
+        run.rollback("b")
+    assert (run.status, world(run, desk)) == (ExecutionStatus.COMPLETED, AFTER_D)
+    plan = run.rollback("b", allow_irreversible=True)
+    assert [call.tool for call in plan.irreversible] == [desk.mail.spec.name]
+    assert world(run, desk) == AFTER_B
+    run.redo()
+    assert desk.log.count("mail c") == 1, "what was left in effect is not made again"
+
+
+def test_tools_and_files_can_be_left_as_they_are(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    plan = run.rollback("b", tools=False, files=False)
+    assert (plan.reverse, len(plan.kept)) == ((), 2)
+    assert world(run, desk) == (AFTER_B[0], AFTER_D[1], AFTER_D[2])
+    run = run.resume()
+    assert desk.tickets == ["a", "b", "c", "d", "c", "d"], "what was kept is there twice, as was asked for"
+
+
+def test_a_reversal_that_fails_waits_and_is_continued(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    desk.broken = True
+    with pytest.raises(RollbackFailed, match=r"ConnectionError: the desk is closed.*--continue"):
+        run.rollback("b")
+    assert run.status is ExecutionStatus.ROLLING_BACK
+    assert run.state == AFTER_D[0]
+    for refused in (run.resume, run.redo, lambda: run.rollback("a"), lambda: run.checkpoint("x")):
+        with pytest.raises(InvalidTransition, match=r"rolling_back|in the middle of a rollback"):
+            refused()
+    with pytest.raises(RollbackFailed):
+        run.continue_rollback()
+    desk.broken = False
+    run.continue_rollback()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)
+    kinds = [event.type for event in run.events()]
+    assert kinds.count(EventType.ROLLBACK_FAILED) == 2
+    assert kinds.count(EventType.TOOL_REVERSED) == 2
+
+
+def test_a_reversal_that_fails_half_way_is_given_up_and_says_what_was_undone(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    close = desk.close
+
+    def close_one(call: ToolCall) -> None:
+        if call.arguments["title"] == "c":
+            raise ConnectionError("the desk is closed")
+        close(call)
+
+    object.__setattr__(desk.open, "reverse", close_one)
+    with pytest.raises(RollbackFailed):
+        run.rollback("b")
+    run.abandon_rollback()
+    assert (run.status, run.state, desk.tickets) == (ExecutionStatus.PAUSED, AFTER_D[0], ["a", "b", "c"])
+    assert files(run) == AFTER_D[1]
+    with pytest.raises(InvalidTransition, match="there is no rollback to finish"):
+        run.continue_rollback()
+    object.__setattr__(desk.open, "reverse", close)
+    run.rollback("b")
+    assert (world(run, desk), desk.log[-2:]) == (AFTER_B, ["-d", "-c"])
+
+
+def test_failed_and_reversed_calls_are_not_taken_back(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("failing")
+
+    def node(state: Any, ctx: Any) -> None:
+        ctx.tool(desk.open, title="one")
+        desk.result = fail
+        ctx.tool(desk.open, title="two")
+
+    def fail(title: str) -> Any:
+        desk.tickets.remove(title)
+        raise OSError("refused")
+
+    flow.add_node("before", lambda state: None, start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    run = bench.run(flow, {})
+    assert run.status is ExecutionStatus.FAILED
+    run.rollback("before")
+    assert (desk.tickets, desk.log) == ([], ["+one", "+two", "-one"])
+    run.rollback("before")
+    assert desk.log == ["+one", "+two", "-one"]
+    desk.result = lambda title: title
+    desk.log.clear()
+    run = run.resume()
+    assert desk.log == ["+one", "+two"], "nothing answers from a call that was taken back"
+
+
+def test_a_failed_node_is_undone_by_going_back_to_where_it_began_and_redone(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("failing")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        number = ctx.tool(desk.open, title="one")
+        if not desk.broken:
+            raise OSError("refused")
+        return {"number": number}
+
+    flow.add_node("before", lambda state: None, start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    run = bench.run(flow, {})
+    run.rollback("before")
+    assert desk.tickets == []
+    run.redo()
+    assert desk.tickets == ["one"]
+    desk.broken = True
+    assert run.resume().state == {"number": "#one"}
+    assert desk.log == ["+one", "-one", "+one"], "what redo made again answers from the record"
+
+
+def test_a_loop_goes_back_to_the_visit_that_is_named(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("loop")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(desk.open, title=str(state["n"]))
+        return {"n": state["n"] + 1}
+
+    flow.add_node("node", node, start=True)
+    flow.edge("node", "node", when="n < 5")
+    flow.edge("node", wtb.END, otherwise=True)
+    run = bench.run(flow, {"n": 0})
+    run.rollback("node#2")
+    assert (run.state, desk.tickets) == ({"n": 2}, ["0", "1"])
+    run = run.resume()
+    assert [visit for _, visit in run.history.path()] == [1, 2, 3, 4, 5]
+
+
+def test_a_member_of_a_parallel_step_means_its_barrier(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("parallel")
+    flow.add_node("start", lambda state: None, start=True)
+    for name in ("left", "right"):
+
+        def member(state: Any, ctx: Any, name: str = name) -> dict[str, Any]:
+            return {name: ctx.tool(desk.open, title=name)}
+
+        flow.add_node(name, member)
+        flow.edge("start", name)
+    flow.add_node("end", lambda state, ctx: {"end": ctx.tool(desk.open, title="end")})
+    flow.edge(["left", "right"], "end")
+    run = bench.run(flow, {})
+    run.rollback("left")
+    assert (sorted(desk.tickets), run.state) == (["left", "right"], {"left": "#left", "right": "#right"})
+    run.rollback("start")
+    assert (desk.tickets, run.state) == ([], {})
+
+
+def fine(desk: Desk) -> Workflow:
+    flow = Workflow("fine")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        numbers = []
+        for title in ("one", "two", "three"):
+            numbers.append(ctx.tool(desk.open, title=title))
+            with (ctx.workspace / "log").open("a") as log:
+                log.write(f"{title}\n")
+        return {"numbers": numbers}
+
+    flow.add_node("node", node, start=True)
+    flow.add_node("end", lambda state: {"end": True})
+    flow.edge("node", "end")
+    return flow
+
+
+def test_a_target_inside_a_node_keeps_the_calls_before_it_and_the_node_goes_on_from_its_start(
+    bench: Bench, desk: Desk
+) -> None:
+    run = bench.run(fine(desk), {}, fine_grained=True)
+    after_two = [checkpoint for checkpoint in run.checkpoints if checkpoint.trigger == "tool_end"][1]
+    run.rollback(after_two.id)
+    assert (run.state, files(run), desk.tickets) == ({}, {"log": "one\n"}, ["one", "two"])
+    with pytest.raises(InvalidInput, match="is in the middle of node 'node'"):
+        run.resume(update={"x": 1})
+    run = run.resume()
+    assert (run.state["numbers"], files(run)) == (["#one", "#two", "#three"], {"log": "one\ntwo\nthree\n"})
+    assert desk.log == ["+one", "+two", "+three", "-three", "+three"]
+    assert run.history.path() == (("node", 1), ("end", 1))
+
+
+def test_a_fork_begins_anywhere_and_leaves_the_original_alone(bench: Bench, desk: Desk) -> None:
+    flow = support(desk)
+    run = bench.run(flow, {})
+    before = (run.execution, run.checkpoints, world(run, desk))
+    fork = run.fork("b", update={"a": "other"}, run_id="fork")
+    assert (fork.id, fork.status, fork.state["a"]) == ("fork", ExecutionStatus.PENDING, "other")
+    fork = bench.resume("fork", flow)
+    assert fork.state == {**AFTER_D[0], "a": "other"}
+    assert files(fork) == AFTER_D[1]
+    assert desk.tickets == ["a", "b", "c", "d", "c", "d"]
+    assert (run.execution, run.checkpoints, world(run, desk)[:2]) == (*before[:2], before[2][:2])
+    assert [node for node, _ in fork.history.path()] == ["a", "b", "c", "d"]
+
+
+def test_a_fork_takes_back_its_own_calls_only(bench: Bench, desk: Desk) -> None:
+    flow = support(desk)
+    run = bench.run(flow, {})
+    fork = bench.resume(run.fork("b").id, flow)
+    plan = fork.rollback("a")
+    assert [call.arguments["title"] for call in plan.reverse] == ["d", "c"]
+    assert sorted(desk.tickets) == ["a", "b", "c", "d"]
+    assert fork.state["log"] == ["a"]
+
+
+def test_calls_that_a_fork_builds_on_are_kept_unless_that_is_asked_for(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.fork("c")
+    plan = run.rollback("a", dry_run=True)
+    assert [call.arguments["title"] for call in plan.reverse] == ["d"]
+    assert [call.arguments["title"] for call in plan.kept] == ["c", "b"]
+    run.rollback("a", shared="reverse")
+    assert desk.tickets == ["a"]
+    with pytest.raises(InvalidInput, match="shared='steal' is unknown"):
+        run.rollback("a", shared="steal")
+
+
+def test_a_fork_inside_a_node_inherits_the_calls_before_it(bench: Bench, desk: Desk) -> None:
+    flow = fine(desk)
+    run = bench.run(flow, {}, fine_grained=True)
+    after_two = [checkpoint for checkpoint in run.checkpoints if checkpoint.trigger == "tool_end"][1]
+    fork = bench.resume(run.fork(after_two.id).id, flow)
+    assert fork.state["numbers"] == ["#one", "#two", "#three"]
+    assert desk.log == ["+one", "+two", "+three", "+three"]
+
+
+def test_a_fork_with_another_input_begins_at_the_start(bench: Bench, desk: Desk) -> None:
+    flow = support(desk)
+    run = bench.run(flow, {"question": "old", "k": 1})
+    fork = run.fork(input={"question": "new"})
+    assert fork.state == {"question": "new"}
+    assert bench.resume(fork.id, flow).state["question"] == "new"
+    with pytest.raises(InvalidInput, match="begins at the start"):
+        run.fork("b", input={})
+
+
+def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects_after_it(
+    bench: Bench, desk: Desk
+) -> None:
+    flow = Workflow("running")
+    forks: list[Any] = []
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(desk.open, title="one")
+        forks.append(bench.services.branching.fork(ctx.run.execution_id))
+        with pytest.raises(InvalidTransition, match=r"is running; pause it first: `wtb pause"):
+            bench.get(ctx.run.execution_id).rollback("before")
+        return {"node": True}
+
+    flow.add_node("before", lambda state: {"before": True}, start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    assert bench.run(flow, {}).status is ExecutionStatus.COMPLETED
+    assert [call.tool for call in forks[0].effects] == [desk.open.spec.name]
+    assert bench.get(forks[0].execution.id).state == {"before": True}
+
+
+def test_names_are_unique_in_a_run_and_are_given_back_with_their_checkpoint(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {}, break_after=["b"])
+    run.checkpoint("mine")
+    with pytest.raises(Conflict, match="name 'mine'"):
+        run.checkpoint("mine")
+    run = run.resume()
+    run.delete("mine")
+    with pytest.raises(CheckpointNotFound):
+        run.rollback("mine")
+    run.checkpoint("mine")
+    run.rollback("b")
+    assert world(run, desk) == AFTER_B
+
+
+def test_a_named_checkpoint_of_a_failed_run_keeps_what_its_node_has_called(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("failing")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        number = ctx.tool(desk.open, title="one")
+        if ctx.run.attempt == 1:
+            raise OSError("refused")
+        return {"number": number}
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    run.checkpoint("before I try again")
+    assert run.resume().state == {"number": "#one"}
+    assert desk.log == ["+one"]
+
+
+def test_a_run_is_deleted_with_everything_but_its_audit_trail_and_its_forks(bench: Bench, desk: Desk) -> None:
+    flow = support(desk)
+    run = bench.run(flow, {})
+    fork = bench.resume(run.fork("b").id, flow)
+    folder = run.workspace
+    run.delete()
+    with pytest.raises(ExecutionNotFound):
+        bench.get(run.id)
+    assert not folder.exists()
+    assert fork.state == AFTER_D[0]
+    assert files(fork) == AFTER_D[1]
+    with bench.services.storage.unit_of_work(readonly=True) as uow:
+        events = uow.events.list_events(stream=run.id)
+        assert uow.tool_calls.list_calls(run.id) == ()
+    assert events[-1].type is EventType.EXECUTION_DELETED
+
+
+def test_a_checkpoint_of_an_abandoned_line_is_forked_not_rolled_back_to(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    last = run.checkpoints[-1]
+    run.rollback("a")
+    with pytest.raises(InvalidInput, match=r"is not on the way to where the run stands now; fork it: `wtb fork"):
+        run.rollback(last.id)
+    assert run.fork(last.id).state == AFTER_D[0]
+
+
+def test_two_rollbacks_at_once_are_one_and_a_conflict(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    stale = bench.services.travel._recorder.load(run.id)
+    bench.services.travel._leases.taken(stale.execution)
+    with pytest.raises(Conflict, match="was changed by somebody else"):
+        bench.services.travel._leases.taken(stale.execution)
+
+
+def test_damaged_files_refuse_the_rollback_before_any_call_is_taken_back(tmp_path: Path, desk: Desk) -> None:
+    flow = Workflow("large")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(desk.open, title=str(state["n"]))
+        (ctx.workspace / "large").write_bytes(bytes([state["n"]]) * 200_000)
+        return {"n": state["n"] + 1}
+
+    flow.add_node("node", node, start=True)
+    flow.edge("node", "node", when="n < 3")
+    flow.edge("node", wtb.END, otherwise=True)
+    with Bench(folder=tmp_path / "wtb") as bench:
+        run = bench.run(flow, {"n": 0})
+        for stored in (tmp_path / "wtb" / "objects").rglob("*"):
+            if stored.is_file() and stored.stat().st_size == 200_000:
+                stored.chmod(0o600)
+                stored.write_bytes(b"damaged")
+        with pytest.raises(wtb.StorageError, match="damaged"):
+            run.rollback("node#1")
+        assert (run.status, run.state, desk.tickets) == (ExecutionStatus.COMPLETED, {"n": 3}, ["0", "1", "2"])
