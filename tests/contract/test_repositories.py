@@ -1,7 +1,13 @@
 """Every storage keeps the contracts of the repositories."""
 
 from wtb.testing.execution_repository import ExecutionRepositoryContract
-from wtb.testing.repositories import BranchRepositoryContract, NodeRunRepositoryContract, WorkflowRepositoryContract
+from wtb.testing.repositories import (
+    BranchRepositoryContract,
+    NodeRunRepositoryContract,
+    RollbackRepositoryContract,
+    WorkflowRepositoryContract,
+)
+from wtb.testing.tool_calls import ToolCallRepositoryContract
 
 
 class TestWorkflowRepository(WorkflowRepositoryContract): ...
@@ -14,3 +20,9 @@ class TestBranchRepository(BranchRepositoryContract): ...
 
 
 class TestNodeRunRepository(NodeRunRepositoryContract): ...
+
+
+class TestRollbackRepository(RollbackRepositoryContract): ...
+
+
+class TestToolCallRepository(ToolCallRepositoryContract): ...

@@ -218,6 +218,16 @@ def test_a_run_survives_the_way_down_to_an_older_schema_and_back(url: str, datab
     assert history(url) == before
 
 
+def test_the_view_of_boundaries_shows_what_the_history_computes(url: str, database: Database) -> None:
+    schema.upgrade(database)
+    boundaries = record(url).boundaries()
+    columns = "node_run_id, branch_id, node, visit, status, first_id, last_id, checkpoint_count, tool_count"
+    with database.engine.connect() as connection:
+        text = f"SELECT {columns} FROM wtb_node_boundaries ORDER BY node_run_id"
+        rows = [tuple(row) for row in connection.exec_driver_sql(text)]
+    assert rows == [tuple(getattr(boundary, name) for name in columns.split(", ")) for boundary in boundaries]
+
+
 def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database) -> None:
     with database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE wtb_events (mine INTEGER)")  # one of the last to be made

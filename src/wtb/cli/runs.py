@@ -16,6 +16,7 @@ from wtb.cli.output import as_json, example, show, to_json, url
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.options import Keep, OnFailure
 from wtb.flow import load_workflow
 
 FAILED = 3
@@ -33,6 +34,25 @@ FAILED = 3
 @click.option("--break-after", metavar="NODE", multiple=True, help="Pause after this node.")
 @click.option("--max-steps", type=int, default=1_000, show_default=True, help="Stop endless loops.")
 @click.option("--timeout-s", type=float, help="Fail a run that takes longer.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of ctx.rng and ctx.seed.")
+@click.option(
+    "--checkpoints",
+    type=click.Choice([keep.value for keep in Keep]),
+    default=Keep.EVERY_NODE.value,
+    show_default=True,
+    help="Which checkpoints are kept after the end; until then all are.",
+)
+@click.option("--fine-grained", is_flag=True, help="Make checkpoints at calls of tools too.")
+@click.option(
+    "--checkpoint-failure",
+    type=click.Choice([choice.value for choice in OnFailure]),
+    help="Whether a checkpoint that cannot be written ends the run; as the settings say by default.",
+)
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder whose files the run begins with; it is copied.",
+)
 @url
 @as_json
 @example("wtb run support.py --set question='Where is my invoice?' --break-before answer")
@@ -46,6 +66,11 @@ def run(
     break_after: tuple[str, ...],
     max_steps: int,
     timeout_s: float | None,
+    seed: int,
+    checkpoints: str,
+    fine_grained: bool,
+    checkpoint_failure: str | None,
+    workspace: Path | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -64,6 +89,11 @@ def run(
             break_after=break_after,
             max_steps=max_steps,
             timeout_s=timeout_s,
+            seed=seed,
+            checkpoints=checkpoints,
+            fine_grained=fine_grained,
+            checkpoint_failure=checkpoint_failure,
+            workspace=workspace,
         )
         _drive(bench, made, as_json=as_json)
 
@@ -74,6 +104,7 @@ def run(
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
 @click.option("--answer", metavar="JSON|TEXT", help="The answer to the question that the run waits for.")
 @click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
+@click.option("--strict", is_flag=True, help="Refuse to go on with a workflow that has changed since the run began.")
 @click.option("--break-before", metavar="NODE", multiple=True, help="Replace the breakpoints before nodes.")
 @click.option("--break-after", metavar="NODE", multiple=True, help="Replace the breakpoints after nodes.")
 @click.option("--max-steps", type=int, help="Replace the limit of steps.")
@@ -87,6 +118,7 @@ def resume(
     settings: tuple[str, ...],
     answer: str | None,
     rerun_node: bool,
+    strict: bool,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
     max_steps: int | None,
@@ -99,7 +131,7 @@ def resume(
     """
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
-        options: dict[str, Any] = {"rerun_node": rerun_node}
+        options: dict[str, Any] = {"rerun_node": rerun_node, "strict": strict}
         if break_before:
             options["break_before"] = break_before
         if break_after:

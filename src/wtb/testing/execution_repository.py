@@ -141,6 +141,47 @@ class ExecutionRepositoryContract(StoryFixtures):
             uow.executions.save(leased.stepped(leased.updated_at), token=1)
         assert not isinstance(raised.value, LeaseLost)
 
+    def test_a_step_changes_version_and_time_and_leaves_the_lease_as_it_is(
+        self, storage: Storage, story: Story
+    ) -> None:
+        leased = _leased(storage, story, "me")
+        renewed = leased.updated_at + 3 * _HOUR
+        with storage.unit_of_work() as uow:
+            uow.executions.renew(story.id, 1, renewed)
+            uow.commit()
+        with storage.unit_of_work() as uow:
+            stepped = leased.stepped(leased.updated_at + _HOUR)
+            assert uow.executions.advance(stepped, token=1) is None
+            uow.commit()
+        assert leased.lease is not None
+        assert _get(storage, leased) == replace(stepped, lease=replace(leased.lease, expires_at=renewed))
+
+    def test_a_step_is_refused_as_a_save_is(self, storage: Storage, story: Story) -> None:
+        leased = _leased(storage, story, "me")
+        now = leased.updated_at
+        with storage.unit_of_work() as uow:
+            with pytest.raises(LeaseLost):
+                uow.executions.advance(leased.stepped(now), token=2)
+            with pytest.raises(Conflict, match=story.id):
+                uow.executions.advance(leased.stepped(now).stepped(now), token=1)
+            with pytest.raises(ExecutionNotFound):
+                uow.executions.advance(story.new_execution().stepped(now))
+            uow.commit()
+        assert _get(storage, leased) == leased
+
+    def test_a_step_hears_what_was_requested_until_that_is_taken_back(self, storage: Storage, story: Story) -> None:
+        execution = story.execution
+        for request, heard in (("pause", "pause"), ("stop", "stop"), (None, None)):
+            with storage.unit_of_work() as uow:
+                uow.executions.request(story.id, request)
+                uow.commit()
+            for _ in range(2):
+                execution = execution.stepped(execution.updated_at)
+                with storage.unit_of_work() as uow:
+                    assert uow.executions.advance(execution) == heard
+                    uow.commit()
+        assert _get(storage, execution) == execution
+
     def test_metadata_that_is_no_plain_data_is_refused_and_nothing_is_kept(
         self, storage: Storage, story: Story
     ) -> None:

@@ -24,6 +24,7 @@ from wtb.domain.errors import (
 from wtb.domain.execution import Branch, Failure
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Clock, Ids, Storage
+from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
 from wtb.domain.workflow import END, Edge, Node, WorkflowDefinition
 from wtb.testing.stories import Story, StoryFixtures
 
@@ -169,6 +170,56 @@ class BranchRepositoryContract(StoryFixtures):
 def _head(storage: Storage, branch: Branch) -> CheckpointId | None:
     with storage.unit_of_work(readonly=True) as uow:
         return uow.branches.get(branch.id).head_id
+
+
+class RollbackRepositoryContract(StoryFixtures):
+    """What every repository of rollback journals does."""
+
+    def test_a_journal_comes_back_as_it_was_at_every_stage(self, storage: Storage, story: Story) -> None:
+        start, head, safety = story.line({}, {}, {})
+        now = story.execution.created_at
+        begun = Rollback(
+            id="first",
+            execution_id=story.id,
+            branch_id=story.main.id,
+            direction=Direction.ROLLBACK,
+            head_id=head.id,
+            target_id=start.id,
+            safety_id=safety.id,
+            calls=(CallKey(node_run_id=NodeRunId("run"), identity="tool:1#1"),),
+            created_by="ann",
+            created_at=now,
+        )
+        failed = begun.ended(RollbackStatus.FAILED, now, "said \x00 and ☃")
+        for stage in (begun, failed, failed.ended(RollbackStatus.COMPLETED, now)):
+            with storage.unit_of_work() as uow:
+                uow.rollbacks.save(stage)
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.rollbacks.list_rollbacks(story.id) == (stage,)
+                assert uow.rollbacks.list_rollbacks(ExecutionId("no-such-id")) == ()
+
+    def test_journals_are_listed_in_the_order_of_their_making(self, storage: Storage, story: Story) -> None:
+        (start,) = story.line({})
+        made = [
+            Rollback(
+                id=f"{9 - number}",
+                execution_id=story.id,
+                branch_id=story.main.id,
+                direction=Direction.REDO,
+                head_id=start.id,
+                target_id=start.id,
+                safety_id=start.id,
+                created_at=story.execution.created_at + timedelta(seconds=number),
+            )
+            for number in range(5)
+        ]
+        with storage.unit_of_work() as uow:
+            for journal in reversed(made):
+                uow.rollbacks.save(journal)
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.rollbacks.list_rollbacks(story.id) == tuple(made)
 
 
 class NodeRunRepositoryContract(StoryFixtures):

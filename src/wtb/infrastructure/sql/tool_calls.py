@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from wtb.domain.ids import ExecutionId, NodeRunId
@@ -41,7 +42,7 @@ class SqlToolCallRepository:
             self._codec.encode(dict(call.arguments), f"{call.tool}()")[0],
             call.status.value,
             self._codec.encode(call.result, f"the result of {call.tool}")[0],
-            call.error,
+            None if call.error is None else json.dumps(call.error),  # it may hold what no database takes as text
             to_us(call.started_at),
             None if call.ended_at is None else to_us(call.ended_at),
         )
@@ -67,7 +68,12 @@ class SqlToolCallRepository:
             arguments=self._codec.decode(row[7]),
             status=CallStatus(row[8]),
             result=self._codec.decode(row[9]),
-            error=row[10],
+            error=_error(row[10]),
             started_at=from_us(row[11]),
             ended_at=None if row[12] is None else from_us(row[12]),
         )
+
+
+def _error(text: str | None) -> str | None:
+    """Return what was said; rows of the first versions hold it as it is, which never begins with a quote."""
+    return json.loads(text) if text is not None and text.startswith('"') else text
