@@ -10,12 +10,12 @@ from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import InvalidInput, InvalidTransition
+from wtb.domain.errors import CheckpointNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.ids import ExecutionId
-from wtb.domain.ports import Clock, Storage
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import Clock, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -59,9 +59,8 @@ class Branching:
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
-            history = uow.checkpoints.load_history(execution_id)
-            point = _fork_point(history, target, from_start=input is not None)
-            calls = uow.tool_calls.list_calls(execution_id)
+            point = _fork_point(uow, execution, target, from_start=input is not None)
+            effects = _effects_after(uow, point, execution_id)
             state = None if input is None else uow.checkpoints.load(point.id).state
         change = StateDelta.setting(update or {})
         if input is not None and state is not None:
@@ -69,7 +68,7 @@ class Branching:
         forked = self._recorder.fork_run(execution, point, name=name, execution_id=run_id, created_by=created_by)
         if change:
             self._recorder.change_state(forked, change, created_by)
-        return Forked(execution=forked.execution, checkpoint=point, effects=_effects_after(history, point, calls))
+        return Forked(execution=forked.execution, checkpoint=point, effects=effects)
 
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None
@@ -78,8 +77,8 @@ class Branching:
         at = self._recorder.load(execution_id)
         check_still(at.execution, STILL)
         with self._storage.unit_of_work(readonly=True) as uow:
-            history = uow.checkpoints.load_history(execution_id)
-        begun = [run for run in history.node_runs if is_open(run, at)]
+            runs = uow.node_runs.list_leading_to(execution_id, [at.head])
+        begun = [run for run in runs if is_open(run, at)]
         if len(begun) > 1:
             raise InvalidInput(
                 f"run {execution_id!r} is in the middle of a parallel step ({', '.join(run.node for run in begun)}); "
@@ -91,7 +90,7 @@ class Branching:
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
         """Delete one checkpoint; everything that builds on it stays whole."""
         with self._storage.unit_of_work() as uow:
-            found = uow.checkpoints.load_history(execution_id).resolve(target)
+            _, found = resolved(uow, execution_id, target)
             uow.checkpoints.delete([found.id])
             data = {"checkpoint": found.id, "name": found.name, "count": 1}
             now = self._clock.now()
@@ -126,23 +125,49 @@ def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> Non
     raise InvalidTransition(f"run {execution.id!r} is {execution.status}; {todo} it first: `wtb {todo} {execution.id}`")
 
 
-def _fork_point(history: ExecutionHistory, target: str | int | None, *, from_start: bool) -> Checkpoint:
-    if from_start:
-        if target is not None:
-            raise InvalidInput("a fork with another input begins at the start; leave out the target, or the input")
-        return history.lineage()[0]
-    if target is None:
-        latest = history.latest()
-        assert latest is not None
-        return latest
-    point = history.resolve(target)
+def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:
+    """Return the checkpoint that a person means, and as much of the history, from its end, as it took to find it."""
+    length = _TAIL
+    while True:
+        history = uow.checkpoints.load_tail(execution_id, length)
+        try:
+            return history, history.resolve(target)
+        except CheckpointNotFound:
+            if history.complete:
+                raise
+        length = _steps_back(history, target) or length * 8
+
+
+def _steps_back(history: ExecutionHistory, target: str | int) -> int:
+    """Return how far back a target that is a step lies; 0 for others."""
+    text, last = str(target), history.lineage()[-1].step
+    is_behind = text.isdecimal() and len(text) < 19 and int(text) <= last - len(history.checkpoints)
+    return last - int(text) + 1 if is_behind else 0
+
+
+_TAIL = 64
+"""How many checkpoints are looked at first: what a person means is mostly near."""
+
+
+def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None, *, from_start: bool) -> Checkpoint:
+    """Return where a fork begins: the head, the start, or what is named; an id is looked up, whatever came after it."""
+    if from_start and target is not None:
+        raise InvalidInput("a fork with another input begins at the start; leave out the target, or the input")
+    wanted: str | int | None = 0 if from_start else target
+    if wanted is None:
+        wanted = uow.branches.get(execution.branch_id).head_id
+    try:
+        point = uow.checkpoints.get(CheckpointId(str(wanted)))
+    except CheckpointNotFound:
+        point = None
+    if point is None or point.execution_id != execution.id:
+        _, point = resolved(uow, execution.id, str(wanted))
     if not point.restore_point:
         raise InvalidInput(f"checkpoint {point.id!r} is no restore point; `wtb history` shows those there are")
     return point
 
 
-def _effects_after(history: ExecutionHistory, point: Checkpoint, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return what the forked run did to the world behind the point; a fork does not take it back."""
-    before = {checkpoint.id for checkpoint in history.lineage_of(point.id)}
-    behind = {run.id for run in history.node_runs if run.last_id not in before}
-    return tuple(call for call in calls if call.node_run_id in behind and call.may_have_happened)
+def _effects_after(uow: UnitOfWork, point: Checkpoint, execution_id: ExecutionId) -> tuple[ToolCall, ...]:
+    """Return what the run has done to the world since a checkpoint was made; a fork does not take it back."""
+    calls = uow.tool_calls.list_calls(execution_id)
+    return tuple(call for call in calls if call.may_have_happened and call.started_at >= point.created_at)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from wtb.application.branching import STILL, check_still
+from wtb.application.branching import STILL, check_still, resolved
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.recorder import Position, Recorder
@@ -20,7 +20,7 @@ from wtb.domain.errors import InvalidInput, InvalidTransition, LeaseLost, WTBErr
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
-from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.rollback import (
     CallKey,
@@ -32,6 +32,7 @@ from wtb.domain.rollback import (
     chosen,
     keys_of,
     plan_rollback,
+    undone_by,
 )
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
@@ -145,17 +146,16 @@ class TimeTravel:
         if shared not in ("keep", "reverse"):
             raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
         with self._storage.unit_of_work(readonly=True) as uow:
-            history = uow.checkpoints.load_history(at.execution.id)
-            found = history.resolve(target)
-            line = history.lineage()
-            behind = line[line.index(found) :] if found in line else ()
+            history, found = resolved(uow, at.execution.id, target)
+            undone = undone_by(history, found)
             return plan_rollback(
                 history,
                 found,
-                uow.tool_calls.list_calls(at.execution.id),
+                _calls_of(uow, undone.runs),
+                undone=undone,
                 find_tool=self._reversals.find_tool,
                 files=_tree_delta(uow, at.head.file_commit, found.file_commit) if files else TreeDelta(),
-                forks=uow.branches.list_forks([checkpoint.id for checkpoint in behind[1:]]),
+                forks=uow.branches.list_forks([checkpoint.id for checkpoint in undone.checkpoints]),
                 tools=tools,
                 reverse_shared=shared == "reverse",
             )
@@ -267,7 +267,9 @@ class TimeTravel:
 
     def _calls(self, journal: Rollback) -> list[ToolCall]:
         with self._storage.unit_of_work(readonly=True) as uow:
-            return chosen(uow.tool_calls.list_calls(journal.execution_id), journal.calls)
+            runs = {key.node_run_id for key in journal.calls}
+            calls = [call for run in runs for call in uow.tool_calls.list_calls(journal.execution_id, run)]
+        return chosen(calls, journal.calls)
 
     def _failed(self, at: Position, journal: Rollback, error: Exception) -> RollbackFailed:
         """Record why it stopped; it can be continued or abandoned from any process."""
@@ -342,14 +344,14 @@ class TimeTravel:
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:
             found = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.branch_id == at.branch.id]
-            history = uow.checkpoints.load_history(at.execution.id)
-            calls = uow.tool_calls.list_calls(at.execution.id)
+            begun = {
+                run.id: run for run in uow.node_runs.list_leading_to(at.execution.id, [at.head]) if is_open(run, at)
+            }
+            called = [call for call in _calls_of(uow, begun) if call.may_have_happened]
         done = [each for each in found if each.status is RollbackStatus.COMPLETED]
         last = done[-1] if done else None
         if last is None or last.direction is not Direction.ROLLBACK:
             raise InvalidInput(f"run {at.execution.id!r} was not rolled back; there is nothing to redo")
-        begun = {run.id for run in history.node_runs if is_open(run, at)}
-        called = [call.tool for call in calls if call.node_run_id in begun and call.may_have_happened]
         if at.head.id != last.target_id or called:
             raise InvalidInput(
                 f"run {at.execution.id!r} has gone on since it was rolled back; what was undone lies at checkpoint "
@@ -366,6 +368,12 @@ def _cannot_undo(calls: Sequence[ToolCall]) -> str:
     )
 
 
+def _calls_of(uow: UnitOfWork, runs: Mapping[NodeRunId, NodeRun]) -> list[ToolCall]:
+    return [
+        call for run in runs.values() if run.tool_count for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+    ]
+
+
 def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
     if old == new:
         return TreeDelta()
@@ -377,7 +385,7 @@ def _begun_at(uow: UnitOfWork, at: Position, head: Checkpoint) -> list[NodeRun]:
     """Return the runs that were once begun where the run goes to, and led nowhere."""
     return [
         run
-        for run in uow.node_runs.list_runs(at.execution.id)
+        for run in uow.node_runs.list_leading_to(at.execution.id, [])
         if run.last_id is None and run.input_id == head.id and run.branch_id == at.branch.id
     ]
 

@@ -31,7 +31,8 @@ class ExecutionHistory:
     """All branches of one run. Questions about "the" path mean the active branch unless another is named.
 
     `checkpoints` holds those of the execution and, for a run forked from another, that run's part of the
-    lineage; tombstones of deleted checkpoints are included, so that every lineage is whole.
+    lineage; tombstones of deleted checkpoints are included, so that every lineage is whole. A tail, which is not
+    `complete`, holds the end of the active lineage only: what is found there is right, what is not may lie before.
     """
 
     execution_id: ExecutionId
@@ -39,6 +40,7 @@ class ExecutionHistory:
     branches: tuple[Branch, ...]
     checkpoints: tuple[Checkpoint, ...]
     node_runs: tuple[NodeRun, ...]
+    complete: bool = True
 
     @cached_property
     def _by_id(self) -> dict[CheckpointId, Checkpoint]:
@@ -69,6 +71,8 @@ class ExecutionHistory:
         while checkpoint_id is not None:
             checkpoint = self._by_id.get(checkpoint_id)
             if checkpoint is None:
+                if line and not self.complete:
+                    break
                 raise CheckpointNotFound(checkpoint_id, f"run {self.execution_id}")
             line.append(checkpoint)
             checkpoint_id = checkpoint.parent_id
@@ -186,7 +190,7 @@ class ExecutionHistory:
             raise InvalidInput(
                 f"{prefix!r} fits {len(found)} checkpoints of run {self.execution_id}; give more of the id"
             )
-        if len(found) == 1 and len(prefix) >= _SHORTEST_PREFIX:
+        if len(found) == 1 and len(prefix) >= _SHORTEST_PREFIX and self.complete:
             return found[0]
         raise CheckpointNotFound(prefix, f"run {self.execution_id}")
 

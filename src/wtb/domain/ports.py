@@ -195,6 +195,10 @@ class NodeRunRepository(Protocol):
         """Return the node runs of an execution in the order of their ids, which is that of their starts."""
         ...
 
+    def list_leading_to(self, execution_id: ExecutionId, checkpoints: Sequence[Checkpoint]) -> tuple[NodeRun, ...]:
+        """Return, in the same order, the runs that have to do with these checkpoints, and those that have not ended."""
+        ...
+
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         """Return the boundary of each run, in the same order."""
         ...
@@ -235,6 +239,10 @@ class CheckpointStore(Protocol):
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
         """Return everything the run did; ExecutionNotFound when there is no such run."""
+        ...
+
+    def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
+        """Return the last checkpoints of the active lineage with what led to them; complete when that is all."""
         ...
 
     def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:

@@ -116,27 +116,24 @@ def plan_rollback(
     target: Checkpoint,
     calls: Sequence[ToolCall],
     *,
+    undone: Undone,
     find_tool: Callable[[str], Tool | None],
     files: TreeDelta,
     forks: Collection[Branch] = (),
     tools: bool = True,
     reverse_shared: bool = False,
 ) -> RollbackPlan:
-    """Return what going back to a checkpoint of the active lineage undoes.
+    """Return what going back to a checkpoint of the active lineage does.
 
-    `calls` are the calls of the execution, `forks` the branches, of whichever execution, that left the lineage
+    `calls` are those of the runs that are undone, `forks` the branches, of whichever execution, that left the lineage
     behind the target.
     """
-    check_target(history, target)
-    line = history.lineage()
-    undone = line[line.index(target) + 1 :]
-    runs = _undone_runs(history, {checkpoint.id for checkpoint in undone}, target)
-    shared = _shared_runs(history, undone, forks)
+    shared = _shared_runs(history, undone.checkpoints, forks)
     reverse: list[ToolCall] = []
     irreversible: list[ToolCall] = []
     kept: list[ToolCall] = []
     for call in _newest_first(calls):
-        if call.node_run_id not in runs or not _happened_behind(call, target):
+        if not _happened_behind(call, target):
             continue
         if not tools or (call.node_run_id in shared and not reverse_shared):
             kept.append(call)
@@ -144,8 +141,8 @@ def plan_rollback(
             (reverse if _can_reverse(call, find_tool(call.tool)) else irreversible).append(call)
     return RollbackPlan(
         target=target,
-        nodes=tuple(reversed([node for node in history.boundaries() if node.node_run_id in runs])),
-        checkpoints=len(undone),
+        nodes=tuple(reversed([node for node in history.boundaries() if node.node_run_id in undone.runs])),
+        checkpoints=len(undone.checkpoints),
         reverse=tuple(reverse),
         irreversible=tuple(irreversible),
         kept=tuple(kept),
@@ -153,39 +150,45 @@ def plan_rollback(
     )
 
 
-def check_target(history: ExecutionHistory, target: Checkpoint) -> None:
-    """Raise InvalidInput unless the run can go back to this checkpoint."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What lies behind a target: checkpoints, and the runs that ended there, have not ended, or go on through it."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    runs: Mapping[NodeRunId, NodeRun]
+
+
+def undone_by(history: ExecutionHistory, target: Checkpoint) -> Undone:
+    """Return what lies behind a target, or raise InvalidInput when the run cannot go back to it."""
     if not target.restore_point:
         raise InvalidInput(f"checkpoint {target.id!r} is no restore point; `wtb history` shows those there are")
-    if target not in history.lineage():
+    line = history.lineage()
+    place = next((place for place in range(len(line) - 1, -1, -1) if line[place].id == target.id), None)
+    if place is None:
         raise InvalidInput(
             f"checkpoint {target.id!r} is not on the way to where the run stands now; "
             f"fork it: `wtb fork {target.execution_id} {target.id}`"
         )
-
-
-def _undone_runs(history: ExecutionHistory, undone: set[CheckpointId], target: Checkpoint) -> dict[NodeRunId, NodeRun]:
-    """Return the runs that ended behind the target or have not ended, and the one that the target lies in."""
+    behind = line[place + 1 :]
+    ids = {checkpoint.id for checkpoint in behind}
     head_id = history.branch().head_id
     runs = {}
     for run in history.node_runs:
         if run.execution_id != history.execution_id:
             continue  # an execution takes back its own calls only
         is_open = run.last_id is None and run.input_id == head_id and run.branch_id == history.active_branch_id
-        if run.last_id in undone or is_open or (run.id == target.node_run_id and run.last_id != target.id):
+        if run.last_id in ids or is_open or (run.id == target.node_run_id and run.last_id != target.id):
             runs[run.id] = run
-    return runs
+    return Undone(checkpoints=behind, runs=runs)
 
 
 def _shared_runs(history: ExecutionHistory, undone: Sequence[Checkpoint], forks: Collection[Branch]) -> set[NodeRunId]:
-    """Return the runs that ended at or before a checkpoint which another branch left from, or has on its way."""
-    others = [branch for branch in history.branches if branch.id != history.active_branch_id]
-    on_others = {checkpoint.id for branch in others for checkpoint in history.lineage(branch.id)}
-    left_from = {branch.forked_from_id for branch in forks}
+    """Return the runs that ended at or before a checkpoint which another branch left from."""
+    left_from = {branch.forked_from_id for branch in forks if branch.id != history.active_branch_id}
     shared: set[CheckpointId] = set()
     is_shared = False
     for checkpoint in reversed(undone):
-        is_shared = is_shared or checkpoint.id in left_from or checkpoint.id in on_others
+        is_shared = is_shared or checkpoint.id in left_from
         if is_shared:
             shared.add(checkpoint.id)
     return {run.id for run in history.node_runs if run.last_id in shared}

@@ -102,6 +102,10 @@ class CheckpointRows(Protocol):
         """Return the row and everything before it, in whichever execution."""
         ...
 
+    def list_last(self, checkpoint_id: str, length: int) -> list[CheckpointRow]:
+        """Return the row and so many before it, at most `length` in all, newest first, in whichever execution."""
+        ...
+
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
         """Return the links from the nearest keyframe (or the root) to this checkpoint, in that order."""
         ...

@@ -284,6 +284,22 @@ class DeltaCheckpointStore:
             node_runs=tuple(node_runs),
         )
 
+    def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
+        execution = self._executions.get(execution_id)
+        branch = self._branches.get(execution.branch_id)
+        rows = [] if branch.head_id is None else self._rows.list_last(branch.head_id, length)
+        if len(rows) < length:
+            return self.load_history(execution_id)
+        checkpoints = tuple([checkpoint_of(self._codec, row) for row in rows])
+        return ExecutionHistory(
+            execution_id=execution_id,
+            active_branch_id=branch.id,
+            branches=(branch,),
+            checkpoints=checkpoints,
+            node_runs=self._node_runs.list_leading_to(execution_id, checkpoints),
+            complete=False,
+        )
+
     def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:
         gone = set(checkpoint_ids)
         condemned = self._rows.condemn(gone)

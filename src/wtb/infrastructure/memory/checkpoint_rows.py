@@ -54,6 +54,14 @@ class MemoryCheckpointRows:
             found = self.find(found[0].parent_id) if found[0].parent_id else None
         return rows
 
+    def list_last(self, checkpoint_id: str, length: int) -> list[CheckpointRow]:
+        rows: list[CheckpointRow] = []
+        found = self.find(checkpoint_id)
+        while found is not None and len(rows) < length:
+            rows.append(found[0])
+            found = self.find(found[0].parent_id) if found[0].parent_id else None
+        return rows
+
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
         links: list[ChainLink] = []
         found = self.find(checkpoint_id)

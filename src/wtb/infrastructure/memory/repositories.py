@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from wtb.domain.checkpoint import NodeBoundary, NodeRun
+from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun
 from wtb.domain.errors import (
     AlreadyExists,
     BranchNotFound,
@@ -204,6 +204,12 @@ class MemoryNodeRunRepository:
 
     def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
         return tuple(sorted(self._transaction.group("node_runs", 0, execution_id), key=lambda run: run.id))
+
+    def list_leading_to(self, execution_id: ExecutionId, checkpoints: Sequence[Checkpoint]) -> tuple[NodeRun, ...]:
+        own = {checkpoint.node_run_id for checkpoint in checkpoints}
+        ends = {checkpoint.id for checkpoint in checkpoints}
+        found = self.list_runs(execution_id)
+        return tuple(run for run in found if run.last_id is None or run.id in own or run.last_id in ends)
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         return tuple(run.boundary() for run in self.list_runs(execution_id))

@@ -32,6 +32,16 @@ WITH RECURSIVE line (line_id, line_parent) AS (
 SELECT {_FIELDS} FROM line JOIN wtb_checkpoints ON id = line_id
 """
 
+_LAST = f"""
+WITH RECURSIVE line (line_id, line_parent, depth) AS (
+    SELECT id, parent_id, 1 FROM wtb_checkpoints WHERE id = ?
+    UNION ALL
+    SELECT c.id, c.parent_id, line.depth + 1 FROM line JOIN wtb_checkpoints c ON c.id = line.line_parent
+    WHERE line.depth < ?
+)
+SELECT {_FIELDS} FROM line JOIN wtb_checkpoints ON id = line_id ORDER BY depth
+"""
+
 _CHAIN = """
 WITH RECURSIVE line (id, parent_id, payload, keyframe, depth) AS (
     SELECT c.id, c.parent_id, c.payload, k.payload, 0
@@ -91,6 +101,9 @@ class SqlCheckpointRows:
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
         return [CheckpointRow(*row) for row in self._transaction.rows(_ANCESTORS, (checkpoint_id,))]
+
+    def list_last(self, checkpoint_id: str, length: int) -> list[CheckpointRow]:
+        return [CheckpointRow(*row) for row in self._transaction.rows(_LAST, (checkpoint_id, length))]
 
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
         return [ChainLink(*row) for row in self._transaction.rows(_CHAIN, (checkpoint_id,))]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from wtb.domain.checkpoint import NodeBoundary, NodeRun, NodeStatus
+from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import NodeRunNotFound
 from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
 from wtb.domain.ports import Codec
@@ -61,6 +62,15 @@ class SqlNodeRunRepository:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
         return tuple(self._node_run(row) for row in self._transaction.rows(statement, (execution_id,)))
 
+    def list_leading_to(self, execution_id: ExecutionId, checkpoints: Sequence[Checkpoint]) -> tuple[NodeRun, ...]:
+        select = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND "
+        own = {checkpoint.node_run_id for checkpoint in checkpoints} - {None}
+        barriers = [checkpoint.id for checkpoint in checkpoints if checkpoint.node_run_id is None]
+        rows = {row[0]: row for row in self._transaction.rows(f"{select} last_id IS NULL", (execution_id,))}
+        rows |= {row[0]: row for row in self._transaction.run_in(f"{select} id IN (??)", own, execution_id)}
+        rows |= {row[0]: row for row in self._transaction.run_in(f"{select} last_id IN (??)", barriers, execution_id)}
+        return tuple(self._node_run(rows[id]) for id in sorted(rows))
+
     def _node_run(self, row: Any) -> NodeRun:
         run = _node_run(row)
         return run if row[15] is None else evolve(run, pending=self._codec.decode(row[15]))
@@ -69,9 +79,22 @@ class SqlNodeRunRepository:
         return tuple(run.boundary() for run in self.list_runs(execution_id))
 
 
+_TEMPLATE = NodeRun(
+    id=NodeRunId(""),
+    execution_id=ExecutionId(""),
+    branch_id=BranchId(""),
+    node="",
+    visit=0,
+    input_id=None,
+    started_at=from_us(0),
+)
+"""What rows are laid over: a history has thousands of them, and __init__ takes as long as reading the row."""
+
+
 @mapping("node run")
 def _node_run(row: Any) -> NodeRun:
-    return NodeRun(
+    return evolve(
+        _TEMPLATE,
         id=NodeRunId(row[0]),
         execution_id=ExecutionId(row[1]),
         branch_id=BranchId(row[2]),

@@ -151,6 +151,12 @@ node_runs = Table(
     Column("started_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
     Column("pending", LargeBinary),
+    Index(
+        "wtb_node_runs_unended",
+        "execution_id",
+        sqlite_where=text("last_id IS NULL"),
+        postgresql_where=text("last_id IS NULL"),
+    ),
     sqlite_with_rowid=False,
 )
 

@@ -1,4 +1,4 @@
-"""The journal of rollbacks, and where branches left from."""
+"""The journal of rollbacks, where branches left from, and which node runs have not ended."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ def upgrade() -> None:
         sa.Column("ended_at_us", sa.BigInteger),
     )
     op.create_index("wtb_branches_forked_from", "wtb_branches", ["forked_from_id"])
+    unended = sa.text("last_id IS NULL")
+    op.create_index(
+        "wtb_node_runs_unended", "wtb_node_runs", ["execution_id"], sqlite_where=unended, postgresql_where=unended
+    )
 
 
 def downgrade() -> None:
+    op.drop_index("wtb_node_runs_unended", "wtb_node_runs")
     op.drop_index("wtb_branches_forked_from", "wtb_branches")
     op.drop_table("wtb_rollbacks")
