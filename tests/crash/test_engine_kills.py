@@ -46,8 +46,8 @@ IN_DOUBT = {
 
 RECOVERIES = (
     ("before effect of plain", "after commit of begin"),
-    ("before effect of plain", "before commit of _record_answer"),
-    ("after effect of plain", "after commit of _record_answer"),
+    ("before effect of plain", "before commit of answer"),
+    ("after effect of plain", "after commit of answer"),
     ("before effect of plain", "before effect of plain", "after effect of plain"),
     ("after effect of plain", "after commit of begin", "after commit of end"),
     ("after effect of reserved", "before effect of reserved", "after effect of reserved", "after effect of reserved"),

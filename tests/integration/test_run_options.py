@@ -20,6 +20,7 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
 from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
 
 
 def counting(*, fail_at: int = 0, until: int = 5) -> Workflow:
@@ -388,3 +389,38 @@ def test_a_run_taken_over_says_who_left_it(bench: Bench) -> None:
     assert run.status == "completed"
     (event,) = run.events(types=[EventType.EXECUTION_ABANDONED])
     assert event.data["reason"].endswith("/999999/1 is gone")
+
+
+class AnswerLost:
+    """A storage whose next commit happens and then seems to have failed, as when a connection breaks too late."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.armed = False
+        commit = TransactionalUnitOfWork.commit
+
+        def lossy(uow: TransactionalUnitOfWork) -> None:
+            commit(uow)
+            if self.armed:
+                self.armed = False
+                raise StorageUnavailable("the answer was lost")
+
+        monkeypatch.setattr(TransactionalUnitOfWork, "commit", lossy)
+
+
+@pytest.mark.parametrize("at", [1, 3], ids=["in the middle", "with the last step"])
+def test_a_step_that_was_stored_though_it_seemed_to_fail_is_not_stored_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    lost = AnswerLost(bench, monkeypatch)
+
+    def count(state: Any) -> dict[str, Any]:
+        lost.armed = state["n"] + 1 == at
+        return {"n": state["n"] + 1}
+
+    flow = Workflow("counting")
+    flow.add_node("count", count, start=True)
+    flow.edge("count", "count", when="n < 3")
+    flow.edge("count", wtb.END, otherwise=True)
+    run = bench.run(flow, {"n": 0})
+    assert (run.status, run.state, steps(run)) == ("completed", {"n": 3}, [0, 1, 2, 3])
+    assert run.execution.degraded is None

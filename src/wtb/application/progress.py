@@ -53,7 +53,6 @@ class Progress:
         except StorageUnavailable as error:
             if self._fatal or step.files is not None:  # files lie in a folder, and only a commit keeps them
                 raise
-            self._trouble = str(error)
             _log.warning(
                 "run %s goes on, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
             )
@@ -84,7 +83,11 @@ class Progress:
         if self._unsaved:
             self._attempted = len(self._unsaved)
             whole = self._unsaved[0] if len(self._unsaved) == 1 else reduce(Step.followed_by, self._unsaved)
-            self.at = self._recorder.step(self.at, whole, degraded=self._trouble)
+            try:
+                self.at = self._recorder.step(self.at, whole, degraded=self._trouble)
+            except StorageUnavailable as error:
+                self._trouble = str(error)
+                raise
             self._unsaved.clear()
         self._trouble = None
 
@@ -95,6 +98,7 @@ class Progress:
         if mine and stored.head.parent_id == self.at.head.id:
             self.at = stored
             del self._unsaved[: self._attempted]
+            self._trouble = None
 
     def end(self, ending: Ending, runs: tuple[NodeRun, ...] = ()) -> None:
         """Store what is not stored yet, and that the run is not driven any further here."""
