@@ -55,15 +55,16 @@ class Bench:
         checkpoints: str = "every_node",
         fine_grained: bool = False,
         checkpoint_failure: str | None = None,
+        variants: Mapping[str, str] | None = None,
         workspace: Path | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
     ) -> Run:
         """Record a run without starting it.
 
-        `checkpoints` says which are kept after the end: `every_node`, `on_success` or `on_error`; `fine_grained` makes
-        them at calls of tools too; `checkpoint_failure` is `warn` or `fatal` (the settings decide); the files of the
-        folder `workspace` are what the run begins with.
+        `variants` says which variant of a node to run. `checkpoints` says which are kept after the end: `every_node`,
+        `on_success` or `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or
+        `fatal` (the settings decide). The files of the folder `workspace` are what the run begins with.
         """
         if input is not None and not isinstance(input, Mapping):
             raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
@@ -77,6 +78,7 @@ class Bench:
                 "checkpoints": checkpoints,
                 "fine_grained": fine_grained,
                 "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
+                "variants": dict(variants or {}),
             }
         )
         execution = self.services.controller.create(
@@ -366,15 +368,23 @@ class Run:
         name: str = "main",
         update: Mapping[str, Any] | None = None,
         input: Mapping[str, Any] | None = None,
+        variants: Mapping[str, str] | None = None,
         created_by: str | None = None,
     ) -> Run:
         """Begin a new run at a checkpoint of this one (its last, without a target); this one stays as it is.
 
-        `update` overwrites keys of the state first; `input` begins from the start with another input.
-        Resume it to go on.
+        `update` overwrites keys of the state first; `input` begins from the start with another input; `variants` are
+        laid over those that this run has. Resume it to go on.
         """
         forked = self._bench.services.branching.fork(
-            self.id, target, run_id=run_id, name=name, update=update, input=input, created_by=created_by
+            self.id,
+            target,
+            run_id=run_id,
+            name=name,
+            update=update,
+            input=input,
+            variants=variants,
+            created_by=created_by,
         )
         return Run(self._bench, forked.execution.id, self._flow)
 

@@ -18,7 +18,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tools import Effects, Tool, ToolSpec
-from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, WorkflowDefinition
+from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +43,8 @@ class Workflow:
         self._nodes: list[Node] = []
         self._edges: list[Edge] = []
         self._reducers: dict[str, Reducer] = {}
+        self._variants: list[Variant] = []
+        self._inactive: set[tuple[str, str]] = set()
 
     def node(
         self,
@@ -114,6 +116,59 @@ class Workflow:
         self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
         return self
 
+    def variant(
+        self,
+        node: str,
+        name: str,
+        *,
+        reads: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Make the decorated function another implementation of a node."""
+
+        def register(function: F) -> F:
+            self.add_variant(node, name, function, reads=reads, config=config)
+            return function
+
+        return register
+
+    def add_variant(
+        self,
+        node: str,
+        name: str,
+        function: NodeFunction | None = None,
+        *,
+        reads: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Workflow:
+        """Add another implementation of a node; without a function, the node's own with another config."""
+        seen = None if reads is None else tuple(reads)
+        self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
+        return self
+
+    def deactivate(self, node: str, name: str) -> Workflow:
+        """Leave a variant out of what `variants="all"` means, until `activate` takes it back."""
+        self._inactive.add(self._known_variant(node, name))
+        return self
+
+    def activate(self, node: str, name: str) -> Workflow:
+        """Take back `deactivate`."""
+        self._inactive.discard(self._known_variant(node, name))
+        return self
+
+    @property
+    def variants(self) -> dict[str, tuple[str, ...]]:
+        """The active variants of each node that has any, in the order of their definition."""
+        found: dict[str, tuple[str, ...]] = {}
+        for variant in self._variants:
+            if (variant.node, variant.name) not in self._inactive:
+                found[variant.node] = (*found.get(variant.node, ()), variant.name)
+        return found
+
+    def _known_variant(self, node: str, name: str) -> tuple[str, str]:
+        self.definition().with_variants({node: name})  # raises when there is none
+        return node, name
+
     def reducer(self, key: str, function: Reducer) -> Workflow:
         """Say how writes to a key combine with what is there: `wtb.append`, `wtb.merge`, `wtb.add` or your own."""
         self._reducers[key] = function
@@ -129,6 +184,7 @@ class Workflow:
             edges=tuple(self._edges),
             reducers=dict(self._reducers),
             metadata=dict(self.metadata),
+            variants=tuple(self._variants),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,6 +222,7 @@ class Workflow:
         )
         flow._nodes, flow._edges = list(definition.nodes), list(definition.edges)
         flow._reducers = dict(definition.reducers)
+        flow._variants = list(definition.variants)
         return flow
 
 

@@ -18,6 +18,7 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
+from wtb.domain.values import evolve
 
 STILL = (ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
 """A run that has begun and that nobody drives."""
@@ -50,6 +51,7 @@ class Branching:
         name: str = MAIN,
         update: Mapping[str, Any] | None = None,
         input: Mapping[str, Any] | None = None,
+        variants: Mapping[str, str] | None = None,
         created_by: str | None = None,
     ) -> Forked:
         """Begin a new run at a checkpoint of this one, which stays as it is; it costs the same whatever its state.
@@ -65,7 +67,9 @@ class Branching:
         change = StateDelta.setting(update or {})
         if input is not None and state is not None:
             change = StateDelta.between(state, State({**input})).compose(change)
-        forked = self._recorder.fork_run(execution, point, name=name, execution_id=run_id, created_by=created_by)
+        chosen = {**execution.options.get("variants", {}), **(variants or {})}
+        source = evolve(execution, options={**execution.options, "variants": chosen})
+        forked = self._recorder.fork_run(source, point, name=name, execution_id=run_id, created_by=created_by)
         if change:
             self._recorder.change_state(forked, change, created_by)
         return Forked(execution=forked.execution, checkpoint=point, effects=effects)

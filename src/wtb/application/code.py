@@ -18,8 +18,11 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 def with_code(definition: WorkflowDefinition) -> dict[str, Any]:
-    """Return a workflow as data with a digest of the code of each node."""
+    """Return a workflow as data with a digest of the code of each node, and of each variant as `node@variant`."""
     code = {node.name: code_digest(node.function) for node in definition.nodes if node.function is not None}
+    for variant in definition.variants:
+        if variant.function is not None:
+            code[f"{variant.node}@{variant.name}"] = code_digest(variant.function)
     return {**definition.to_dict(), "code": code}
 
 
@@ -27,7 +30,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[s
     """Yield what differs between two such workflows, as a person would say it."""
     old, new = ({node["name"]: node for node in workflow["nodes"]} for workflow in (before, now))
     was, code = before.get("code", {}), now["code"]
-    edited = [name for name in new if name in was and code.get(name, was[name]) != was[name]]
+    edited = [name for name in code if code[name] != was.get(name, code[name])]
     set_up = [name for name in new if name in old and name not in edited and new[name] != old[name]]
     for names, what in (
         (edited, "the code of {} is another"),

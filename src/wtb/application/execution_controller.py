@@ -29,7 +29,7 @@ from wtb.domain.secrets import Masker
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
 from wtb.domain.values import evolve
-from wtb.domain.workflow import WorkflowDefinition
+from wtb.domain.workflow import BASELINE, WorkflowDefinition
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ class ExecutionController:
         """
         definition.validate(self._conditions)
         options.check(definition)
+        definition.with_variants(options.variants)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
         at = self._recorder.create(
             with_code(definition),
@@ -145,6 +146,7 @@ class ExecutionController:
         chosen.check(definition)
         _check_nodes(found, definition)
         changed = self._changes(found, definition)
+        definition = definition.with_variants(chosen.variants)
         if changed and strict:
             raise InvalidInput(
                 f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
@@ -186,8 +188,9 @@ class ExecutionController:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
         abandoned = self._leases.check_free(execution)
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
+        replaced = _replaced(execution.options.get("variants", {}), options.variants)
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
-        return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed)
+        return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
 
     def _driver(
         self,
@@ -261,6 +264,12 @@ class ExecutionController:
     def close(self) -> None:
         """Stop the threads of this process's runs."""
         self._runner.close()
+
+
+def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return which nodes go on with another implementation: what they had, and what they have now."""
+    pairs = {node: (before.get(node, BASELINE), now.get(node, BASELINE)) for node in {**before, **now}}
+    return {node: (old, new) for node, (old, new) in pairs.items() if old != new}
 
 
 def _folder(workspace: Path) -> Path:

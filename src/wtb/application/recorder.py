@@ -166,11 +166,18 @@ class Recorder:
         return self.begin(self.create(workflow, state, **facts), owner=None)
 
     def begin(
-        self, at: Position, owner: str | None, *, abandoned: str | None = None, changed: Sequence[str] = ()
+        self,
+        at: Position,
+        owner: str | None,
+        *,
+        abandoned: str | None = None,
+        changed: Sequence[str] = (),
+        replaced: Mapping[str, tuple[str, str]] | None = None,
     ) -> Position:
         """Record that a process runs the execution from now on, under a lease when it names itself.
 
-        `abandoned` says why it was taken from whoever ran it before, `changed` what is not as it was when it began.
+        `abandoned` says why it was taken from whoever ran it before, `changed` what is not as it was when it began,
+        `replaced` which nodes have another variant from now on.
         """
         now = self._clock.now()
         execution = at.execution
@@ -187,6 +194,9 @@ class Recorder:
             if abandoned is not None:
                 data: dict[str, Any] = {"reason": abandoned}
                 uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
+            for node, (old, new) in (replaced or {}).items():
+                data = {"node": node, "from": old, "to": new}
+                uow.events.append(Event(type=EventType.NODE_REPLACED, stream=execution.id, at=now, data=data))
             data = {"checkpoint": at.head.id} | ({"changed": list(changed)} if changed else {})
             uow.events.append(Event(type=kind, stream=execution.id, at=now, data=data))
             uow.commit()

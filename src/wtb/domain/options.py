@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +43,7 @@ class RunOptions:
     checkpoints: Keep = Keep.EVERY_NODE
     fine_grained: bool = False
     checkpoint_failure: OnFailure = OnFailure.WARN
+    variants: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, definition: WorkflowDefinition) -> None:
         """Raise InvalidInput with everything that does not fit the workflow."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from wtb.domain.errors import InvalidCondition, InvalidWorkflow
+from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.state import Reducer
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Node:
     retry: RetryPolicy | None = None
     timeout_s: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = "baseline"
+    """Which implementation this is: the node's own, or one of its variants."""
 
     def faults(self) -> Iterator[str]:
         """Say what is wrong with this node, seen alone."""
@@ -80,6 +82,38 @@ def _is_node_name(name: object) -> bool:
     if not isinstance(name, str) or name in ("", END):
         return False
     return name.isprintable() and not any(char in _RESERVED or char.isspace() for char in name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Another implementation of a node, which keeps its place: edges, retries and timeouts stay as they are.
+
+    `config` is laid over that of the node; without a function or reference it is the node's own, configured
+    otherwise. `reads` replaces what the node may see, when it is given.
+    """
+
+    node: str
+    name: str
+    function: NodeFunction | None = field(default=None, compare=False)
+    reference: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] | None = None
+
+    def applied_to(self, node: Node) -> Node:
+        """Return the node with this implementation."""
+        own = self.function is None and self.reference is None
+        return replace(
+            node,
+            variant=self.name,
+            function=node.function if own else self.function,
+            reference=node.reference if own else self.reference,
+            config={**node.config, **self.config},
+            reads=node.reads if self.reads is None else self.reads,
+        )
+
+
+BASELINE = "baseline"
+"""What a node's own implementation is called beside its variants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +152,32 @@ class WorkflowDefinition:
     edges: tuple[Edge, ...] = ()
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+
+    def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
+        """Return the workflow with these variants in place of their nodes; this one stays as it is."""
+        by_name = {(variant.node, variant.name): variant for variant in self.variants}
+        faults = [self._unknown_variant(node, name) for node, name in chosen.items() if not self._has(node, name)]
+        if faults:
+            raise InvalidInput("; ".join(faults))
+        nodes = [
+            by_name[node.name, chosen[node.name]].applied_to(node)
+            if chosen.get(node.name, BASELINE) != BASELINE
+            else node
+            for node in self.nodes
+        ]
+        return replace(self, nodes=tuple(nodes))
+
+    def _has(self, node: str, name: str) -> bool:
+        return any(each.name == node for each in self.nodes) and (
+            name == BASELINE or any((each.node, each.name) == (node, name) for each in self.variants)
+        )
+
+    def _unknown_variant(self, node: str, name: str) -> str:
+        if all(each.name != node for each in self.nodes):
+            return f"there is no node {node!r}; nodes are {', '.join(each.name for each in self.nodes)}"
+        known = [BASELINE, *(each.name for each in self.variants if each.node == node)]
+        return f"node {node!r} has no variant {name!r}; it has {', '.join(known)}"
 
     def node(self, name: str) -> Node:
         """Return the node of this name; the caller knows that it is there."""
@@ -131,6 +191,7 @@ class WorkflowDefinition:
     def validate(self, conditions: Conditions | None = None) -> None:
         """Raise InvalidWorkflow with all faults; conditions are parsed when a language is given."""
         faults = [*self._name_faults(), *self._edge_faults(), *self._routing_faults(), *self._reach_faults()]
+        faults += self._variant_faults()
         faults += _condition_faults(self.edges, conditions)
         if faults:
             raise InvalidWorkflow(self.name, faults)
@@ -150,6 +211,18 @@ class WorkflowDefinition:
             yield "no entry: mark the first node with start=True"
         if len(starts) > 1:
             yield f"several entries: {', '.join(starts)}; mark one node with start=True"
+
+    def _variant_faults(self) -> Iterator[str]:
+        names = {node.name for node in self.nodes}
+        for variant in self.variants:
+            label = f"variant {variant.name!r} of node {variant.node!r}"
+            if variant.node not in names:
+                yield f"{label}: there is no such node"
+            if variant.name == BASELINE or not _is_node_name(variant.name):
+                yield f"{label} cannot be called that; {BASELINE} is the node's own, {' '.join(_RESERVED)} are reserved"
+        for (node, name), count in Counter((each.node, each.name) for each in self.variants).items():
+            if count > 1:
+                yield f"node {node!r} has {count} variants called {name!r}; names must be unique"
 
     def _edge_faults(self) -> Iterator[str]:
         names = {node.name for node in self.nodes}

@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import REDUCERS, Reducer
-from wtb.domain.workflow import Edge, Node, NodeFunction, RetryPolicy, WorkflowDefinition
+from wtb.domain.workflow import Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
 
 FORMAT = 1
 """Version of the data."""
@@ -27,7 +27,7 @@ def workflow_to_dict(workflow: WorkflowDefinition) -> dict[str, Any]:
         "edges": [_edge_to_dict(edge) for edge in workflow.edges],
         "reducers": {key: _reference(reducer) for key, reducer in workflow.reducers.items()},
         "metadata": dict(workflow.metadata),
-    }
+    } | ({"variants": [_variant_to_dict(variant) for variant in workflow.variants]} if workflow.variants else {})
 
 
 def workflow_from_dict(data: Mapping[str, Any], resolve: Resolve | None = None) -> WorkflowDefinition:
@@ -57,6 +57,16 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         "retry": None if node.retry is None else _retry_to_dict(node.retry),
         "timeout_s": node.timeout_s,
         "config": dict(node.config),
+    }
+
+
+def _variant_to_dict(variant: Variant) -> dict[str, Any]:
+    return {
+        "node": variant.node,
+        "name": variant.name,
+        "reference": variant.reference or _reference(variant.function),
+        "config": dict(variant.config),
+        "reads": None if variant.reads is None else list(variant.reads),
     }
 
 
@@ -94,6 +104,14 @@ _WORKFLOW_DATA: _Kinds = {
     "edges": (list, tuple),
     "reducers": (dict,),
     "metadata": (dict,),
+    "variants": (list, tuple),
+}
+_VARIANT_DATA: _Kinds = {
+    "node": (str,),
+    "name": (str,),
+    "reference": (str, _NONE),
+    "config": (dict,),
+    "reads": (list, tuple, _NONE),
 }
 _NODE_DATA: _Kinds = {
     "name": (str,),
@@ -163,6 +181,10 @@ def _read(data: Mapping[str, Any], resolve: Resolve | None) -> WorkflowDefinitio
         ),
         reducers={key: _reducer(key, name, function) for key, name in data.get("reducers", {}).items()},
         metadata=data.get("metadata", {}),
+        variants=tuple(
+            _variant_from_dict(_checked(variant, _VARIANT_DATA, f"variant {i}"), function)
+            for i, variant in enumerate(data.get("variants", ()), 1)
+        ),
     )
 
 
@@ -178,6 +200,18 @@ def _node_from_dict(data: Mapping[str, Any], function: Callable[[str | None], No
         retry=None if retry is None else _retry_from_dict(_checked(retry, _RETRY_DATA, f"retry of {data['name']!r}")),
         timeout_s=data.get("timeout_s"),
         config=data.get("config", {}),
+    )
+
+
+def _variant_from_dict(data: Mapping[str, Any], function: Callable[[str | None], NodeFunction | None]) -> Variant:
+    reads = data.get("reads")
+    return Variant(
+        node=data["node"],
+        name=data["name"],
+        function=function(data.get("reference")),
+        reference=data.get("reference"),
+        config=data.get("config", {}),
+        reads=None if reads is None else tuple(reads),
     )
 
 
