@@ -173,6 +173,10 @@ class BranchRepository(Protocol):
         """Return the branches of an execution in the order of their making."""
         ...
 
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        """Return the branches of all executions that were forked from these, in the order of their making."""
+        ...
+
 
 class NodeRunRepository(Protocol):
     """Node runs, and the boundaries that follow from them."""
@@ -221,6 +225,14 @@ class CheckpointStore(Protocol):
 
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
         """Return the checkpoint with its state; CheckpointNotFound also when it is deleted."""
+        ...
+
+    def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the values of the keys whose content differs, as they are in each; a key that is absent is left out.
+
+        The same as loading both states and leaving out what is equal (the order of a mapping is no content), but only
+        what differs is read. CheckpointNotFound also when one is deleted.
+        """
         ...
 
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:

@@ -301,6 +301,11 @@ class SqlBranchRepository:
         statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"
         return tuple(_branch(row) for row in self._transaction.rows(statement, (execution_id,)))
 
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        statement = f"{_SELECT_BRANCH} WHERE forked_from_id IN (??)"
+        found = [_branch(row) for row in self._transaction.run_in(statement, set(checkpoint_ids))]
+        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+
 
 _SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"
 
