@@ -16,6 +16,7 @@ from uuid import uuid4
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from wtb.application.comparison import Comparison
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.replay import Replayer
 from wtb.application.tool_registry import TOOLS
@@ -54,6 +55,7 @@ class Services:
     workspaces: Workspaces
     controller: ExecutionController
     replay: Replayer
+    comparison: Comparison
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -113,6 +115,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
         replay=Replayer(storage, conditions, codec),
+        comparison=Comparison(storage, objects),
         scratch=scratch,
     )
 
