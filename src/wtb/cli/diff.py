@@ -23,6 +23,8 @@ from wtb.domain.tools import CallStatus
 
 _LONGEST = 160
 """Characters of a value that a person is shown."""
+_LONGEST_PAIR = 80
+"""Characters of an old and a new value that stand in one line."""
 _LONGEST_LINE = 1_000
 _MOST_LINES = 400
 """Lines of one file, or of one text in the state, that a person is shown."""
@@ -116,10 +118,14 @@ def _state_lines(item: StateDiff) -> Iterator[Text]:
         yield Text(f"~ {path}", "yellow")
         yield from _text_lines(unified(item.old, item.new))
         return
-    yield Text(f"{_MARKS.get(item.kind, '~')} {path}", _STYLES.get(item.kind, "yellow"))
-    for mark, style, value in (("-", "red", item.old), ("+", "green", item.new)):
-        if value is not MISSING:
-            yield Text(f"    {mark} {_short(value)}", style)
+    values = [_short(value) for value in (item.old, item.new) if value is not MISSING]
+    title = f"{_MARKS.get(item.kind, '~')} {path}"
+    if item.kind is not DiffKind.CHANGED or sum(map(len, values)) <= _LONGEST_PAIR:
+        yield Text(f"{title}  {' → '.join(values)}", _STYLES.get(item.kind, "yellow"))
+        return
+    yield Text(title, "yellow")
+    yield Text(f"    -{values[0]}", "red")
+    yield Text(f"    +{values[1]}", "green")
 
 
 def _is_long_text(value: Any) -> bool:
@@ -133,7 +139,9 @@ def _short(value: Any) -> str:
 def _file_lines(item: FileDiff) -> Iterator[Text]:
     sides = " → ".join(_side(entry) for entry in (item.old, item.new) if entry is not None)
     mark = _MARKS.get(item.kind, "~")
-    how = "" if item.kind in _MARKS or item.kind is DiffKind.CHANGED else f"  {item.kind}"
+    how = f"  {item.kind}" if item.kind in (DiffKind.MODE_CHANGED, DiffKind.KIND_CHANGED) else ""
+    if item.files and item.text is None and not how:
+        how = "  binary" if item.may_be_text else "  large"
     yield Text(f"{mark} {printable(readable(item.path))}{how}  {sides}", _STYLES.get(item.kind, "yellow"))
     yield from _text_lines(item.text[2:] if item.text else [])
 
