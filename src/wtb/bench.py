@@ -260,13 +260,24 @@ class Run:
         self._bench.services.workspaces.export(commit, Path(folder))
         return tree
 
-    def diff(self, a: str | int, b: str | int | None = None, **parts: bool) -> CheckpointDiff:
+    def diff(
+        self,
+        a: str | int,
+        b: str | int | None = None,
+        *,
+        state: bool = True,
+        files: bool = True,
+        calls: bool = True,
+        texts: bool = True,
+    ) -> CheckpointDiff:
         """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
 
-        Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. With
-        `state=False`, `files=False`, `calls=False` or `texts=False` (contents of files) that part is left out.
+        Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
+        are not wanted are not read; without `texts` files are named, and their contents left out.
         """
-        return self._bench.services.comparison.compare(self._checkpoint(a).id, self._checkpoint(b).id, **parts)
+        old, new = self._checkpoint(a).id, self._checkpoint(b).id
+        compare = self._bench.services.comparison.compare
+        return compare(old, new, state=state, files=files, calls=calls, texts=texts)
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
         """Return what a person means, which may be a checkpoint of another run."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application import comparison
 from wtb.application.recorder import Recorder
 from wtb.bench import Bench, Run
 from wtb.domain.checkpoint import Checkpoint
@@ -21,7 +22,7 @@ LARGE = "".join(f"line {number}\n" for number in range(2_000))
 
 
 @wtb.tool(effects="external")
-def send(to: str) -> str:
+def post_letter(to: str) -> str:
     return f"sent to {to}"
 
 
@@ -38,7 +39,7 @@ def a_flow() -> wtb.Workflow:
     @flow.node()
     def write(state: Any, ctx: Any) -> dict[str, Any]:
         number = len(state["letters"]) + 1
-        ctx.tool(send, f"{state.get('to', 'ann')} {number}")
+        ctx.tool(post_letter, f"{state.get('to', 'ann')} {number}")
         (ctx.workspace / "note.txt").write_text(f"one\n{number}\n")
         (ctx.workspace / "large.txt").write_text(LARGE.replace("line 1000\n", f"line {number}\n"))
         (ctx.workspace / "image.bin").write_bytes(b"\0" * number)
@@ -165,9 +166,9 @@ def test_in_the_middle_of_a_node_the_calls_so_far_count(bench: Bench) -> None:
 
     @flow.node(start=True)
     def begin(state: Any, ctx: Any) -> dict[str, Any]:
-        ctx.tool(send, "a")
+        ctx.tool(post_letter, "a")
         ctx.checkpoint("half")
-        ctx.tool(send, "b")
+        ctx.tool(post_letter, "b")
         return {"done": True}
 
     run = bench.run(flow)
@@ -180,7 +181,7 @@ def test_the_members_of_a_superstep_have_their_calls_at_the_barrier(bench: Bench
     flow = wtb.Workflow("wide")
     flow.add_node("begin", lambda state: {}, start=True)
     for name in ("left", "right"):
-        flow.add_node(name, lambda state, ctx, name=name: {name: ctx.tool(send, name)})
+        flow.add_node(name, lambda state, ctx, name=name: {name: ctx.tool(post_letter, name)})
         flow.edge("begin", name)
     run = bench.run(flow)
     assert sorted(calls(run.diff("begin"))) == [("added", "left", 1), ("added", "right", 1)]
@@ -245,3 +246,15 @@ def test_the_tree_has_branches_and_forks_into_other_runs(bench: Bench) -> None:
     assert [step.checkpoint.execution_id for step in line.steps] == [run.id, run.id]
     assert line.steps[-1].active
     assert [fork.execution_id for step in line.steps for fork in step.forks] == []
+
+
+def test_contents_are_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_BATCH", 2)
+    monkeypatch.setattr(comparison, "_MOST_BYTES", 10)
+    with Bench("memory://") as bench:
+        diff = bench.run(a_flow()).diff(1, 2)
+    assert [(item.path, item.text is None) for item in diff.files] == [
+        ("image.bin", True),
+        ("large.txt", False),
+        ("note.txt", True),
+    ]

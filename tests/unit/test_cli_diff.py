@@ -23,7 +23,7 @@ NOTE, NEW_NOTE, TRUE = b"one\n[red]two[/]\n", b"one\n[red]2[/]\n\x1b[31m\n", b"t
 
 
 @wtb.tool(effects="external")
-def send(to: str) -> str:
+def mail_letter(to: str) -> str:
     if to == "nobody":
         raise OSError("[/gone]")
     return f"[bold]sent[/] to {to}"
@@ -49,8 +49,8 @@ def a_flow() -> wtb.Workflow:
         if number == 2:
             ctx.checkpoint("before [two]")
             with pytest.raises(OSError, match="gone"):
-                ctx.tool(send, "nobody")
-        ctx.tool(send, f"ann {number}")
+                ctx.tool(mail_letter, "nobody")
+        ctx.tool(mail_letter, f"ann {number}")
         (folder / "note.txt").write_text(f"one\n[red]{number}[/]\n\x1b[31m\n")
         (folder / "image.bin").write_bytes(b"\0" * number)
         (folder / "run.sh").chmod(0o755)
@@ -112,8 +112,8 @@ def test_a_diff_is_told_to_people() -> None:
         "    +2",
         "",
         "Files",
-        f"~ image.bin  binary  {of(bytes((0, 1)))} → {of(bytes(2))}",
-        f"~ large  large  {of(large)} → {of(large + bytes((10, 10)))}",
+        f"~ image.bin  binary or large  {of(bytes((0, 1)))} → {of(bytes(2))}",
+        f"~ large  binary or large  {of(large)} → {of(large + bytes((10, 10)))}",
         "+ link-1  link to note.txt",
         "+ link-2  link to note.txt",
         f"~ note.txt  {of(NOTE)} → {of(NEW_NOTE)}",
@@ -125,9 +125,9 @@ def test_a_diff_is_told_to_people() -> None:
         f"~ run.sh  mode changed  {of(TRUE)} → {of(TRUE, '0755')}",
         "",
         "Calls",
-        "+ write#1  send(to='ann 1') → '[bold]sent[/] to ann 1'",
-        "+ write#2  send(to='nobody') failed: OSError: [/gone]",
-        "+ write#2  send(to='ann 2') → '[bold]sent[/] to ann 2'",
+        "+ write#1  mail_letter(to='ann 1') → '[bold]sent[/] to ann 1'",
+        "+ write#2  mail_letter(to='nobody') failed: OSError: [/gone]",
+        "+ write#2  mail_letter(to='ann 2') → '[bold]sent[/] to ann 2'",
         "",
         "4 values: 4 changed",
         "6 files: 2 added, 3 changed, 1 mode changed",
@@ -138,7 +138,7 @@ def test_a_diff_is_told_to_people() -> None:
 def test_the_other_way_round_things_are_taken_away() -> None:
     shown = lines("diff", "first", "write#1", "begin")
     assert "- link-1  link to note.txt" in shown
-    assert "- write#1  send(to='ann 1') → '[bold]sent[/] to ann 1'" in shown
+    assert "- write#1  mail_letter(to='ann 1') → '[bold]sent[/] to ann 1'" in shown
 
 
 def test_a_name_and_another_run_stand_in_the_title() -> None:

@@ -14,6 +14,8 @@ from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
 
 _BATCH = 64
 """Files whose contents are read at a time."""
+_MOST_BYTES = 50_000_000
+"""Contents that are read for one comparison; files behind them are told by size and hash, as large ones are."""
 
 
 class Comparison:
@@ -56,9 +58,14 @@ class Comparison:
         return list(self._with_texts(uow, found)) if texts else found
 
     def _with_texts(self, uow: UnitOfWork, found: Sequence[FileDiff]) -> Iterator[FileDiff]:
+        read_bytes = 0
         for start in range(0, len(found), _BATCH):
             batch = found[start : start + _BATCH]
+            if read_bytes > _MOST_BYTES:
+                yield from batch
+                continue
             entries = {entry.digest: entry for diff in batch if diff.may_be_text for entry in diff.files}
+            read_bytes += sum(entry.size for entry in entries.values())
             contents = dict(uow.files.get_contents(entries)) if entries else {}
             for digest in entries.keys() - contents.keys():
                 contents[digest] = self._large(entries[digest])

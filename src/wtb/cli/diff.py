@@ -141,7 +141,7 @@ def _file_lines(item: FileDiff) -> Iterator[Text]:
     mark = _MARKS.get(item.kind, "~")
     how = f"  {item.kind}" if item.kind in (DiffKind.MODE_CHANGED, DiffKind.KIND_CHANGED) else ""
     if item.files and item.text is None and not how:
-        how = "  binary" if item.may_be_text else "  large"
+        how = "  binary or large"
     yield Text(f"{mark} {printable(readable(item.path))}{how}  {sides}", _STYLES.get(item.kind, "yellow"))
     yield from _text_lines(item.text[2:] if item.text else [])
 

@@ -58,8 +58,7 @@ def _label(tree: HistoryTree, step: TreeStep, *, abandoned: bool) -> Text:
 def _line_label(line: TreeLine) -> Text:
     if line.abandoned:
         return Text("abandoned", "dim")
-    heads = [branch for step in line.steps for branch in step.heads]
-    return Text(_names(heads) or "…", "cyan")
+    return Text(_names(branch for step in line.steps for branch in step.heads), "cyan")
 
 
 def _names(branches: Iterable[Branch]) -> str:
