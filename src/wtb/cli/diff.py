@@ -133,7 +133,7 @@ def _is_long_text(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    return cut(printable(repr(value)), _LONGEST)
+    return printable(cut(repr(value), _LONGEST))
 
 
 def _file_lines(item: FileDiff) -> Iterator[Text]:
@@ -157,7 +157,7 @@ def _side(entry: FileEntry) -> str:
 
 def _text_lines(lines: list[str] | tuple[str, ...]) -> Iterator[Text]:
     for line in lines[:_MOST_LINES]:
-        yield Text(f"    {cut(printable(line), _LONGEST_LINE)}", _LINES.get(line[:1], ""))
+        yield Text(f"    {printable(cut(line, _LONGEST_LINE))}", _LINES.get(line[:1], ""))
     if len(lines) > _MOST_LINES:
         yield Text(f"    … {len(lines) - _MOST_LINES:,} more lines; --json has all", "dim")
 
