@@ -10,7 +10,8 @@ from typing import Any, Self
 from wtb.application.run_driver import Watch
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import ExecutionNotFound, InvalidInput
+from wtb.domain.diff import CheckpointDiff
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
 from wtb.domain.files import FileCommitId, FileTree
@@ -21,6 +22,7 @@ from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.summary import RunSummary
+from wtb.domain.tree import HistoryTree
 from wtb.flow import Workflow, load_workflow, source_of
 from wtb.settings import load_settings
 
@@ -195,6 +197,13 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.checkpoints.load_history(self.id)
 
+    def tree(self) -> HistoryTree:
+        """Return all lines of the run as a tree: branches, what rollbacks left behind, and forks into other runs."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            history = uow.checkpoints.load_history(self.id)
+            forks = uow.branches.list_forks([checkpoint.id for checkpoint in history.checkpoints])
+        return HistoryTree.of(history, [fork for fork in forks if fork.execution_id != self.id])
+
     @property
     def branches(self) -> tuple[Branch, ...]:
         """Its branches, in the order of their making."""
@@ -253,6 +262,41 @@ class Run:
             raise InvalidInput(f"run {self.id!r} has no files{place}; `wtb show {self.id} --files` lists what it has")
         self._bench.services.workspaces.export(commit, Path(folder))
         return tree
+
+    def diff(
+        self,
+        a: str | int,
+        b: str | int | None = None,
+        *,
+        state: bool = True,
+        files: bool = True,
+        calls: bool = True,
+        texts: bool = True,
+    ) -> CheckpointDiff:
+        """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
+
+        Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
+        are not wanted are not read; without `texts` files are named, and their contents left out.
+        """
+        old, new = self._checkpoint(a).id, self._checkpoint(b).id
+        compare = self._bench.services.comparison.compare
+        return compare(old, new, state=state, files=files, calls=calls, texts=texts)
+
+    def _checkpoint(self, target: str | int | None) -> Checkpoint:
+        """Return what a person means, which may be a checkpoint of another run."""
+        history = self.history
+        if target is not None:
+            try:
+                return history.resolve(target)
+            except CheckpointNotFound:
+                run_id, at, other = str(target).partition("@")
+                if not at:
+                    raise
+                return (self._bench.get(run_id) if run_id else self)._checkpoint(other or None)
+        head = history.latest()
+        if head is None:
+            raise CheckpointNotFound("the head", f"run {self.id}")
+        return head
 
     def _file_commit(self, target: str | int | None) -> FileCommitId | None:
         history = self.history

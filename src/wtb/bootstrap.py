@@ -17,6 +17,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from wtb.application.branching import Branching
+from wtb.application.comparison import Comparison
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.recorder import Recorder
@@ -62,6 +63,7 @@ class Services:
     branching: Branching
     heartbeat: Heartbeat
     replay: Replayer
+    comparison: Comparison
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -141,6 +143,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         ),
         branching=Branching(storage, clock, recorder, workspaces),
         heartbeat=heartbeat,
+        comparison=Comparison(storage, objects),
         scratch=scratch,
     )
 

@@ -217,3 +217,12 @@ def test_every_command_explains_itself_with_an_example(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for command in ("init", "run", "resume", "pause", "stop", "ls", "show", "history", "export"):
         assert f"Example:\n    wtb {command}" in shell.wtb(command, "--help").stdout
+
+
+def test_two_checkpoints_are_compared_and_the_tree_is_drawn(done: Shell) -> None:
+    shown = done.wtb("diff", "r1", "write#1", "write#3").stdout.splitlines()
+    assert "~ state.n  1 → 3" in shown
+    assert [line[:13] for line in shown if line.startswith("+ out/")] == ["+ out/2.txt  ", "+ out/3.txt  "]
+    assert shown[-3:] == ["1 value: 1 changed", "2 files: 2 added", "4 calls: 4 added"]
+    assert done.json("diff", "r1", "0", "--stat")["counts"]["files"] == {"added": 6}
+    assert done.wtb("history", "r1", "--tree").stdout.startswith("run r1\n├── 0 start")

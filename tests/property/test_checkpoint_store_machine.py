@@ -37,6 +37,7 @@ from hypothesis.stateful import (
 from tests.property.model import Kept, Line, Model, Values, changed, frozen, spread
 from wtb.bootstrap import bootstrap, open_database
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, Trigger
+from wtb.domain.diff import state_diffs
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
@@ -486,6 +487,24 @@ class StoreMachine(RuleBasedStateMachine):
                 assert uow.checkpoints.list_infos(ExecutionId(execution_id)) == ()
                 with pytest.raises(ExecutionNotFound, match=execution_id):
                     uow.checkpoints.load_history(ExecutionId(execution_id))
+
+    @rule(one=places, other=places, handle=handles)
+    @precondition(lambda self: self.model.living())
+    def compare_two(self, one: int, other: int, handle: int) -> None:
+        living = self.model.living()
+        old, new = living[one % len(living)], living[other % len(living)]
+        with self.storages[handle].unit_of_work(readonly=True) as uow:
+            found = uow.checkpoints.compare(old.info.id, new.info.id)
+        differing = {
+            key
+            for key in {**old.values, **new.values}
+            if not (key in old.values and key in new.values and frozen(old.values[key]) == frozen(new.values[key]))
+        }
+        for values, kept in zip(found, (old, new), strict=True):
+            expected = {key: value for key, value in sorted(kept.values.items()) if key in differing}
+            assert frozen(dict(values), ordered=True) == frozen(expected, ordered=True)
+        for key in differing:
+            assert state_diffs(*({key: values[key]} if key in values else {} for values in found))
 
     def check(self, uow: UnitOfWork, kept: Kept) -> None:
         snapshot = uow.checkpoints.load(kept.info.id)

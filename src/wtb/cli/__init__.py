@@ -8,6 +8,7 @@ import sys
 import click
 
 from wtb.cli.db import db
+from wtb.cli.diff import diff
 from wtb.cli.files import export
 from wtb.cli.init import init
 from wtb.cli.look import history, ls
@@ -47,5 +48,5 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 
 
-for command in (init, run, resume, pause, stop, ls, show_run, history, export, db):
+for command in (init, run, resume, pause, stop, ls, show_run, history, diff, export, db):
     main.add_command(command)

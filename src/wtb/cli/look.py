@@ -11,9 +11,11 @@ import click
 
 from wtb.bench import Bench
 from wtb.cli.output import as_json, example, show_rows, to_json, url
+from wtb.cli.tree import print_tree
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Execution, ExecutionStatus, Neglect
+from wtb.domain.tree import HistoryTree
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -102,14 +104,31 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--tree", is_flag=True, help="Draw all branches, and what rollbacks left behind, as a tree.")
+@click.option("--all", "unfolded", is_flag=True, help="With --tree: draw every step, also those of little interest.")
 @url
 @as_json
-@example("wtb history first")
-def history(run_id: str, url: str | None, as_json: bool) -> None:
-    """List the checkpoints of a run: step, node, visit, what made them, size and time."""
+@example("wtb history first", "wtb history first --tree")
+def history(*, run_id: str, tree: bool, unfolded: bool, url: str | None, as_json: bool) -> None:
+    """List the checkpoints of a run: step, node, visit, what made them, size and time.
+
+    Those of the active branch are listed. The tree has every branch with its head, lines that no branch leads to any
+    more, and forks into other runs; steps in a row of which there is nothing to say are one line.
+    """
     with Bench(url) as bench:
-        rows = [_checkpoint_row(checkpoint) for checkpoint in bench.get(run_id).history.lineage()]
+        run = bench.get(run_id)
+        if tree or unfolded:
+            _show_tree(run.tree(), unfolded=unfolded, as_json=as_json)
+            return
+        rows = [_checkpoint_row(checkpoint) for checkpoint in run.history.lineage()]
     show_rows(rows, as_json=as_json, empty="No checkpoints.")
+
+
+def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(to_json(tree.to_dict()))
+    else:
+        print_tree(tree, unfolded=unfolded)
 
 
 def _checkpoint_row(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -117,6 +118,19 @@ def size(size_bytes: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" or number >= 99.5 else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.1f} TB"
+
+
+def printable(text: str) -> str:
+    """Return a text that does nothing to a terminal: control characters, and what is no valid text, as escapes."""
+    return "".join(
+        char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else ascii(char)[1:-1]
+        for char in text
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text that fits, with a note when it does not."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json has all)"
 
 
 def counted(number: int, noun: str) -> str:

@@ -176,7 +176,7 @@ class BranchRepository(Protocol):
         ...
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
-        """Return the branches, of whichever execution, that were forked from one of these checkpoints."""
+        """Return the branches of all executions that were forked from these, in the order of their making."""
         ...
 
 
@@ -231,6 +231,14 @@ class CheckpointStore(Protocol):
 
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
         """Return the checkpoint with its state; CheckpointNotFound also when it is deleted."""
+        ...
+
+    def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the values of the keys whose content differs, as they are in each; a key that is absent is left out.
+
+        The same as loading both states and leaving out what is equal (the order of a mapping is no content), but only
+        what differs is read. CheckpointNotFound also when one is deleted.
+        """
         ...
 
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:

@@ -234,7 +234,7 @@ class StateDelta:
         """Build the smallest delta of whole keys and appends that leads from old to new."""
         changes: dict[str, tuple[Change, ...]] = {key: (DeleteKey(),) for key in old if key not in new}
         for key in new:
-            if key not in old or not _same(old[key], new[key]):
+            if key not in old or not same(old[key], new[key]):
                 changes[key] = (_shortest(old, key, new[key]),)
         return cls(changes)
 
@@ -269,12 +269,12 @@ def _shortest(state: State, key: str, value: Any) -> Change:
     length = state.list_length(key)
     if type(value) is list and length is not None and 0 < length <= len(value):
         old = state[key]
-        if all(_same(old[i], value[i]) for i in range(length)):
+        if all(same(old[i], value[i]) for i in range(length)):
             return Append(tuple(value[length:]))
     return SetValue(value)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Equal, and of the same types throughout: True, 1 and 1.0 are three different values."""
     try:
         return _equal(one, other)

@@ -1,7 +1,7 @@
 """The contract of CheckpointStore: a subclass gives the fixtures `storage`, and `tamper` (see wtb.testing.damage).
 
 It has parts: what is saved and read back is here, the rest in `checkpoint_values`, `checkpoint_hashes`,
-`checkpoint_deletion` and `checkpoint_damage`.
+`checkpoint_comparison`, `checkpoint_deletion` and `checkpoint_damage`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from wtb.domain.errors import AlreadyExists, CheckpointNotFound, ExecutionNotFou
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.state import DELETE, Append, DeleteKey, SetValue, StateDelta
+from wtb.testing.checkpoint_comparison import ComparisonLaws
 from wtb.testing.checkpoint_damage import DamageLaws
 from wtb.testing.checkpoint_deletion import DeletionLaws
 from wtb.testing.checkpoint_hashes import HashLaws
@@ -336,5 +337,7 @@ class HistoryLaws(StoryFixtures):
         assert story.history().checkpoints == (own,)
 
 
-class CheckpointStoreContract(SavingLaws, ReturnedLaws, HistoryLaws, ValueLaws, HashLaws, DeletionLaws, DamageLaws):
+class CheckpointStoreContract(
+    SavingLaws, ReturnedLaws, HistoryLaws, ValueLaws, HashLaws, ComparisonLaws, DeletionLaws, DamageLaws
+):
     """What every checkpoint store does."""

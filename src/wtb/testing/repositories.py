@@ -115,6 +115,18 @@ class BranchRepositoryContract(StoryFixtures):
             assert uow.branches.list_branches(story.id) == tuple(made)
             assert uow.branches.list_branches(ExecutionId("no-such-id")) == ()
 
+    def test_forks_are_found_by_where_they_left_in_whichever_execution(self, storage: Storage, story: Story) -> None:
+        first, second, third = story.line({}, {}, {})
+        near = story.add_branch("near", second)
+        far = story.fork(first).main
+        story.fork(third)
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.branches.list_forks([second.id, first.id, second.id]) == (near, far)
+            assert uow.branches.list_forks([CheckpointId("no-such-id")]) == ()
+            assert uow.branches.list_forks([]) == ()
+            many = [CheckpointId(f"c{number}") for number in range(2_000)]
+            assert uow.branches.list_forks([*many, second.id]) == (near,)
+
     def test_a_head_moves_from_where_it_is_expected(self, storage: Storage, story: Story) -> None:
         first, second = story.line({}, {})
         with storage.unit_of_work() as uow:

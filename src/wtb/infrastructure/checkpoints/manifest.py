@@ -135,6 +135,9 @@ class _Bucket:
         return self._digest
 
 
+_NO_KEYS = _Bucket({})
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """All entries of a state. `weight` is about the size of its keyframe, `pending` that of the deltas since one."""
@@ -175,6 +178,18 @@ class Manifest:
         for index in sorted(self.buckets):
             parts += (bytes((index,)), self.buckets[index].digest(codec))
         return codec.digest(*parts)
+
+    def differing(self, other: Manifest, codec: Codec) -> list[str]:
+        """Return the keys, in order, whose values differ in content from those in the other, or are in one only."""
+        keys: list[str] = []
+        for index in self.buckets.keys() | other.buckets.keys():
+            mine, theirs = self.buckets.get(index, _NO_KEYS), other.buckets.get(index, _NO_KEYS)
+            if mine is not theirs and mine.digest(codec) != theirs.digest(codec):
+                pairs = (
+                    (key, mine.entries.get(key), theirs.entries.get(key)) for key in {**mine.entries, **theirs.entries}
+                )
+                keys += [key for key, one, two in pairs if one is None or two is None or one.digest != two.digest]
+        return sorted(keys)
 
     def keyframe(self, codec: Codec) -> tuple[Operations, dict[bytes, bytes], Manifest]:
         """Return the whole manifest as operations, the chunks that it seals lists into, and itself as sealed."""

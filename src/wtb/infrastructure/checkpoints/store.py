@@ -227,11 +227,7 @@ class DeltaCheckpointStore:
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
         row, payload = self._living(checkpoint_id)
         checkpoint = checkpoint_of(self._codec, row)
-        try:
-            manifest = self._read_manifest(checkpoint_id, checkpoint.state_hash)
-        except DamagedData:
-            self._living(checkpoint_id)  # raises when it was deleted after its row was read: gone, not damaged
-            raise
+        manifest = self._living_manifest(checkpoint)
         operations, returned = unpacked(unseal_delta(self._codec, payload, checkpoint_id, row.parent_id))
         if self._encoder.returned_digest(operations, returned) != row.returned_hash:
             raise DamagedData(
@@ -247,6 +243,28 @@ class DeltaCheckpointStore:
             state=self._encoder.state(manifest, blobs),
             returned=self._encoder.returned(operations, returned, blobs),
         )
+
+    def _living_manifest(self, checkpoint: Checkpoint) -> Manifest:
+        try:
+            return self._read_manifest(checkpoint.id, checkpoint.state_hash)
+        except DamagedData:
+            self._living(checkpoint.id)  # raises when it was deleted after its row was read: gone, not damaged
+            raise
+
+    def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[dict[str, Any], dict[str, Any]]:
+        one, other = self.get(old), self.get(new)
+        if one.state_hash == other.state_hash:
+            return {}, {}
+        before, after = self._living_manifest(one), self._living_manifest(other)
+        keys = before.differing(after, self._codec)
+        return self._values(old, before, keys), self._values(new, after, keys)
+
+    def _values(self, checkpoint_id: CheckpointId, manifest: Manifest, keys: Sequence[str]) -> dict[str, Any]:
+        """Decode some keys; nothing of the others is read."""
+        entries = {key: entry for key in keys if (entry := manifest.find(key)) is not None}
+        addresses = {address for entry in entries.values() for address in entry.addresses}
+        blobs = self._read_blobs(tuple(addresses), checkpoint_id)
+        return {key: self._encoder.value(entry, blobs) for key, entry in entries.items()}
 
     def _read_blobs(self, addresses: Sequence[bytes], checkpoint_id: str | None) -> dict[bytes, bytes]:
         if not addresses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -174,13 +174,15 @@ class MemoryBranchRepository:
             raise CheckpointNotFound(head_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
-        found = self._transaction.group("branches", 0, execution_id)
-        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+        return _in_order(self._transaction.group("branches", 0, execution_id))
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
         wanted = set(checkpoint_ids)
-        found = [branch for branch in self._transaction.all("branches") if branch.forked_from_id in wanted]
-        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+        return _in_order(branch for branch in self._transaction.all("branches") if branch.forked_from_id in wanted)
+
+
+def _in_order(branches: Iterable[Branch]) -> tuple[Branch, ...]:
+    return tuple(sorted(branches, key=lambda branch: (branch.created_at, branch.id)))
 
 
 class MemoryNodeRunRepository:

@@ -303,7 +303,7 @@ class SqlBranchRepository:
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
         statement = f"{_SELECT_BRANCH} WHERE forked_from_id IN (??)"
-        found = [_branch(row) for row in self._transaction.run_in(statement, checkpoint_ids)]
+        found = [_branch(row) for row in self._transaction.run_in(statement, set(checkpoint_ids))]
         return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
 
 

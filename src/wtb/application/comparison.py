@@ -1,0 +1,101 @@
+"""Comparison: what differs between any two checkpoints, of one run or of two."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, Way, file_diffs, state_diffs, ways
+from wtb.domain.errors import DamagedData, ObjectNotFound
+from wtb.domain.files import EMPTY_TREE, FileCommitId, FileEntry, FileTree
+from wtb.domain.ids import CheckpointId
+from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
+
+_BATCH = 64
+"""Files whose contents are read at a time."""
+_MOST_BYTES = 50_000_000
+"""Contents that are read for one comparison; files behind them are told by size and hash, as large ones are."""
+
+
+class Comparison:
+    """Compares checkpoints. Reads what differs, not what is the same; writes nothing."""
+
+    def __init__(self, storage: Storage, objects: ObjectStore) -> None:
+        self._storage = storage
+        self._objects = objects
+
+    def compare(
+        self,
+        old: CheckpointId,
+        new: CheckpointId,
+        *,
+        state: bool = True,
+        files: bool = True,
+        calls: bool = True,
+        texts: bool = True,
+    ) -> CheckpointDiff:
+        """Return what makes the new checkpoint of the old one; what is not asked for is not looked at.
+
+        Without `texts` the files that differ are named, and their contents are not read. Calls are those on the way
+        from one to the other, or, when neither led to the other, from where their lines part to each of them.
+        """
+        with self._storage.unit_of_work(readonly=True) as uow:
+            before, after = uow.checkpoints.get(old), uow.checkpoints.get(new)
+            differing = self._files(uow, before, after, texts=texts) if files else ()
+            return CheckpointDiff(
+                old=before,
+                new=after,
+                state=state_diffs(*uow.checkpoints.compare(old, new)) if state else (),
+                files=tuple(differing),
+                calls=tuple(_calls(uow, before, after)) if calls and old != new else (),
+            )
+
+    def _files(self, uow: UnitOfWork, old: Checkpoint, new: Checkpoint, *, texts: bool) -> Sequence[FileDiff]:
+        if old.file_commit == new.file_commit:
+            return ()
+        found = file_diffs(_tree(uow, old), _tree(uow, new))
+        return list(self._with_texts(uow, found)) if texts else found
+
+    def _with_texts(self, uow: UnitOfWork, found: Sequence[FileDiff]) -> Iterator[FileDiff]:
+        read_bytes = 0
+        for start in range(0, len(found), _BATCH):
+            batch = found[start : start + _BATCH]
+            if read_bytes > _MOST_BYTES:
+                yield from batch
+                continue
+            entries = {entry.digest: entry for diff in batch if diff.may_be_text for entry in diff.files}
+            read_bytes += sum(entry.size for entry in entries.values())
+            contents = dict(uow.files.get_contents(entries)) if entries else {}
+            for digest in entries.keys() - contents.keys():
+                contents[digest] = self._large(entries[digest])
+            yield from (diff.with_contents(contents) if diff.may_be_text else diff for diff in batch)
+
+    def _large(self, entry: FileEntry) -> bytes:
+        try:
+            with self._objects.open(entry.digest) as stream:
+                content = stream.read()
+        except ObjectNotFound as error:
+            raise DamagedData(f"{entry.path!r} cannot be compared: {error}; `wtb doctor` tells more") from error
+        if hashlib.sha256(content).digest() != entry.digest:
+            raise DamagedData(f"{entry.path!r} cannot be compared: its content is damaged; `wtb doctor` tells more")
+        return content
+
+
+def _tree(uow: UnitOfWork, checkpoint: Checkpoint) -> FileTree:
+    return EMPTY_TREE if checkpoint.file_commit is None else uow.files.get(FileCommitId(checkpoint.file_commit))
+
+
+def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDiff]:
+    histories = {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
+    lines = [histories[end.execution_id].lineage_of(end.id) for end in (old, new)]
+    for kind, end, way in zip((DiffKind.REMOVED, DiffKind.ADDED), (old, new), ways(*lines), strict=True):
+        for run in way.runs(histories[end.execution_id].node_runs):
+            if run.tool_count:
+                yield from _calls_of(uow, way, run, kind)
+
+
+def _calls_of(uow: UnitOfWork, way: Way, run: NodeRun, kind: DiffKind) -> Iterator[CallDiff]:
+    for call in uow.tool_calls.list_calls(run.execution_id, run.id):
+        if way.holds(run, call):
+            yield CallDiff(kind=kind, node=run.node, visit=run.visit, call=call)
