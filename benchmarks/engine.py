@@ -118,6 +118,8 @@ class NullStorage:
         )
         self.tool_calls: Any = SimpleNamespace()
         self.rollbacks: Any = SimpleNamespace()
+        self.batches: Any = SimpleNamespace()
+        self.cache: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
 

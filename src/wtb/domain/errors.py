@@ -8,6 +8,8 @@ WTBError
 │   ├── NodeRunNotFound
 │   ├── CheckpointNotFound
 │   ├── FileCommitNotFound
+│   ├── BatchNotFound
+│   ├── BaselineNotFound
 │   └── ObjectNotFound
 ├── InvalidInput                the caller can put it right
 │   ├── InvalidWorkflow         lists every fault of the definition at once
@@ -95,6 +97,20 @@ class FileCommitNotFound(NotFound):
     """No file commit has this id."""
 
     noun = "file commit"
+
+
+class BatchNotFound(NotFound):
+    """No batch has this id or name."""
+
+    noun = "batch"
+    hint = "; `wtb batch ls` lists them"
+
+
+class BaselineNotFound(NotFound):
+    """No baseline has this name."""
+
+    noun = "baseline"
+    hint = "; `wtb baseline set NAME BATCH` makes one"
 
 
 class ObjectNotFound(NotFound):

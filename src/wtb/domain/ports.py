@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
+from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
@@ -292,6 +293,62 @@ class RollbackRepository(Protocol):
         ...
 
 
+class BatchRepository(Protocol):
+    """Batch tests, their jobs, and combinations that others are held against."""
+
+    def save(self, batch: Batch) -> None:
+        """Keep a batch, new or changed."""
+        ...
+
+    def get(self, batch_id: str) -> Batch:
+        """Return it, or raise BatchNotFound."""
+        ...
+
+    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
+        """Return batches, newest first."""
+        ...
+
+    def save_jobs(self, jobs: Sequence[Job]) -> None:
+        """Keep jobs, new or changed."""
+        ...
+
+    def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
+        """Return the jobs of a batch in the order of their numbers."""
+        ...
+
+    def save_baseline(self, baseline: Baseline) -> None:
+        """Keep a baseline; one of the same name is replaced."""
+        ...
+
+    def get_baseline(self, name: str) -> Baseline:
+        """Return it, or raise BaselineNotFound."""
+        ...
+
+
+class NodeCacheRepository(Protocol):
+    """Results of node runs by what they depend on. Whoever claims a key makes the result, all others take it."""
+
+    def find(self, key: bytes) -> CacheEntry | None:
+        """Return the result, or who is making it."""
+        ...
+
+    def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
+        """Put an entry where none is, or in the place of one that is as it was seen; False when somebody was first."""
+        ...
+
+    def settle(self, entry: CacheEntry) -> bool:
+        """Put the result in the place of the claim of the same owner; False when the claim was taken over."""
+        ...
+
+    def release(self, key: bytes, owner: str) -> None:
+        """Take back a claim: there is no result to share."""
+        ...
+
+    def renew(self, owner: str, expires_at: datetime) -> None:
+        """Extend all claims of an owner."""
+        ...
+
+
 class EventLog(Protocol):
     """The append-only record of events, hash-chained in each stream."""
 
@@ -353,6 +410,16 @@ class UnitOfWork(Protocol):
     @property
     def rollbacks(self) -> RollbackRepository:
         """Journals of rollbacks."""
+        ...
+
+    @property
+    def batches(self) -> BatchRepository:
+        """Batch tests."""
+        ...
+
+    @property
+    def cache(self) -> NodeCacheRepository:
+        """Shared node runs."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.repositories import (
@@ -36,6 +37,10 @@ class MemoryStorage(StorageParts):
             node_runs=Table(lambda run: run.execution_id),
             tool_calls=Table(lambda stored: stored[0].execution_id),
             rollbacks=Table(lambda rollback: rollback.execution_id),
+            batches=Table(),
+            batch_jobs=Table(lambda job: job.batch_id),
+            baselines=Table(),
+            node_cache=Table(),
             requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
@@ -58,6 +63,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     node_runs: MemoryNodeRunRepository
     tool_calls: MemoryToolCallRepository
     rollbacks: MemoryRollbackRepository
+    batches: MemoryBatchRepository
+    cache: MemoryNodeCacheRepository
     events: MemoryEventLog
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
@@ -75,6 +82,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.node_runs = MemoryNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = MemoryToolCallRepository(transaction, self._storage.codec)
         self.rollbacks = MemoryRollbackRepository(transaction)
+        self.batches = MemoryBatchRepository(transaction)
+        self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

@@ -228,3 +228,52 @@ file_commits = Table(
     Column("pending", BigInteger, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
+
+node_cache = Table(
+    "wtb_node_cache",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("attempt", Text, nullable=False),
+    Column("expires_at_us", BigInteger, nullable=False),
+    Column("value", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+batches = Table(
+    "wtb_batches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("workflow_name", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("updated_at_us", BigInteger, nullable=False),
+    Index("wtb_batches_name", "name", "created_at_us"),
+)
+
+batch_jobs = Table(
+    "wtb_batch_jobs",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("combination", Text, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("execution_id", Text),
+    Column("result", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+baselines = Table(
+    "wtb_baselines",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("batch_id", Text, nullable=False),
+    Column("combination", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
@@ -40,6 +41,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     node_runs: SqlNodeRunRepository
     tool_calls: SqlToolCallRepository
     rollbacks: SqlRollbackRepository
+    batches: SqlBatchRepository
+    cache: SqlNodeCacheRepository
     events: SqlEventLog
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
@@ -57,6 +60,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.node_runs = SqlNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = SqlToolCallRepository(transaction, self._storage.codec)
         self.rollbacks = SqlRollbackRepository(transaction)
+        self.batches = SqlBatchRepository(transaction)
+        self.cache = SqlNodeCacheRepository(transaction, self._storage.codec)
         self.events = self._log = SqlEventLog(transaction, self._storage.codec, self._storage.stream_ends)
         rows = SqlCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)

@@ -1,0 +1,102 @@
+"""MemoryBatchRepository and MemoryNodeCacheRepository: batch tests in dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
+from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.ports import Codec
+from wtb.domain.values import evolve
+from wtb.infrastructure.json_text import json_text
+from wtb.infrastructure.memory.tables import MemoryTransaction
+
+
+class MemoryBatchRepository:
+    """Batches, jobs and baselines."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def save(self, batch: Batch) -> None:
+        plan = json.loads(json_text(batch.plan, f"the plan of batch {batch.name!r}"))
+        self._transaction.put("batches", batch.id, evolve(batch, plan=plan))
+
+    def get(self, batch_id: str) -> Batch:
+        found: Batch | None = self._transaction.find("batches", batch_id)
+        if found is None:
+            raise BatchNotFound(batch_id)
+        return found
+
+    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
+        found = [batch for batch in self._transaction.all("batches") if name in (None, batch.name)]
+        return tuple(sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)[:limit])
+
+    def save_jobs(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            result = json.loads(json_text(job.result, f"the result of {job.combination} on {job.case_id}"))
+            self._transaction.put("batch_jobs", (job.batch_id, job.number), evolve(job, result=result))
+
+    def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
+        return tuple(sorted(self._transaction.group("batch_jobs", 0, batch_id), key=lambda job: job.number))
+
+    def save_baseline(self, baseline: Baseline) -> None:
+        self._transaction.put("baselines", baseline.name, baseline)
+
+    def get_baseline(self, name: str) -> Baseline:
+        found: Baseline | None = self._transaction.find("baselines", name)
+        if found is None:
+            raise BaselineNotFound(name)
+        return found
+
+
+class MemoryNodeCacheRepository:
+    """Shared node runs by their key; values are kept encoded, so that nobody can change them afterwards."""
+
+    def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
+        self._transaction = transaction
+        self._codec = codec
+
+    def find(self, key: bytes) -> CacheEntry | None:
+        found = self._transaction.find("node_cache", key)
+        if found is None:
+            return None
+        entry, value = found
+        return entry if value is None else evolve(entry, value=self._codec.decode(value))
+
+    def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
+        found = self.find(entry.key)
+        if found is not None and (instead_of is None or _differs(found, instead_of)):
+            return False
+        if found is None and instead_of is not None:
+            return False
+        self._transaction.put("node_cache", entry.key, (entry, None))
+        return True
+
+    def settle(self, entry: CacheEntry) -> bool:
+        found = self.find(entry.key)
+        if (
+            found is None
+            or found.status is not CacheStatus.RUNNING
+            or _differs(evolve(found, status=entry.status), entry)
+        ):
+            return False
+        value = None if entry.value is None else self._codec.encode(dict(entry.value), "the result of a node")[0]
+        self._transaction.put("node_cache", entry.key, (evolve(entry, value=None), value))
+        return True
+
+    def release(self, key: bytes, owner: str) -> None:
+        found = self.find(key)
+        if found is not None and found.status is CacheStatus.RUNNING and found.owner == owner:
+            self._transaction.drop("node_cache", key)
+
+    def renew(self, owner: str, expires_at: datetime) -> None:
+        for entry, _ in list(self._transaction.all("node_cache")):
+            if entry.owner == owner and entry.status is CacheStatus.RUNNING:
+                self._transaction.put("node_cache", entry.key, (evolve(entry, expires_at=expires_at), None))
+
+
+def _differs(found: CacheEntry, expected: CacheEntry) -> bool:
+    return (found.owner, found.attempt, found.status) != (expected.owner, expected.attempt, expected.status)

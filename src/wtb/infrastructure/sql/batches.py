@@ -1,0 +1,160 @@
+"""SqlBatchRepository and SqlNodeCacheRepository: batch tests, and the node runs that they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from wtb.domain.batch import Baseline, Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
+from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.ids import ExecutionId
+from wtb.domain.ports import Codec
+from wtb.infrastructure.json_text import json_text
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.timestamps import from_us, to_us
+
+_BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us"
+_JOB = "batch_id, number, combination, case_id, repeat, fingerprint, status, execution_id, result"
+
+
+class SqlBatchRepository:
+    """Batches, jobs and baselines."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def save(self, batch: Batch) -> None:
+        statement = (
+            f"INSERT INTO wtb_batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+            "status = excluded.status, plan = excluded.plan, updated_at_us = excluded.updated_at_us"
+        )
+        plan = json_text(batch.plan, f"the plan of batch {batch.name!r}")
+        times = (to_us(batch.created_at), to_us(batch.updated_at))
+        self._transaction.run(statement, (batch.id, batch.name, batch.workflow_name, batch.status.value, plan, *times))
+
+    def get(self, batch_id: str) -> Batch:
+        row = self._transaction.row(f"SELECT {_BATCH} FROM wtb_batches WHERE id = ?", (batch_id,))
+        if row is None:
+            raise BatchNotFound(batch_id)
+        return _batch(row)
+
+    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
+        where, values = ("", ()) if name is None else (" WHERE name = ?", (name,))
+        statement = f"SELECT {_BATCH} FROM wtb_batches{where} ORDER BY created_at_us DESC, id DESC LIMIT ?"
+        return tuple(_batch(row) for row in self._transaction.rows(statement, (*values, limit)))
+
+    def save_jobs(self, jobs: Sequence[Job]) -> None:
+        statement = (
+            f"INSERT INTO wtb_batch_jobs ({_JOB}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id, number) DO "
+            "UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, "
+            "execution_id = excluded.execution_id, result = excluded.result"
+        )
+        for job in jobs:
+            result = json_text(job.result, f"the result of {job.combination} on {job.case_id}")
+            where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
+            self._transaction.run(statement, (*where, job.fingerprint, job.status.value, job.execution_id, result))
+
+    def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
+        statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? ORDER BY number"
+        return tuple(_job(row) for row in self._transaction.rows(statement, (batch_id,)))
+
+    def save_baseline(self, baseline: Baseline) -> None:
+        statement = (
+            "INSERT INTO wtb_baselines (name, batch_id, combination, created_at_us) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET batch_id = excluded.batch_id, combination = excluded.combination, "
+            "created_at_us = excluded.created_at_us"
+        )
+        row = (baseline.name, baseline.batch_id, baseline.combination, to_us(baseline.created_at))
+        self._transaction.run(statement, row)
+
+    def get_baseline(self, name: str) -> Baseline:
+        statement = "SELECT name, batch_id, combination, created_at_us FROM wtb_baselines WHERE name = ?"
+        row = self._transaction.row(statement, (name,))
+        if row is None:
+            raise BaselineNotFound(name)
+        return Baseline(name=row[0], batch_id=row[1], combination=row[2], created_at=from_us(row[3]))
+
+
+@mapping("batch")
+def _batch(row: Any) -> Batch:
+    return Batch(
+        id=row[0],
+        name=row[1],
+        workflow_name=row[2],
+        status=BatchStatus(row[3]),
+        plan=json.loads(row[4]),
+        created_at=from_us(row[5]),
+        updated_at=from_us(row[6]),
+    )
+
+
+@mapping("job of batch")
+def _job(row: Any) -> Job:
+    return Job(
+        batch_id=row[0],
+        number=row[1],
+        combination=row[2],
+        case_id=row[3],
+        repeat=row[4],
+        fingerprint=row[5],
+        status=JobStatus(row[6]),
+        execution_id=None if row[7] is None else ExecutionId(row[7]),
+        result=json.loads(row[8]),
+    )
+
+
+_ENTRY = "key, status, owner, attempt, expires_at_us, value"
+
+
+class SqlNodeCacheRepository:
+    """Shared node runs by their key."""
+
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
+        self._transaction = transaction
+        self._codec = codec
+
+    def find(self, key: bytes) -> CacheEntry | None:
+        row = self._transaction.row(f"SELECT {_ENTRY} FROM wtb_node_cache WHERE key = ?", (key,))
+        return None if row is None else self._entry(row)
+
+    def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
+        row = (entry.key, entry.status.value, entry.owner, entry.attempt, to_us(entry.expires_at), None)
+        if instead_of is None:
+            statement = f"INSERT INTO wtb_node_cache ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            return self._transaction.run(statement, row).rowcount == 1
+        statement = (
+            "UPDATE wtb_node_cache SET status = ?, owner = ?, attempt = ?, expires_at_us = ?, value = ? "
+            "WHERE key = ? AND owner = ? AND attempt = ? AND status = ?"
+        )
+        was = (instead_of.owner, instead_of.attempt, instead_of.status.value)
+        return self._transaction.run(statement, (*row[1:], entry.key, *was)).rowcount == 1
+
+    def settle(self, entry: CacheEntry) -> bool:
+        value = None if entry.value is None else self._codec.encode(dict(entry.value), "the result of a node")[0]
+        statement = (
+            "UPDATE wtb_node_cache SET status = ?, expires_at_us = ?, value = ? "
+            "WHERE key = ? AND owner = ? AND attempt = ? AND status = 'running'"
+        )
+        row = (entry.status.value, to_us(entry.expires_at), value, entry.key, entry.owner, entry.attempt)
+        return self._transaction.run(statement, row).rowcount == 1
+
+    def release(self, key: bytes, owner: str) -> None:
+        statement = "DELETE FROM wtb_node_cache WHERE key = ? AND owner = ? AND status = 'running'"
+        self._transaction.run(statement, (key, owner))
+
+    def renew(self, owner: str, expires_at: datetime) -> None:
+        statement = "UPDATE wtb_node_cache SET expires_at_us = ? WHERE owner = ? AND status = 'running'"
+        self._transaction.run(statement, (to_us(expires_at), owner))
+
+    def _entry(self, row: Any) -> CacheEntry:
+        return CacheEntry(
+            key=bytes(row[0]),
+            status=CacheStatus(row[1]),
+            owner=row[2],
+            attempt=row[3],
+            expires_at=from_us(row[4]),
+            value=None if row[5] is None else self._codec.decode(row[5]),
+        )
