@@ -63,12 +63,12 @@ def rows_for_people(tree: FileTree) -> list[dict[str, Any]]:
         {
             "mode": stat.filemode(_TYPES[entry.kind] | entry.mode),
             "size": entry.size if entry.kind is EntryKind.FILE else "",
-            "path": _readable(f"{entry.path} -> {entry.target}" if entry.target else entry.path),
+            "path": readable(f"{entry.path} -> {entry.target}" if entry.target else entry.path),
         }
         for _, entry in sorted(tree.items())
     ]
 
 
-def _readable(path: str) -> str:
+def readable(path: str) -> str:
     """Return a path that any terminal can print; bytes that are no UTF-8 become question marks."""
     return path_bytes(path).decode("utf-8", "replace")

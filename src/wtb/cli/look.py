@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,9 +11,10 @@ import click
 
 from wtb.bench import Bench
 from wtb.cli.output import as_json, example, show_rows, to_json, url
-from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.checkpoint import Checkpoint, Kind
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Execution, ExecutionStatus, Neglect
+from wtb.domain.ids import CheckpointId
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -68,7 +69,7 @@ def ls(
     show_rows(_for_people(rows), as_json=False, empty=empty)
     if len(executions) > limit:
         click.echo(f"There are more: `--offset {offset + limit}`.")
-    if any(row["neglect"] for row in rows):
+    if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
         click.echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
 
 
@@ -102,18 +103,25 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--all", "everything", is_flag=True, help="Those too that a rollback left behind, and safety copies.")
 @url
 @as_json
-@example("wtb history first")
-def history(run_id: str, url: str | None, as_json: bool) -> None:
-    """List the checkpoints of a run: step, node, visit, what made them, size and time."""
+@example("wtb history first", "wtb history first --all")
+def history(*, run_id: str, everything: bool, url: str | None, as_json: bool) -> None:
+    """List the checkpoints of a run up to its head: step, node, visit, what made them, size and time."""
     with Bench(url) as bench:
-        rows = [_checkpoint_row(checkpoint) for checkpoint in bench.get(run_id).history.lineage()]
+        found = bench.get(run_id).history
+    line = found.lineage()
+    way = [checkpoint.id for checkpoint in line]
+    marks = dict.fromkeys(way[:-1], "") | dict.fromkeys(way[-1:], "head")
+    rows = [_checkpoint_row(checkpoint, marks) for checkpoint in (found.checkpoints if everything else line)]
     show_rows(rows, as_json=as_json, empty="No checkpoints.")
 
 
-def _checkpoint_row(checkpoint: Checkpoint) -> dict[str, Any]:
+def _checkpoint_row(checkpoint: Checkpoint, marks: Mapping[CheckpointId, str]) -> dict[str, Any]:
+    aside = "safety" if checkpoint.kind is Kind.SYSTEM else "left"
     return {
+        "mark": "deleted" if checkpoint.deleted else marks.get(checkpoint.id, aside),
         "step": checkpoint.step,
         "node": checkpoint.node or "",
         "visit": checkpoint.visit or "",
