@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +41,27 @@ class Shell:
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
         """Start a command and return while it runs."""
         return subprocess.Popen([*WTB, *arguments], cwd=self.folder, env=environment(), text=True, **streams)
+
+
+class Terminal:
+    """A terminal that a process writes to, and everything that it has shown."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.shown = ""
+
+    def wait_for(self, pattern: str) -> None:
+        """Read on until something is shown; a terminal that nobody reads would stop the process."""
+        while not re.search(pattern, self.shown):
+            self.shown += os.read(self.ours, 4096).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        """Type something; Ctrl-D on a line of its own is the end of the input."""
+        os.write(self.ours, text.encode())
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
 
 
 def environment() -> dict[str, str]:

@@ -313,7 +313,9 @@ class Run:
         try:
             return load_workflow(source)
         except InvalidInput as error:
-            raise InvalidInput(f"{error}; put that right, or say where it is now: `--workflow`, {call}") from error
+            raise InvalidInput(
+                f"{error}; put that right, or say where it is now with `--workflow` (in Python: {call})"
+            ) from error
 
     def pause(self) -> None:
         """Ask the run to pause at its next step boundary; one whose process is gone is paused at once."""

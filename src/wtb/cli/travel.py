@@ -108,8 +108,8 @@ def _roll_back(
     elif plan.irreversible and not allowed:
         show(result, text, as_json=as_json)
         raise InvalidInput(
-            f"{counted(len(plan.irreversible), 'call')} cannot be taken back, and nothing was done; pass "
-            "--allow-irreversible to go back and leave what they did as it is"
+            f"{counted(len(plan.irreversible), 'call')} cannot be taken back, so nothing was done; with "
+            "--allow-irreversible the run goes back, and the effects of such calls stay"
         )
     else:
         if not as_json:
