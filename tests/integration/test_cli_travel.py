@@ -300,7 +300,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """A desk that nothing is done to."""
     desk = Desk(tmp_path_factory.mktemp("desk"))
-    (desk.folder / "other.py").write_text(FLOW.replace('"support"', '"other"'))
+    (desk.folder / "other.py").write_text("import wtb\nflow = wtb.Workflow('other')\n")
     return desk
 
 
