@@ -585,3 +585,13 @@ def test_names_that_mean_something_else_are_refused(bench: Bench, desk: Desk, na
     run = bench.run(support(desk), {})
     with pytest.raises(InvalidInput, match=r"cannot be called|means a visit of a node"):
         run.checkpoint(name)
+
+
+@pytest.mark.parametrize("which", [Kind.AUTO, Kind.SYSTEM])
+def test_a_redo_whose_checkpoints_were_deleted_is_refused(bench: Bench, desk: Desk, which: Kind) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    run.delete([checkpoint.id for checkpoint in run.checkpoints if checkpoint.kind is which][-1])
+    with pytest.raises(InvalidInput, match="has been deleted; resume it"):
+        run.redo()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)

@@ -366,6 +366,8 @@ class TimeTravel:
         last = done[-1] if done else None
         if last is None or last.direction is not Direction.ROLLBACK:
             raise InvalidInput(f"run {at.execution.id!r} was not rolled back; there is nothing to redo")
+        if any(each.deleted for each in history.checkpoints if each.id in (last.head_id, last.safety_id)):
+            raise InvalidInput(f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew")
         begun = {run.id for run in history.node_runs if is_open(run, at)}
         called = [call.tool for call in calls if call.node_run_id in begun and call.may_have_happened]
         if at.head.id != last.target_id or called:

@@ -264,7 +264,7 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
 
 def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
     found = run.history.resolve(target)
-    click.echo(f"Checkpoint {found.id} ({_place(found)}) of {run.id} goes; everything else stays.", err=True)
+    click.echo(f"Checkpoint {found.id} ({_place(found)}) of {run.id} goes; what builds on it stays.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
     show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)
