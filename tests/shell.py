@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,30 @@ class Shell:
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
         """Start a command and return while it runs."""
         return subprocess.Popen([*WTB, *arguments], cwd=self.folder, env=environment(), text=True, **streams)
+
+
+class Terminal:
+    """A terminal that a process writes to, and everything that it has shown."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.shown = ""
+
+    def wait_for(self, pattern: str) -> None:
+        """Read on until something is shown; a terminal that nobody reads would stop the process."""
+        until = time.monotonic() + 60
+        while not re.search(pattern, self.shown):
+            ready, _, _ = select.select([self.ours], [], [], until - time.monotonic())
+            assert ready, f"{pattern!r} was not shown, but: {self.shown!r}"
+            self.shown += os.read(self.ours, 4096).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        """Type something; Ctrl-D on a line of its own is the end of the input."""
+        os.write(self.ours, text.encode())
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
 
 
 def environment() -> dict[str, str]:

@@ -20,8 +20,9 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import RollbackPlan
+from wtb.domain.rollback import Direction, Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
+from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.flow import Workflow, load_workflow, source_of
 from wtb.settings import load_settings
@@ -216,6 +217,18 @@ class Run:
             return uow.checkpoints.list_infos(self.id)
 
     @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What its nodes asked of tools and people, on whichever line."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.tool_calls.list_calls(self.id)
+
+    @property
+    def rollbacks(self) -> tuple[Rollback, ...]:
+        """The journals of its rollbacks and redos, oldest first; one that `is_open` waits to be finished."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.rollbacks.list_rollbacks(self.id)
+
+    @property
     def usage(self) -> dict[str, Any]:
         """Tokens and money that its nodes reported, in all."""
         total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
@@ -245,9 +258,7 @@ class Run:
 
     def summary(self) -> RunSummary:
         """Return how often things happened and how long they took: events by type, calls by tool, visits by node."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            calls = uow.tool_calls.list_calls(self.id)
-        return RunSummary.of(self.all_events(), calls, self.history.boundaries())
+        return RunSummary.of(self.all_events(), self.calls, self.history.boundaries())
 
     def files(self, target: str | int | None = None) -> FileTree:
         """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
@@ -345,7 +356,12 @@ class Run:
                 f"run {self.id!r} does not know where its workflow came from (a notebook or a script made it); "
                 f"pass it: {call}"
             )
-        return load_workflow(source)
+        try:
+            return load_workflow(source)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{error}; put that right, or say where it is now with `--workflow` (in Python: {call})"
+            ) from error
 
     def pause(self) -> None:
         """Ask the run to pause at its next step boundary; one whose process is gone is paused at once."""
@@ -364,16 +380,19 @@ class Run:
         files: bool = True,
         allow_irreversible: bool = False,
         shared: str = "keep",
+        expected: RollbackPlan | None = None,
         created_by: str | None = None,
     ) -> RollbackPlan:
         """Go back to a node (its last exit), `node#2`, a step, a name or a checkpoint's id; return what was done.
 
         State, files and effects of tools move together; `tools=False` and `files=False` leave those as they are. Calls
         that cannot be undone are refused unless `allow_irreversible`; calls that another branch builds on are kept
-        unless `shared="reverse"`. A dry run says what would be done. Afterwards the run is paused.
+        unless `shared="reverse"`. A dry run says what would be done; given as `expected`, exactly that is done, or
+        nothing. Afterwards the run is paused.
         """
         travel = self._bench.services.travel
-        self._learn_tools()
+        if tools:
+            self._learn_tools()
         if dry_run:
             return travel.plan(self.id, target, tools=tools, files=files, shared=shared)
         return travel.rollback(
@@ -383,6 +402,7 @@ class Run:
             files=files,
             allow_irreversible=allow_irreversible,
             shared=shared,
+            expected=expected,
             created_by=created_by,
         )
 
@@ -394,7 +414,8 @@ class Run:
 
     def abandon_rollback(self) -> Run:
         """Give up a rollback that failed; what was undone stays undone, and the run stays where it was."""
-        self._learn_tools()
+        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+            self._learn_tools()
         self._bench.services.travel.abandon_rollback(self.id)
         return self
 
@@ -454,5 +475,6 @@ class Run:
 
     def _learn_tools(self) -> None:
         """Load the workflow where it is known from: its module registers the tools that are to be reversed."""
-        if self._flow is None and self.execution.workflow_source is not None:
-            load_workflow(self.execution.workflow_source)
+        called = any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls)
+        if called and self._flow is None and self.execution.workflow_source is not None:
+            self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")

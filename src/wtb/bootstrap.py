@@ -141,7 +141,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             heartbeat=heartbeat,
             masker=masker,
         ),
-        branching=Branching(storage, clock, recorder, workspaces),
+        branching=Branching(storage, clock, owners, recorder, workspaces),
         heartbeat=heartbeat,
         comparison=Comparison(storage, objects),
         scratch=scratch,

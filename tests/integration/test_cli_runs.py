@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import Shell
+from tests.shell import Shell, Terminal
 
 FLOW = """
 import wtb
@@ -243,23 +241,6 @@ def test_a_third_ctrl_c_ends_the_process_though_the_node_never_ends(stuck: Stuck
         stuck.interrupt()
     assert stuck.process.wait(timeout=60) == -signal.SIGINT
     assert stuck.shell.json("ls")[0]["neglect"] == "gone"
-
-
-class Terminal:
-    """A terminal that a process writes to, and everything that it has shown."""
-
-    def __init__(self) -> None:
-        self.ours, self.theirs = pty.openpty()
-        self.shown = ""
-
-    def wait_for(self, pattern: str) -> None:
-        """Read on until something is shown; a terminal that nobody reads would stop the process."""
-        while not re.search(pattern, self.shown):
-            self.shown += os.read(self.ours, 4096).decode(errors="replace")
-
-    def close(self) -> None:
-        os.close(self.ours)
-        os.close(self.theirs)
 
 
 @pytest.fixture

@@ -531,3 +531,67 @@ def test_damaged_files_refuse_the_rollback_before_any_call_is_taken_back(tmp_pat
         with pytest.raises(wtb.StorageError, match="damaged"):
             run.rollback("node#1")
         assert (run.status, run.state, desk.tickets) == (ExecutionStatus.COMPLETED, {"n": 3}, ["0", "1", "2"])
+
+
+def test_a_plan_that_is_no_longer_true_is_not_carried_out(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    plan = run.rollback("b", dry_run=True)
+    fork = run.fork("c")
+    with pytest.raises(Conflict, match="has changed since its plan was made, and nothing was done"):
+        run.rollback("b", expected=plan)
+    fork.delete()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.COMPLETED, AFTER_D)
+    assert run.rollback("b", expected=plan) == plan
+    assert world(run, desk) == AFTER_B
+
+
+def test_a_redo_that_cannot_take_back_what_it_made_again_waits_and_is_given_up(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    desk.result = lambda title: f"new {title}" if title == "d" else f"#{title}"
+    given: list[Any] = []
+    close = desk.close
+
+    def close_one(call: ToolCall) -> None:
+        given.append(call.result)
+        if call.arguments["title"] == "c" and desk.broken:
+            raise ConnectionError("the desk is closed")
+        desk.broken, broken = False, desk.broken
+        close(call)
+        desk.broken = broken
+
+    object.__setattr__(desk.open, "reverse", close_one)
+    desk.broken = True
+    with pytest.raises(RollbackFailed, match=r"ConnectionError: the desk is closed.*in the middle of its redo"):
+        run.redo()
+    assert given == ["new d", "#c"], "what gave something else is taken back by what it gave"
+    assert (run.status, run.rollbacks[-1].is_open) == (ExecutionStatus.ROLLING_BACK, True)
+    desk.broken = False
+    run.abandon_rollback()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)
+
+
+def test_a_fork_does_not_delete_checkpoints_of_the_run_it_came_from(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    fork = run.fork("b", run_id="fork")
+    with pytest.raises(InvalidInput, match=r"belongs to run .*, which this one was forked from; delete it there"):
+        fork.delete("a")
+    run.delete("a")
+    assert fork.state == AFTER_B[0]
+
+
+@pytest.mark.parametrize("name", ["", " ", "2", "a", "a#2", "two\nlines"])
+def test_names_that_mean_something_else_are_refused(bench: Bench, desk: Desk, name: str) -> None:
+    run = bench.run(support(desk), {})
+    with pytest.raises(InvalidInput, match=r"cannot be called|means a visit of a node"):
+        run.checkpoint(name)
+
+
+@pytest.mark.parametrize("which", [Kind.AUTO, Kind.SYSTEM])
+def test_a_redo_whose_checkpoints_were_deleted_is_refused(bench: Bench, desk: Desk, which: Kind) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    run.delete([checkpoint.id for checkpoint in run.checkpoints if checkpoint.kind is which][-1])
+    with pytest.raises(InvalidInput, match="has been deleted; resume it"):
+        run.redo()
+    assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.application.leases import Leases
 from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
@@ -15,7 +16,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
-from wtb.domain.ports import Clock, Storage, UnitOfWork
+from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
@@ -36,9 +37,12 @@ class Forked:
 class Branching:
     """Forks and names; what is there already stays as it is."""
 
-    def __init__(self, storage: Storage, clock: Clock, recorder: Recorder, workspaces: Workspaces) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, owners: Owners, recorder: Recorder, workspaces: Workspaces
+    ) -> None:
         self._storage = storage
         self._clock = clock
+        self._leases = Leases(storage, clock, owners)
         self._recorder = recorder
         self._workspaces = workspaces
 
@@ -61,6 +65,7 @@ class Branching:
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
+            check_not_rolling_back(execution)
             point = _fork_point(uow, execution, target, from_start=input is not None)
             effects = _effects_after(uow, point, execution_id)
             state = None if input is None else uow.checkpoints.load(point.id).state
@@ -82,6 +87,7 @@ class Branching:
         check_still(at.execution, STILL)
         with self._storage.unit_of_work(readonly=True) as uow:
             runs = uow.node_runs.list_leading_to(execution_id, [at.head])
+            _check_name(name, uow.workflows.get(at.execution.workflow_id))
         begun = [run for run in runs if is_open(run, at)]
         if len(begun) > 1:
             raise InvalidInput(
@@ -94,7 +100,13 @@ class Branching:
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
         """Delete one checkpoint; everything that builds on it stays whole."""
         with self._storage.unit_of_work() as uow:
+            check_not_rolling_back(uow.executions.get(execution_id))
             _, found = resolved(uow, execution_id, target)
+            if found.execution_id != execution_id:
+                raise InvalidInput(
+                    f"checkpoint {found.id!r} belongs to run {found.execution_id!r}, which this one was forked from; "
+                    f"delete it there: `wtb delete {found.execution_id}@{found.id}`"
+                )
             uow.checkpoints.delete([found.id])
             data = {"checkpoint": found.id, "name": found.name, "count": 1}
             now = self._clock.now()
@@ -104,6 +116,7 @@ class Branching:
 
     def delete_run(self, execution_id: ExecutionId) -> None:
         """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
+        self._leases.check_free(self._recorder.load(execution_id).execution)
         with self._storage.unit_of_work() as uow:
             execution = uow.executions.get(execution_id)
             check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
@@ -120,13 +133,26 @@ def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> Non
     """Raise InvalidTransition, saying what to do, unless a run stands still in one of these ways."""
     if execution.status in allowed:
         return
+    check_not_rolling_back(execution)
+    todo = "resume" if execution.status is ExecutionStatus.PENDING else "pause"
+    raise InvalidTransition(f"run {execution.id!r} is {execution.status}; {todo} it first: `wtb {todo} {execution.id}`")
+
+
+def check_not_rolling_back(execution: Execution) -> None:
+    """Raise InvalidTransition, saying what to do, when a rollback of the run is half done."""
     if execution.status is ExecutionStatus.ROLLING_BACK:
         raise InvalidTransition(
             f"run {execution.id!r} is in the middle of a rollback; finish it with `wtb rollback {execution.id} "
             "--continue`, or give it up with `--abandon`"
         )
-    todo = "resume" if execution.status is ExecutionStatus.PENDING else "pause"
-    raise InvalidTransition(f"run {execution.id!r} is {execution.status}; {todo} it first: `wtb {todo} {execution.id}`")
+
+
+def _check_name(name: str, workflow: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for a name that would mean something else: nothing, a step, or a visit of a node."""
+    if not name.strip() or not name.isprintable() or name.isdecimal():
+        raise InvalidInput(f"a checkpoint cannot be called {name!r}: give a word or a few, not a number or nothing")
+    if name.partition("#")[0] in {node["name"] for node in workflow["nodes"]}:
+        raise InvalidInput(f"{name!r} means a visit of a node; call the checkpoint something else")
 
 
 def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:

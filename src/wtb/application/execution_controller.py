@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wtb.application.branching import check_not_rolling_back
 from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
@@ -184,6 +185,7 @@ class ExecutionController:
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str]) -> Position:
         """Take the lease, unless somebody who is alive holds it."""
         execution = at.execution
+        check_not_rolling_back(execution)
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
         abandoned = self._leases.check_free(execution)

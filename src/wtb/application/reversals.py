@@ -13,6 +13,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
+from wtb.domain.values import evolve
 
 
 class ReversalFailed(WTBError):
@@ -92,11 +93,21 @@ class Reversals:
             told = self._masker.text(f"{type(error).__qualname__}: {error}")
             self._save(call.reversed(), token, EventType.TOOL_FAILED)
             raise RedoDiverged(f"{call.tool} ({call.identity}) failed when it was called again: {told}") from error
-        self._save(call.redone(), token, EventType.TOOL_COMPLETED)
         if not self._are_same(result, call.result):
-            raise RedoDiverged(
-                f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
-            )
+            told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
+            self._take_back_other(tool, call, result, told)
+            self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+            raise RedoDiverged(told)
+        self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+
+    def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, told: str) -> None:
+        """Take back what gave another result than the recorded one, which is not what its reverse must be given."""
+        try:
+            assert tool.reverse is not None
+            tool.reverse(evolve(call, result=result))
+        except Exception as error:
+            why = self._masker.text(f"{type(error).__qualname__}: {error}")
+            raise ReversalFailed(f"{told}; that could not be taken back: {why}") from error
 
     def _called(self, tool: Tool, call: ToolCall, redo_id: str) -> Any:
         arguments = dict(call.arguments)

@@ -13,10 +13,10 @@ from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.recorder import Position, Recorder
 from wtb.application.recovery import is_open
-from wtb.application.reversals import Doubt, RedoDiverged, Reversals
+from wtb.application.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
-from wtb.domain.errors import InvalidInput, InvalidTransition, LeaseLost, WTBError
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, LeaseLost, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
@@ -35,7 +35,7 @@ from wtb.domain.rollback import (
     undone_by,
 )
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import CallStatus, ToolCall
+from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
 
 
@@ -82,15 +82,22 @@ class TimeTravel:
         files: bool = True,
         allow_irreversible: bool = False,
         shared: str = "keep",
+        expected: RollbackPlan | None = None,
         created_by: str | None = None,
     ) -> RollbackPlan:
         """Go back to a checkpoint of the run's own lineage; afterwards it is paused there. Return what was done.
 
         A safety checkpoint of the run as it is comes first, and files are staged and verified before any call is
-        taken back. A reversal that fails leaves the run `rolling_back`.
+        taken back. A reversal that fails leaves the run `rolling_back`. When anything else than an `expected` plan
+        would be done, nothing is.
         """
         with self._claimed(execution_id) as at:
             plan = self._plan(at, target, tools=tools, files=files, shared=shared)
+            if expected is not None and plan != expected:
+                raise Conflict(
+                    f"run {execution_id!r} has changed since its plan was made, and nothing was done; look at what "
+                    "a rollback would do now, and decide anew"
+                )
             if plan.irreversible and not allow_irreversible:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
             safety, goal = self._safety(at, plan.target, files=files)
@@ -256,14 +263,25 @@ class TimeTravel:
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
             if journal.direction is Direction.ROLLBACK:
-                self._reversals.reverse(call, at.token, doubt)
+                self._reverse(at, call, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _take_back(self, at: Position, journal: Rollback) -> None:
-        for call in reversed(self._calls(journal)):
-            if call.status is not CallStatus.REVERSED:
-                self._reversals.reverse(call, at.token)
+        try:
+            for call in reversed(self._calls(journal)):
+                self._reverse(at, call)
+        except ReversalFailed as error:
+            raise self._failed(at, journal, error) from error
+
+    def _reverse(self, at: Position, call: ToolCall, doubt: Doubt | None = None) -> None:
+        """Take back a call, or raise: the workflow may have lost the tool since the plan was made."""
+        tool = self._reversals.find_tool(call.tool)
+        if call.may_have_happened and (tool is None or tool.reverse is None):
+            raise ReversalFailed(
+                f"{call.tool} ({call.identity}) cannot be taken back: no tool of that name with reverse= is known here"
+            )
+        self._reversals.reverse(call, at.token, doubt)
 
     def _calls(self, journal: Rollback) -> list[ToolCall]:
         with self._storage.unit_of_work(readonly=True) as uow:

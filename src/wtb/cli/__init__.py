@@ -14,6 +14,7 @@ from wtb.cli.init import init
 from wtb.cli.look import history, ls
 from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
+from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -48,5 +49,9 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 
 
-for command in (init, run, resume, pause, stop, ls, show_run, history, diff, export, db):
+_RUNS = (init, run, resume, pause, stop)
+_LOOK = (ls, show_run, history, diff, export)
+_TRAVEL = (rollback, redo, fork, checkpoint, delete)
+
+for command in (*_RUNS, *_LOOK, *_TRAVEL, db):
     main.add_command(command)

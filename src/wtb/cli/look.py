@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +12,10 @@ import click
 from wtb.bench import Bench
 from wtb.cli.output import as_json, example, show_rows, to_json, url
 from wtb.cli.tree import print_tree
-from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.checkpoint import Checkpoint, Kind
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Execution, ExecutionStatus, Neglect
+from wtb.domain.ids import CheckpointId
 from wtb.domain.tree import HistoryTree
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -70,7 +71,7 @@ def ls(
     show_rows(_for_people(rows), as_json=False, empty=empty)
     if len(executions) > limit:
         click.echo(f"There are more: `--offset {offset + limit}`.")
-    if any(row["neglect"] for row in rows):
+    if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
         click.echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
 
 
@@ -105,22 +106,26 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--tree", is_flag=True, help="Draw all branches, and what rollbacks left behind, as a tree.")
-@click.option("--all", "unfolded", is_flag=True, help="With --tree: draw every step, also those of little interest.")
+@click.option("--all", "everything", is_flag=True, help="Also what a rollback left behind; with --tree every step.")
 @url
 @as_json
-@example("wtb history first", "wtb history first --tree")
-def history(*, run_id: str, tree: bool, unfolded: bool, url: str | None, as_json: bool) -> None:
-    """List the checkpoints of a run: step, node, visit, what made them, size and time.
+@example("wtb history first", "wtb history first --all", "wtb history first --tree")
+def history(*, run_id: str, tree: bool, everything: bool, url: str | None, as_json: bool) -> None:
+    """List the checkpoints of a run up to its head: step, node, visit, what made them, size and time.
 
-    Those of the active branch are listed. The tree has every branch with its head, lines that no branch leads to any
-    more, and forks into other runs; steps in a row of which there is nothing to say are one line.
+    The tree has every branch with its head, lines that no branch leads to any more, and forks into other runs; steps
+    in a row of which there is nothing to say are one line.
     """
     with Bench(url) as bench:
         run = bench.get(run_id)
-        if tree or unfolded:
-            _show_tree(run.tree(), unfolded=unfolded, as_json=as_json)
+        if tree:
+            _show_tree(run.tree(), unfolded=everything, as_json=as_json)
             return
-        rows = [_checkpoint_row(checkpoint) for checkpoint in run.history.lineage()]
+        found = run.history
+    line = found.lineage()
+    way = [checkpoint.id for checkpoint in line]
+    marks = dict.fromkeys(way[:-1], "") | dict.fromkeys(way[-1:], "head")
+    rows = [_checkpoint_row(checkpoint, marks) for checkpoint in (found.checkpoints if everything else line)]
     show_rows(rows, as_json=as_json, empty="No checkpoints.")
 
 
@@ -131,8 +136,10 @@ def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
         print_tree(tree, unfolded=unfolded)
 
 
-def _checkpoint_row(checkpoint: Checkpoint) -> dict[str, Any]:
+def _checkpoint_row(checkpoint: Checkpoint, marks: Mapping[CheckpointId, str]) -> dict[str, Any]:
+    aside = "safety" if checkpoint.kind is Kind.SYSTEM else "left"
     return {
+        "mark": "deleted" if checkpoint.deleted else marks.get(checkpoint.id, aside),
         "step": checkpoint.step,
         "node": checkpoint.node or "",
         "visit": checkpoint.visit or "",

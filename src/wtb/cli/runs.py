@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from wtb.bench import Bench, Run
+from wtb.cli.half_done import ways_on
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.live import LiveDisplay
 from wtb.cli.output import as_json, example, show, to_json, url
@@ -79,7 +80,7 @@ def run(
     Ctrl-C pauses at the end of the step, a second one stops the run for good, a third one ends the process.
     """
     flow = load_workflow(workflow)
-    state = {**_input(given), **dict(_setting(item) for item in settings)}
+    state = {**read_input(given), **dict(read_setting(item) for item in settings)}
     with Bench(url) as bench:
         made = bench.create(
             flow,
@@ -95,7 +96,7 @@ def run(
             checkpoint_failure=checkpoint_failure,
             workspace=workspace,
         )
-        _drive(bench, made, as_json=as_json)
+        end(drive(bench, made, as_json=as_json), as_json=as_json)
 
 
 @click.command()
@@ -138,10 +139,9 @@ def resume(
             options["break_after"] = break_after
         if max_steps is not None:
             options["max_steps"] = max_steps
-        update = dict(_setting(item) for item in settings)
-        _drive(
-            bench, found, as_json=as_json, update=update, answer=None if answer is None else _value(answer), **options
-        )
+        update = dict(read_setting(item) for item in settings)
+        options["answer"] = None if answer is None else _value(answer)
+        end(drive(bench, found, as_json=as_json, update=update, **options), as_json=as_json)
 
 
 @click.command()
@@ -183,15 +183,19 @@ def _request(url: str | None, run_id: str, request: str, *, as_json: bool) -> No
     show({"run": run.id, "requested": request, "status": status.value}, text, as_json=as_json)
 
 
-def _drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> None:
+def drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> Run:
+    """Go on with a run, shown live unless a program looks on; Ctrl-C reaches it."""
     if as_json:
         with Interrupts(run, _say, lambda: None).handled():
-            run = run.resume(**how)
-    else:
-        display = LiveDisplay(run)
-        with display.shown(bench), Interrupts(run, display.say, display.stop).handled():
-            run = run.resume(watch=display.watch, **how)
-    report(run, as_json=as_json)
+            return run.resume(**how)
+    display = LiveDisplay(run)
+    with display.shown(bench), Interrupts(run, display.say, display.stop).handled():
+        return run.resume(watch=display.watch, **how)
+
+
+def end(run: Run, *, as_json: bool, **more: Any) -> None:
+    """Print how a run ended, for programs with more facts; exit with 3 when it failed."""
+    report(run, as_json=as_json, **more)
     if run.status is ExecutionStatus.FAILED:
         sys.exit(FAILED)
 
@@ -200,9 +204,9 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def report(run: Run, *, as_json: bool) -> None:
+def report(run: Run, *, as_json: bool, **more: Any) -> None:
     """Print how a run ended or why it waits, for people or as JSON."""
-    result = outcome(run)
+    result = {**outcome(run), **more}
     if as_json:
         click.echo(to_json(result))
         return
@@ -244,10 +248,12 @@ def advice(run: Run) -> str:
             ends = run.events(types=[EventType.EXECUTION_COMPLETED])
             notes = ends[-1].data.get("notes", ()) if ends else ()  # such as that no edge held
             return f"Completed: {'; '.join(notes)}." if notes else "Completed."
-    return f"{execution.status.value.capitalize()}."
+    is_half_done = execution.status is ExecutionStatus.ROLLING_BACK
+    return ways_on(run) if is_half_done else f"{execution.status.value.capitalize()}."
 
 
-def _input(given: str | None) -> dict[str, Any]:
+def read_input(given: str | None) -> dict[str, Any]:
+    """Return the input that was given as a JSON object or as @file.json."""
     if given is None:
         return {}
     try:
@@ -262,7 +268,8 @@ def _input(given: str | None) -> dict[str, Any]:
     return value
 
 
-def _setting(item: str) -> tuple[str, Any]:
+def read_setting(item: str) -> tuple[str, Any]:
+    """Return the key and the value of KEY=VALUE."""
     key, equals, value = item.partition("=")
     if not equals or not key:
         raise InvalidInput(f"--set takes KEY=VALUE, not {item!r}")

@@ -10,13 +10,14 @@ import click
 
 from wtb.bench import Bench, Run
 from wtb.cli.files import rows_for_people, rows_for_programs, totals
+from wtb.cli.half_done import half_done
 from wtb.cli.live import usage
 from wtb.cli.output import as_json, counted, duration, example, moment, print_table, show_rows, size, to_json, url
 from wtb.cli.replay import show_replay
 from wtb.cli.runs import advice, outcome
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import Neglect
+from wtb.domain.execution import ExecutionStatus, Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
 
@@ -177,7 +178,10 @@ def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
         return
     _print_facts(_facts(run, neglect))
     click.echo(to_json(run.state, indent=2))
-    click.echo(advice(run) if neglect is None else f"Nobody gets on with it: `wtb resume {run.id}` does.")
+    is_half_done = run.status is ExecutionStatus.ROLLING_BACK
+    click.echo(
+        advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does."
+    )
 
 
 def _more(run: Run) -> dict[str, Any]:
@@ -192,6 +196,7 @@ def _more(run: Run) -> dict[str, Any]:
         "next": () if head is None else head.next_nodes,
         "branch": history.branch().name,
         "branches": [branch.name for branch in history.branches],
+        "rollback": half_done(run),
         "failure": None if failure is None else asdict(failure),
         "usage": run.usage,
     }

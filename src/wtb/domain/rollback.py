@@ -69,9 +69,19 @@ class Rollback:
         """Whether it has yet to be continued or abandoned."""
         return self.status in (RollbackStatus.STARTED, RollbackStatus.FAILED)
 
+    def progress(self, calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
+        """Return which of its calls are dealt with and which are left, each in order, given those of the execution."""
+        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is Direction.ROLLBACK else _AGAIN
+        own = chosen(calls, self.calls)
+        done = tuple(call for call in own if call.status in settled)
+        return done, tuple(call for call in own if call.status not in settled)
+
     def ended(self, status: RollbackStatus, now: datetime, error: str | None = None) -> Rollback:
         """Return the journal as it ended, or as it waits."""
         return evolve(self, status=status, error=error, ended_at=None if status is RollbackStatus.FAILED else now)
+
+
+_AGAIN = (CallStatus.SUCCEEDED,)
 
 
 class CannotUndo(InvalidInput):

@@ -328,7 +328,9 @@ class DeltaCheckpointStore:
         if missing:
             raise CheckpointNotFound(", ".join(sorted(missing)))
         if heads:
-            raise Conflict(f"checkpoint {heads[0][0]!r} is the head of a branch; move the branch before deleting it")
+            raise Conflict(
+                f"checkpoint {heads[0][0]!r} is where a branch stands; go on or roll back before you delete it"
+            )
         self._uproot(gone)
         self._rows.bury(gone)
         self._forget(gone)
@@ -340,7 +342,7 @@ class DeltaCheckpointStore:
         if heads:
             self._rows.revive(condemned)
             raise Conflict(
-                "checkpoint {!r} is the head of a branch of run {!r}; delete or move that one first".format(*heads[0])
+                "checkpoint {!r} is where run {!r} stands, a fork; resume or delete that one first".format(*heads[0])
             )
         stumps = _with_ancestors(self._uproot(own), own)
         self._rows.bury(stumps)

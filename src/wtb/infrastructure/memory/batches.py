@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
@@ -63,8 +64,8 @@ class MemoryNodeCacheRepository:
         found = self._transaction.find("node_cache", key)
         if found is None:
             return None
-        entry, value = found
-        return entry if value is None else evolve(entry, value=self._codec.decode(value))
+        entry: CacheEntry = found[0]
+        return entry if found[1] is None else replace(entry, value=self._codec.decode(found[1]))
 
     def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
         found = self.find(entry.key)
@@ -77,14 +78,10 @@ class MemoryNodeCacheRepository:
 
     def settle(self, entry: CacheEntry) -> bool:
         found = self.find(entry.key)
-        if (
-            found is None
-            or found.status is not CacheStatus.RUNNING
-            or _differs(evolve(found, status=entry.status), entry)
-        ):
+        if found is None or _differs(found, replace(entry, status=CacheStatus.RUNNING)):
             return False
         value = None if entry.value is None else self._codec.encode(dict(entry.value), "the result of a node")[0]
-        self._transaction.put("node_cache", entry.key, (evolve(entry, value=None), value))
+        self._transaction.put("node_cache", entry.key, (replace(entry, value=None), value))
         return True
 
     def release(self, key: bytes, owner: str) -> None:
