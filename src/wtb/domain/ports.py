@@ -7,7 +7,7 @@ is changed later by them or may be changed by the caller; foreign exceptions nev
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
@@ -171,6 +171,14 @@ class BranchRepository(Protocol):
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         """Return the branches of an execution in the order of their making."""
+        ...
+
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        """Return the branches, of whichever execution, that were forked from one of these checkpoints."""
+        ...
+
+    def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        """Return the branches, of whichever execution, whose head is one of these checkpoints."""
         ...
 
 
@@ -464,8 +472,38 @@ class ObjectStore(Protocol):
         """Yield, in no order, the objects that nobody has put since then."""
         ...
 
-    def delete(self, digest: bytes) -> None:
-        """Remove an object; nothing happens when it is not there."""
+    def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
+        """Remove an object, unless somebody has put it since then; False when nothing was removed."""
+        ...
+
+    def discard_unfinished(self, *, unused_since: datetime) -> int:
+        """Remove what was begun before that and never became an object, as a crash leaves it; return how many."""
+        ...
+
+
+class Swept(NamedTuple):
+    """What nothing refers to: how much of it there was, or is."""
+
+    blobs: int = 0
+    commits: int = 0
+    objects: int = 0
+    size_bytes: int = 0
+
+
+class Garbage(Protocol):
+    """What no checkpoint refers to any more, in the database and in the object store.
+
+    Whoever stores or reuses a content marks it as used in the same transaction, and a sweep leaves alone what was
+    used within the grace period: so it may run beside everything else. DamagedData, and nothing is removed, when
+    something cannot be read that may refer to others.
+    """
+
+    def count(self, grace: timedelta) -> Swept:
+        """Return what a sweep would collect."""
+        ...
+
+    def sweep(self, grace: timedelta) -> Swept:
+        """Collect it, and return how much it was."""
         ...
 
 

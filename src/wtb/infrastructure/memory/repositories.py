@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -170,8 +170,19 @@ class MemoryBranchRepository:
             raise CheckpointNotFound(head_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
-        found = self._transaction.group("branches", 0, execution_id)
-        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+        return _by_age(self._transaction.group("branches", 0, execution_id))
+
+    def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        wanted = set(checkpoint_ids)
+        return _by_age(each for each in self._transaction.all("branches") if each.forked_from_id in wanted)
+
+    def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        wanted = set(checkpoint_ids)
+        return _by_age(each for each in self._transaction.all("branches") if each.head_id in wanted)
+
+
+def _by_age(branches: Iterable[Branch]) -> tuple[Branch, ...]:
+    return tuple(sorted(branches, key=lambda branch: (branch.created_at, branch.id)))
 
 
 class MemoryNodeRunRepository:
