@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ from sqlalchemy.exc import ArgumentError
 
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.replay import Replayer
+from wtb.application.retention import Retention
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, StorageUnavailable
@@ -35,6 +37,7 @@ from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.settings import Preset, Settings, load_settings
 
 
@@ -54,6 +57,7 @@ class Services:
     workspaces: Workspaces
     controller: ExecutionController
     replay: Replayer
+    retention: Retention
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -113,11 +117,18 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
         replay=Replayer(storage, conditions, codec),
+        retention=Retention(
+            storage,
+            clock,
+            SweptGarbage(storage, objects, codec=codec, clock=clock),
+            policy_for=settings.retention.policy,
+            grace=timedelta(seconds=settings.sweep_grace_s),
+        ),
         scratch=scratch,
     )
 
 
-def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> Storage:
+def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
         return MemoryStorage(codec=codec, clock=clock, bus=bus)
     database = open_database(settings)
