@@ -12,7 +12,8 @@ _BATCH = 500
 
 _TABLES = """
 CREATE TABLE value (address BLOB, execution_id TEXT, PRIMARY KEY (address, execution_id)) WITHOUT ROWID;
-CREATE TABLE content (digest BLOB, commit_id TEXT, PRIMARY KEY (digest, commit_id)) WITHOUT ROWID;
+CREATE TABLE entry (commit_id TEXT, path BLOB, digest BLOB, PRIMARY KEY (commit_id, path)) WITHOUT ROWID;
+CREATE TABLE needed (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE file_commit (id TEXT PRIMARY KEY, base_id TEXT) WITHOUT ROWID;
 CREATE TABLE root (commit_id TEXT, execution_id TEXT, PRIMARY KEY (commit_id, execution_id)) WITHOUT ROWID;
 CREATE TABLE living (commit_id TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -31,6 +32,21 @@ WITH RECURSIVE line (id) AS (
     SELECT commit_id FROM root UNION SELECT base_id FROM line JOIN file_commit USING (id) WHERE base_id IS NOT NULL
 )
 SELECT id FROM line
+"""
+
+_TOPS = """
+SELECT commit_id FROM living JOIN file_commit ON id = commit_id
+WHERE base_id IS NULL OR NOT EXISTS (SELECT 1 FROM file_commit AS base WHERE base.id = file_commit.base_id)
+"""
+
+_FAMILY = """
+WITH RECURSIVE family (id, base_id, depth) AS (
+    SELECT ?, NULL, 0
+    UNION ALL
+    SELECT file_commit.id, file_commit.base_id, depth + 1
+    FROM family JOIN file_commit ON file_commit.base_id = family.id JOIN living ON commit_id = file_commit.id
+)
+SELECT id, base_id, EXISTS (SELECT 1 FROM root WHERE commit_id = id) FROM family ORDER BY depth DESC
 """
 
 _RUNS_OF_COMMIT = """
@@ -95,17 +111,34 @@ class Ledger:
         self._database.execute("CREATE INDEX checkpoint_parent ON checkpoint (parent_id)")
         self._database.execute("CREATE INDEX checkpoint_execution ON checkpoint (execution_id)")
         self._database.execute("CREATE INDEX file_commit_base ON file_commit (base_id)")
-        self._database.execute("CREATE INDEX content_commit ON content (commit_id)")
+        self._database.execute("CREATE INDEX entry_digest ON entry (digest)")
         self._database.execute(_LIVING)
+        for (top,) in list(self.rows(_TOPS)):
+            self._note_needed(top)
+
+    def _note_needed(self, top: str) -> None:
+        """Note the contents that living trees hold, of those that build on one whole tree.
+
+        A commit that is kept only because others build on it needs no content that they all put another in place of.
+        """
+        replaced: dict[str, set[bytes]] = {}
+        for commit_id, base_id, is_root in list(self.rows(_FAMILY, top)):
+            later = replaced.pop(commit_id, set())
+            lost = set[bytes]() if is_root else later
+            entries = dict(self.rows("SELECT path, digest FROM entry WHERE commit_id = ?", commit_id))
+            self.add("needed", *((digest,) for path, digest in entries.items() if digest and path not in lost))
+            if base_id is not None:
+                mine = lost | entries.keys()
+                replaced[base_id] = replaced[base_id] & mine if base_id in replaced else mine
 
     def unused(self, digests: Collection[bytes]) -> list[bytes]:
-        """Return those of these contents that neither a value nor a living file commit refers to."""
+        """Return those of these contents that neither a value nor the tree of a checkpoint refers to."""
         found: set[bytes] = set()
         for batch in batches(digests):
             marks = ", ".join("?" * len(batch))
             used = (
                 f"SELECT address FROM value WHERE address IN ({marks}) UNION "
-                f"SELECT digest FROM content JOIN living USING (commit_id) WHERE digest IN ({marks})"
+                f"SELECT digest FROM needed WHERE digest IN ({marks})"
             )
             found |= {digest for (digest,) in self.rows(used, *batch, *batch)}
         return [digest for digest in digests if digest not in found]
@@ -127,7 +160,7 @@ class Ledger:
     def runs_of_value(self, address: bytes) -> tuple[str, ...]:
         """Return the runs that need a blob."""
         found = [run for (run,) in self.rows("SELECT execution_id FROM value WHERE address = ?", address)]
-        for (commit_id,) in list(self.rows("SELECT commit_id FROM content WHERE digest = ?", address)):
+        for (commit_id,) in list(self.rows("SELECT commit_id FROM entry WHERE digest = ?", address)):
             found += [run for (run,) in self.rows(_RUNS_OF_COMMIT, commit_id)]
         return self.with_forks(found)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from wtb.domain.errors import DamagedData, StorageError, UnknownFormat
+from wtb.domain.files import path_bytes
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.manifest import EMPTY, Op, Operation
 from wtb.infrastructure.checkpoints.rows import (
@@ -102,7 +103,8 @@ class References:
         except (DamagedData, UnknownFormat) as error:
             self._told(COMMIT, row.id, error)
             return
-        self._ledger.add("content", *((entry.digest, row.id) for entry in delta.put.values() if entry.digest))
+        put = ((row.id, path_bytes(path), entry.digest) for path, entry in delta.put.items())
+        self._ledger.add("entry", *put, *((row.id, path_bytes(path), b"") for path in delta.removed))
 
     def _node_run(self, run: NodeRunRow) -> None:
         """Keep what a node run needs to go on: its result, and the files that it began with."""
