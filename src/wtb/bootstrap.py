@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from wtb.application.execution_controller import ExecutionController
+from wtb.application.integrity import Integrity
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
 from wtb.application.tool_registry import TOOLS
@@ -38,6 +39,7 @@ from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDa
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings
 
 
@@ -58,6 +60,7 @@ class Services:
     controller: ExecutionController
     replay: Replayer
     retention: Retention
+    integrity: Integrity
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -91,7 +94,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     ids = ids or Uuid7Ids()
     owners = ProcessOwners()
     conditions = CelConditions()
-    workspaces = Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces")
+    folders = LocalFolders(objects, home / "indexes")
+    workspaces = Workspaces(storage, folders, home / "workspaces")
+    garbage = SweptGarbage(storage, objects, codec=codec, clock=clock)
+    grace = timedelta(seconds=settings.sweep_grace_s)
     return Services(
         settings=settings,
         clock=clock,
@@ -117,12 +123,16 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             warn_of_changes=settings.preset is Preset.TESTING,
         ),
         replay=Replayer(storage, conditions, codec),
-        retention=Retention(
-            storage,
-            clock,
-            SweptGarbage(storage, objects, codec=codec, clock=clock),
-            policy_for=settings.retention.policy,
-            grace=timedelta(seconds=settings.sweep_grace_s),
+        retention=Retention(storage, clock, garbage, policy_for=settings.retention.policy, grace=grace),
+        integrity=Integrity(
+            storage=storage,
+            clock=clock,
+            owners=owners,
+            inspection=StoredInspection(storage, objects, home / "workspaces", codec=codec, clock=clock),
+            garbage=garbage,
+            workspaces=workspaces,
+            folders=folders,
+            grace=grace,
         ),
         scratch=scratch,
     )

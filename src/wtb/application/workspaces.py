@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wtb.domain.errors import InvalidInput, WorkspaceError
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileTree, TreeDelta, diff, merge
@@ -37,6 +38,23 @@ class PreparedCommit:
         if self.base_id is not None and not self.delta:
             return self.base_id
         return uow.files.save(self.base_id, self.delta, self.contents)
+
+
+class WorkspaceFolder(NamedTuple):
+    """A folder of a branch, or the private one of a member of a superstep, and the names that say whose it is."""
+
+    folder: Path
+    execution_name: str
+    branch_name: str
+    is_member: bool
+
+    def is_of(self, execution_id: ExecutionId) -> bool:
+        """Whether it belongs to this run."""
+        return self.execution_name == _name(execution_id)
+
+    def is_on(self, branch_id: BranchId) -> bool:
+        """Whether it belongs to this branch of its run."""
+        return self.branch_name == _name(branch_id)
 
 
 class Workspaces:
@@ -103,6 +121,13 @@ class Workspaces:
         base = EMPTY_TREE if base_id is None else uow.files.get(base_id)
         merged = merge(base, {member: uow.files.get(commit_id) for member, commit_id in sides.items()})
         return uow.files.save(base_id, diff(base, merged))
+
+    def list_folders(self) -> Iterator[WorkspaceFolder]:
+        """Yield the folders that are there, of branches and of members, by name."""
+        for folder in sorted(self._root.glob("*/*/files")):
+            yield WorkspaceFolder(folder, folder.parts[-3], folder.parts[-2], is_member=False)
+        for folder in sorted(self._root.glob("*/*/members/*")):
+            yield WorkspaceFolder(folder, folder.parts[-4], folder.parts[-3], is_member=True)
 
     def discard(self, folder: Path) -> None:
         """Remove a folder that `path` gave, whatever is in it."""

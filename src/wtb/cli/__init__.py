@@ -13,7 +13,7 @@ from wtb.cli.init import init
 from wtb.cli.look import history, ls
 from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
-from wtb.cli.upkeep import prune
+from wtb.cli.upkeep import doctor, prune
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -48,5 +48,5 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 
 
-for command in (init, run, resume, pause, stop, ls, show_run, history, export, prune, db):
+for command in (init, run, resume, pause, stop, ls, show_run, history, export, prune, doctor, db):
     main.add_command(command)

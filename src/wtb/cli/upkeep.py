@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.console import Console
 
+from wtb.application.integrity import Report
 from wtb.application.retention import RunPruning
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
+from wtb.domain.integrity import Fault
 from wtb.domain.ports import Swept
 from wtb.domain.retention import Reason
 
@@ -97,9 +100,12 @@ def _swept_line(swept: Swept, problem: str | None, *, dry_run: bool) -> str:
         return f"Collected nothing: {problem}"
     if not any(swept):
         return "Nothing is left over that nobody refers to." if not dry_run else "There is nothing to collect yet."
+    return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
+
+
+def _parts(swept: Swept) -> str:
     parts = (counted(swept.blobs, "blob"), counted(swept.commits, "file commit"), counted(swept.objects, "object"))
-    verb, end = ("Would collect now", "") if dry_run else ("Collected", " are free")
-    return f"{verb} {', '.join(parts)}: {size(swept.size_bytes)}{end}."
+    return f"{', '.join(parts)} ({size(swept.size_bytes)})"
 
 
 def _total(found: Iterable[RunPruning]) -> Counter[Reason]:
@@ -133,3 +139,81 @@ def _progress(noun: str) -> Iterator[Any]:
                 yield item
 
         yield told
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Put right what can be, and collect what nothing refers to.")
+@url
+@as_json
+@click.pass_context
+@example("wtb doctor", "wtb doctor --repair")
+def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bool) -> None:
+    """Verify everything that is stored: hashes, chains, references, blobs, objects, events, leases, workspaces.
+
+    Each fault is named with the runs that it concerns. The exit code is 0 when nothing is wrong (any more), else 1.
+    """
+    with Bench(url) as bench, _watched() as watch:
+        integrity = bench.services.integrity
+        report = integrity.repair(watch) if repair else integrity.check(watch)
+    show(_report_for_programs(report), _report_for_people(report, repair=repair), as_json=as_json)
+    if not report.is_healthy:
+        context.exit(1)
+
+
+def _report_for_programs(report: Report) -> dict[str, Any]:
+    return {
+        "healthy": report.is_healthy,
+        "faults": [asdict(fault) for fault in report.faults],
+        "looked_at": report.looked_at,
+        "garbage": report.garbage._asdict(),
+        "swept": None if report.swept is None else report.swept._asdict(),
+    }
+
+
+def _report_for_people(report: Report, *, repair: bool) -> str:
+    looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
+    lines = [f"Looked at {looked_at}."]
+    lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]
+    left = sum(not fault.repaired for fault in report.faults)
+    repaired = len(report.faults) - left
+    if repaired:
+        lines.append(f"Repaired {counted(repaired, 'fault')}.")
+    if left:
+        lines.append(
+            f"{counted(left, 'fault')} {'remain' if repair and left > 1 else 'remains' if repair else 'found'}."
+        )
+    else:
+        lines.append("Everything is well.")
+    if report.swept is not None:
+        lines.append(_swept_line(report.swept, None, dry_run=False))
+    elif any(report.garbage):
+        lines.append(f"Nothing refers to {_parts(report.garbage)}; `wtb prune` collects what was not used lately.")
+    return "\n".join(lines)
+
+
+def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
+    sign = "repaired" if fault.repaired else "FAULT"
+    yield f"{sign}: {fault.problem}"
+    if fault.runs:
+        yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
+    if fault.remedy is None:
+        yield "  cannot be repaired: restore a backup, or delete what it concerns"
+    elif not fault.repaired:
+        yield f"  {'could not be' if repair else '`wtb doctor --repair`: it is'} {fault.remedy}"
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[str], None]]:
+    """Count what is looked at on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda kind: None
+        return
+    counts: Counter[str] = Counter()
+    with Console(stderr=True).status("looking") as status:
+
+        def watch(kind: str) -> None:
+            counts[kind] += 1
+            if sum(counts.values()) % 500 == 0:
+                status.update(f"{counts[kind]:,} × {kind}")
+
+        yield watch

@@ -18,6 +18,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.integrity import Fault
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -507,6 +508,26 @@ class Garbage(Protocol):
         ...
 
 
+class Inspected(NamedTuple):
+    """What was found wrong, how many things of which kind were looked at, and what nothing refers to at the moment."""
+
+    faults: tuple[Fault, ...]
+    looked_at: Mapping[str, int]
+    garbage: Swept
+
+
+class Inspection(Protocol):
+    """Looks at everything that the database and the object store hold, without stopping at the first fault."""
+
+    def inspect(self, watch: Callable[[str], None]) -> Inspected:
+        """Verify everything against its hashes and references, in bounded memory; `watch` hears of each thing."""
+        ...
+
+    def repair(self, faults: Sequence[Fault]) -> None:
+        """Try to put right those that have a remedy; inspecting again tells which of them that did."""
+        ...
+
+
 class ScannedFolder(NamedTuple):
     """What a folder holds, how that differs from the base, and contents of small files that are not stored yet."""
 
@@ -539,4 +560,24 @@ class Folders(Protocol):
         `read` gives small contents. Everything new is staged and verified before anything is changed, and a
         failure undoes what was done. After a kill in the middle, calling it again completes it.
         """
+        ...
+
+
+class FolderCare(Protocol):
+    """What can be wrong with folders on this machine, apart from their content."""
+
+    def is_half_restored(self, folder: Path) -> bool:
+        """Whether a restore of this folder was begun and not finished."""
+        ...
+
+    def list_damaged_indexes(self) -> tuple[Path, ...]:
+        """Return the stat indexes that cannot be used."""
+        ...
+
+    def index_of(self, folder: Path) -> Path:
+        """Return where the stat index of a folder is kept."""
+        ...
+
+    def drop_index(self, index: Path) -> None:
+        """Remove a stat index; the next scan reads the files instead."""
         ...

@@ -223,6 +223,16 @@ class DeltaCheckpointStore:
         self._rows.put_keyframe(checkpoint_id, keyframe)
         return sealed
 
+    def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
+        """Write a keyframe from the deltas before it; DamagedData when they are not whole. Deleted ones need none."""
+        found = self._rows.find(checkpoint_id)
+        if found is not None and not found[0].deleted:
+            manifest = self._read_manifest(checkpoint_id, checkpoint_of(self._codec, found[0]).state_hash)
+            addresses = {address for _, entry in manifest for address in entry.addresses}
+            self._read_blobs(tuple(addresses), checkpoint_id)
+            self._write_keyframe(checkpoint_id, manifest)
+            self._forget([checkpoint_id])
+
     def get(self, checkpoint_id: CheckpointId) -> Checkpoint:
         return checkpoint_of(self._codec, self._living(checkpoint_id)[0])
 

@@ -9,7 +9,7 @@ from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.memory.tables import MemoryTransaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, NodeRunRow
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow
 
 
 class MemoryUpkeepRows:
@@ -36,6 +36,10 @@ class MemoryUpkeepRows:
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
         found = ((address, self._transaction.find("blobs", address)) for address in addresses)
         return {address: stored[0] for address, stored in found if stored is not None}
+
+    def executions(self) -> Iterator[ExecutionRow]:
+        for execution in self._transaction.all("executions"):
+            yield ExecutionRow(execution.id, execution.branch_id, execution.workflow_id)
 
     def branches(self) -> Iterator[BranchRow]:
         for branch in self._transaction.all("branches"):

@@ -9,7 +9,7 @@ from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.sql.database import Transaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, NodeRunRow, commit_in
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, node_run_row
 
 _SMALL, _LARGE = 500, 32
 """Rows in a page: of those that are small, and of those that may hold a whole table of contents."""
@@ -18,6 +18,7 @@ _CHECKPOINTS = f"SELECT {', '.join(CheckpointRow._fields)}, payload FROM wtb_che
 _KEYFRAMES = "SELECT checkpoint_id, payload FROM wtb_keyframes WHERE checkpoint_id > ? ORDER BY checkpoint_id"
 _COMMITS = f"SELECT {', '.join(FileCommitRow._fields)} FROM wtb_file_commits WHERE id > ? ORDER BY id"
 _BLOBS = "SELECT address, length(data) FROM wtb_blobs WHERE address > ?{since} ORDER BY address"
+_EXECUTIONS = "SELECT id, branch_id, workflow_id FROM wtb_executions WHERE id > ? ORDER BY id"
 _BRANCHES = "SELECT id, execution_id, head_id FROM wtb_branches WHERE id > ? ORDER BY id"
 _NODE_RUNS = (
     "SELECT execution_id, id, status, input_id, first_id, last_id, pending FROM wtb_node_runs "
@@ -60,17 +61,17 @@ class SqlUpkeepRows:
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
         return dict(self._transaction.run_in("SELECT address, data FROM wtb_blobs WHERE address IN (??)", addresses))
 
+    def executions(self) -> Iterator[ExecutionRow]:
+        for row in self._pages(_EXECUTIONS, ("",), (0,), _SMALL):
+            yield ExecutionRow(*row)
+
     def branches(self) -> Iterator[BranchRow]:
         for row in self._pages(_BRANCHES, ("",), (0,), _SMALL):
             yield BranchRow(*row)
 
     def node_runs(self) -> Iterator[NodeRunRow]:
-        for execution_id, id, status, input_id, first_id, last_id, pending in self._pages(
-            _NODE_RUNS, ("", ""), (0, 1), _SMALL
-        ):
-            may_go_on = status in ("started", "failed") or pending is not None
-            found = None if pending is None else commit_in(pending)
-            yield NodeRunRow(execution_id, id, may_go_on, (input_id, first_id, last_id), found)
+        for execution_id, id, status, *checkpoint_ids, pending in self._pages(_NODE_RUNS, ("", ""), (0, 1), _SMALL):
+            yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), pending)
 
     def events(self) -> Iterator[EventRow]:
         for row in self._pages(_EVENTS, ("", 0), (2, 3), _SMALL):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Codec, ObjectStore, StoredObject, Swept, UnitOfWork
 from wtb.infrastructure.timestamps import to_us
 from wtb.infrastructure.upkeep.ledger import Ledger, batches
@@ -17,6 +18,7 @@ class UpkeepUnitOfWork(UnitOfWork, Protocol):
     """A unit of work that also shows its rows."""
 
     def upkeep_rows(self) -> UpkeepRows: ...
+    def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None: ...
 
 
 class UpkeepStorage(Protocol):

@@ -12,7 +12,10 @@ _BATCH = 500
 
 _TABLES = """
 CREATE TABLE value (address BLOB, execution_id TEXT, PRIMARY KEY (address, execution_id)) WITHOUT ROWID;
-CREATE TABLE entry (commit_id TEXT, path BLOB, digest BLOB, PRIMARY KEY (commit_id, path)) WITHOUT ROWID;
+CREATE TABLE entry (commit_id TEXT, path BLOB, digest BLOB, size INTEGER, PRIMARY KEY (commit_id, path)) WITHOUT ROWID;
+CREATE TABLE node_run (id TEXT, execution_id TEXT, checkpoint_id TEXT, PRIMARY KEY (id, checkpoint_id)) WITHOUT ROWID;
+CREATE TABLE execution (id TEXT PRIMARY KEY, branch_id TEXT) WITHOUT ROWID;
+CREATE TABLE branch (id TEXT PRIMARY KEY, execution_id TEXT, head_id TEXT) WITHOUT ROWID;
 CREATE TABLE needed (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE file_commit (id TEXT PRIMARY KEY, base_id TEXT) WITHOUT ROWID;
 CREATE TABLE root (commit_id TEXT, execution_id TEXT, PRIMARY KEY (commit_id, execution_id)) WITHOUT ROWID;
@@ -23,7 +26,7 @@ CREATE TABLE checkpoint (
 ) WITHOUT ROWID;
 CREATE TABLE keyframe (checkpoint_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE garbage (address BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;
-CREATE TABLE kept (digest BLOB, place TEXT, whole INTEGER, PRIMARY KEY (digest, place)) WITHOUT ROWID;
+CREATE TABLE kept (digest BLOB, place TEXT, whole INTEGER, size INTEGER, PRIMARY KEY (digest, place)) WITHOUT ROWID;
 """
 
 _LIVING = """

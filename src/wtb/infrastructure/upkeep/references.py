@@ -7,6 +7,7 @@ from typing import Any
 
 from wtb.domain.errors import DamagedData, StorageError, UnknownFormat
 from wtb.domain.files import path_bytes
+from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.manifest import EMPTY, Op, Operation
 from wtb.infrastructure.checkpoints.rows import (
@@ -20,13 +21,11 @@ from wtb.infrastructure.files.commits import FileCommitRow, file_commit_delta
 from wtb.infrastructure.upkeep.ledger import Ledger
 from wtb.infrastructure.upkeep.rows import NodeRunRow, UpkeepRows
 
-Told = Callable[[str, str, StorageError], None]
+Told = Callable[[FaultKind, str, StorageError], None]
 """Hears of what is damaged: the kind of thing, its id, and what is wrong with it."""
 
-CHECKPOINT, DELTA, KEYFRAME, COMMIT = "checkpoint", "delta", "keyframe", "file commit"
 
-
-def refuse(kind: str, id: str, error: StorageError) -> None:
+def refuse(kind: FaultKind, id: str, error: StorageError) -> None:
     """Stop at the first thing that cannot be read."""
     raise error
 
@@ -44,15 +43,16 @@ class References:
         """Read everything; yield the kind of each row, for those who show progress."""
         for row, payload in self._rows.checkpoints():
             self._checkpoint(row, payload)
-            yield CHECKPOINT
+            yield FaultKind.CHECKPOINT
         for checkpoint_id, payload in self._rows.keyframes():
             self._keyframe(checkpoint_id, payload)
-            yield KEYFRAME
+            yield FaultKind.KEYFRAME
         for commit in self._rows.file_commits():
             self._commit(commit)
-            yield COMMIT
+            yield FaultKind.FILE_COMMIT
         for run in self._rows.node_runs():
             self._node_run(run)
+            yield FaultKind.NODE_RUN
         self._ledger.index()
 
     def _checkpoint(self, row: CheckpointRow, payload: bytes) -> None:
@@ -61,17 +61,19 @@ class References:
         try:
             checkpoint_of(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
-            self._told(CHECKPOINT, row.id, error)
+            self._told(FaultKind.CHECKPOINT, row.id, error)
         if row.deleted:
             if payload:
-                self._told(CHECKPOINT, row.id, DamagedData(f"checkpoint {row.id!r} is marked as deleted, but is not"))
+                self._told(
+                    FaultKind.CHECKPOINT, row.id, DamagedData(f"checkpoint {row.id!r} is marked as deleted, but is not")
+                )
             return
         if row.file_commit is not None:
             self._ledger.add("root", (row.file_commit, row.execution_id))
         try:
             operations, returned = unpacked(unseal_delta(self._codec, payload, row.id, row.parent_id))
         except DamagedData as error:
-            self._told(DELTA, row.id, error)
+            self._told(FaultKind.DELTA, row.id, error)
             return
         self._values(row.execution_id, operations)
         for update in returned.values():
@@ -87,7 +89,7 @@ class References:
             if not owner or EMPTY.apply(operations).root(self._codec) != state_hash:
                 raise DamagedData(f"the keyframe of checkpoint {checkpoint_id!r} is not that of its state")
         except (DamagedData, UnknownFormat) as error:
-            self._told(KEYFRAME, checkpoint_id, error)
+            self._told(FaultKind.KEYFRAME, checkpoint_id, error)
             return
         self._values(owner, operations)
 
@@ -101,13 +103,16 @@ class References:
         try:
             delta = file_commit_delta(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
-            self._told(COMMIT, row.id, error)
+            self._told(FaultKind.FILE_COMMIT, row.id, error)
             return
-        put = ((row.id, path_bytes(path), entry.digest) for path, entry in delta.put.items())
-        self._ledger.add("entry", *put, *((row.id, path_bytes(path), b"") for path in delta.removed))
+        put = ((row.id, path_bytes(path), entry.digest, entry.size) for path, entry in delta.put.items())
+        self._ledger.add("entry", *put, *((row.id, path_bytes(path), b"", 0) for path in delta.removed))
 
     def _node_run(self, run: NodeRunRow) -> None:
         """Keep what a node run needs to go on: its result, and the files that it began with."""
+        if run.problem:
+            self._told(FaultKind.NODE_RUN, run.id, DamagedData(f"node run {run.id!r} is damaged: {run.problem}"))
+        self._ledger.add("node_run", *((run.id, run.execution_id, id) for id in run.checkpoint_ids if id is not None))
         if run.file_commit is not None:
             self._ledger.add("root", (run.file_commit, run.execution_id))
         if run.may_go_on and run.input_id is not None:

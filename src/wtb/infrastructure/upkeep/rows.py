@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import ormsgpack
 
+from wtb.domain.checkpoint import NodeStatus
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
@@ -28,6 +29,8 @@ class NodeRunRow(NamedTuple):
     may_go_on: bool
     checkpoint_ids: tuple[str | None, ...]
     file_commit: str | None
+    problem: str = ""
+    """Why the row cannot be read."""
 
     @property
     def input_id(self) -> str | None:
@@ -39,6 +42,14 @@ class BlobRow(NamedTuple):
 
     address: bytes
     size: int
+
+
+class ExecutionRow(NamedTuple):
+    """What an execution refers to."""
+
+    id: str
+    branch_id: str
+    workflow_id: str
 
 
 class UpkeepRows(Protocol):
@@ -62,6 +73,10 @@ class UpkeepRows(Protocol):
 
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
         """Return those that exist."""
+        ...
+
+    def executions(self) -> Iterator[ExecutionRow]:
+        """Yield every execution."""
         ...
 
     def branches(self) -> Iterator[BranchRow]:
@@ -97,7 +112,18 @@ class UpkeepRows(Protocol):
         ...
 
 
-def commit_in(pending: bytes) -> str | None:
-    """Return the file commit that a waiting result names, whatever types of the user's own the result holds."""
-    found: str | None = ormsgpack.unpackb(pending, ext_hook=lambda tag, data: None).get("file_commit")
-    return found
+def node_run_row(
+    execution_id: str, id: str, status: str, checkpoint_ids: tuple[str | None, ...], pending: bytes | None
+) -> NodeRunRow:
+    """Return what a stored node run refers to, whatever types of the user's own its result holds."""
+    may_go_on = status in (NodeStatus.STARTED, NodeStatus.FAILED) or pending is not None
+    row = NodeRunRow(execution_id, id, may_go_on, checkpoint_ids, None)
+    if status not in set(NodeStatus):
+        return row._replace(problem=f"its status {status!r} does not exist")
+    if pending is None:
+        return row
+    try:
+        found = ormsgpack.unpackb(pending, ext_hook=lambda tag, data: None)
+        return row._replace(file_commit=found.get("file_commit"))
+    except (ValueError, AttributeError) as error:
+        return row._replace(problem=f"its result cannot be read: {error}")
