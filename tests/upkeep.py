@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.workspaces import Description, described
+from wtb.application.integrity import Integrity
 from wtb.application.recorder import Position, Recorder
 from wtb.application.retention import Retention
 from wtb.application.workspaces import Workspaces
@@ -18,15 +18,18 @@ from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
+from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import ObjectStore, Storage, Swept
 from wtb.domain.retention import RetentionPolicy
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.testing.fakes import FakeClock
 
 WORKFLOW = {"name": "flow", "version": "1"}
@@ -51,21 +54,31 @@ class World:
     keep_last: int = 3
     copies: dict[CheckpointId, Copy] = field(default_factory=dict)
     ends: list[Position] = field(default_factory=list)
-    objects: ObjectStore = field(init=False)
+    objects: ObjectStore | None = None
 
     def __post_init__(self) -> None:
         assert isinstance(self.storage, MemoryStorage | SqlStorage)
         clock = self.storage.clock
         assert isinstance(clock, FakeClock)
         self.clock: FakeClock = clock
-        self.objects = MemoryObjectStore(self.clock)
+        objects = self.objects = self.objects or MemoryObjectStore(self.clock)
         self.recorder = Recorder(self.storage, self.clock, Uuid7Ids())
-        self.garbage = SweptGarbage(self.storage, self.objects, codec=self.storage.codec, clock=self.clock)
-        self.workspaces = Workspaces(
-            self.storage, LocalFolders(self.objects, self.folder / "indexes"), self.folder / "workspaces"
-        )
+        self.garbage = SweptGarbage(self.storage, objects, codec=self.storage.codec, clock=self.clock)
+        folders = LocalFolders(objects, self.folder / "indexes")
+        self.workspaces = Workspaces(self.storage, folders, self.folder / "workspaces")
         self.retention = Retention(
             self.storage, self.clock, self.garbage, policy_for=lambda _: self.policy, grace=GRACE
+        )
+
+        self.integrity = Integrity(
+            storage=self.storage,
+            clock=self.clock,
+            owners=ProcessOwners(),
+            inspection=StoredInspection(self.storage, objects, self.folder / "workspaces", codec=self.storage.codec),
+            garbage=self.garbage,
+            workspaces=self.workspaces,
+            folders=folders,
+            grace=GRACE,
         )
 
     @property
@@ -101,7 +114,7 @@ class World:
 
     def mark(self, at: Position, kind: Kind) -> Position:
         """Add a checkpoint of another kind."""
-        after, run = self.recorder.mark(
+        after, _ = self.recorder.mark(
             at,
             self.recorder.node_run(at, "node", 1),
             trigger=Trigger.USER_REQUEST,
@@ -195,9 +208,9 @@ class World:
             for branch in history.branches:
                 assert history.lineage(branch.id)[-1].id == branch.head_id
 
-    def put_object(self, content: bytes) -> bytes:
-        """Put a content that nothing refers to."""
-        return self.objects.put(io.BytesIO(content)).digest
+    def faults(self) -> list[Fault]:
+        """Return what is wrong, but for runs that nobody gets on with: nobody does in these tests."""
+        return [fault for fault in self.integrity.check().faults if fault.kind is not FaultKind.ABANDONED_RUN]
 
 
 def random_delta(chance: random.Random, state: State, number: int) -> StateDelta:

@@ -128,7 +128,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             storage=storage,
             clock=clock,
             owners=owners,
-            inspection=StoredInspection(storage, objects, home / "workspaces", codec=codec, clock=clock),
+            inspection=StoredInspection(storage, objects, home / "workspaces", codec=codec),
             garbage=garbage,
             workspaces=workspaces,
             folders=folders,

@@ -49,7 +49,9 @@ def test_what_is_left_after_pruning_loads_verifies_and_restores(storage: Storage
     world.check()
     assert world.prune() == 0
     assert not any(world.sweep())
+    assert world.faults() == []
     for index in range(len(world.ends)):
         at = world.ends[index]
         world.step(at, random_delta(chance, world.copies[at.head.id].state, -1), random_files(chance, -1))
     world.check()
+    assert world.faults() == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from wtb.domain.errors import DamagedData, NotFound, ObjectNotFound, StorageError, UnknownFormat, WTBError
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.ports import Clock, Codec, Inspected, ObjectStore, Swept
+from wtb.domain.ports import Codec, Inspected, ObjectStore, Swept
 from wtb.infrastructure.event_chain import read_event
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 from wtb.infrastructure.upkeep.garbage import UpkeepStorage, UpkeepUnitOfWork
@@ -23,6 +23,7 @@ from wtb.infrastructure.upkeep.rows import BlobRow, UpkeepRows
 _READ_BYTES = 16 << 20
 """Contents of blobs that are read at a time."""
 _CHUNK_BYTES = 1 << 20
+_EVER = datetime.max.replace(tzinfo=UTC)
 
 Watch = Callable[[str], None]
 Told = tuple[FaultKind, str, StorageError]
@@ -81,13 +82,10 @@ _UNUSED = "removed, since nothing refers to it"
 class StoredInspection:
     """Looks at one moment of a storage, and at the objects beside it; `folders` is where else contents may lie."""
 
-    def __init__(
-        self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec, clock: Clock
-    ) -> None:
+    def __init__(self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec) -> None:
         self._storage = storage
         self._objects = objects
         self._codec = codec
-        self._clock = clock
         self._repair = Repair(storage, objects, folders, codec=codec)
 
     def inspect(self, watch: Watch) -> Inspected:
@@ -126,7 +124,7 @@ class StoredInspection:
                 seen(FaultKind.BLOB)
 
     def _read_objects(self, ledger: Ledger, seen: Watch) -> None:
-        for found in self._objects.list_objects(unused_since=self._clock.now() + timedelta(days=1)):
+        for found in self._objects.list_objects(unused_since=_EVER):
             try:
                 whole = _hash(self._objects, found.digest) == found.digest
             except ObjectNotFound:

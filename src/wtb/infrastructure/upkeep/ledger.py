@@ -105,7 +105,8 @@ class Ledger:
         """Yield what a query finds, a few rows at a time."""
         for table in list(self._waiting):
             self._write(table)
-        yield from self._database.execute(statement, values)
+        for row in self._database.execute(statement, values):  # noqa: UP028  `yield from` would close the cursor too late
+            yield row
 
     def index(self) -> None:
         """Prepare for questions: what is living follows from the roots, and lines are followed both ways."""

@@ -40,16 +40,18 @@ class Repair:
                 self._rebuild([fault.what])
             elif fault.kind is FaultKind.FILE_COMMIT:
                 self._drop_commit(fault.what)
-        contents = {
-            bytes.fromhex(fault.what): fault for fault in repairable if fault.kind in (FaultKind.BLOB, FaultKind.OBJECT)
-        }
-        for digest, fault in list(contents.items()):
+        self._heal_contents([fault for fault in repairable if fault.kind in (FaultKind.BLOB, FaultKind.OBJECT)])
+
+    def _heal_contents(self, faults: Sequence[Fault]) -> None:
+        lost: dict[bytes, Fault] = {}
+        for fault in faults:
+            digest = bytes.fromhex(fault.what)
             if not fault.runs:
                 self._drop_content(digest, fault.kind)
-            elif self._heal_from_the_other(digest, fault.kind):
-                del contents[digest]
-        self._heal_from_folders({digest: fault for digest, fault in contents.items() if fault.runs})
-        self._heal_from_deltas([digest for digest, fault in contents.items() if fault.kind is FaultKind.BLOB])
+            elif not self._heal_from_the_other(digest, fault.kind):
+                lost[digest] = fault
+        self._heal_from_folders(lost)
+        self._heal_from_deltas([digest for digest, fault in lost.items() if fault.kind is FaultKind.BLOB])
 
     def _rebuild(self, checkpoint_ids: Sequence[str], *, without: bytes | None = None) -> None:
         """Write keyframes anew from the deltas before them, all or none."""
