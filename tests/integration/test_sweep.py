@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from tests.upkeep import GRACE, World
 from wtb.domain.checkpoint import NodeStatus
 from wtb.domain.errors import DamagedData
-from wtb.domain.execution import ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, diff
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, Swept
@@ -217,8 +215,6 @@ def test_leftovers_of_killed_writers_are_removed_from_a_folder_of_objects(tmp_pa
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 7_200, time.time() - 7_200))
-    from datetime import UTC, datetime
-
     assert objects.discard_unfinished(unused_since=datetime.now(UTC) - timedelta(hours=1)) == 1
     assert (old.exists(), new.exists()) == (False, True)
 
@@ -232,16 +228,15 @@ def test_the_cache_of_trees_is_no_reason_to_leave_a_row_out(world: World) -> Non
     assert tree_at(reopened(world.storage), commit) == many(2)
 
 
-Change = Callable[[World], None]
-
-
-def test_a_run_that_is_running_can_be_pruned_while_it_goes_on(world: World) -> None:
-    at = world.start()
-    for number in range(6):
-        at = world.step(at, StateDelta.of(n=SetValue(number)))
-    plan = list(world.retention.plan())
-    assert [sum(each.counts.values()) for each in plan] == [5]
-    at = world.step(at, StateDelta.of(n=SetValue(7)))
-    assert at.execution.status is ExecutionStatus.RUNNING
-    assert world.prune() == 6
+@pytest.mark.parametrize("storage", ["memory", "sqlite"], indirect=True)
+def test_a_damaged_blob_is_healed_when_the_same_content_is_saved_again(world: World) -> None:
+    at = world.start(text=LARGE)
+    with world.storage.unit_of_work() as uow:
+        rows = uow.upkeep_rows()  # type: ignore[attr-defined]
+        (blob,) = rows.blobs()
+        rows.replace_blob(blob.address, b"damaged")
+        uow.commit()
+    with world.storage.unit_of_work(readonly=True) as uow, pytest.raises(DamagedData):
+        uow.checkpoints.load(at.head.id)
+    world.start(text=LARGE)
     world.check()
