@@ -457,3 +457,18 @@ def test_many_faults_are_all_named(world: World, disk: Disk) -> None:
         (FaultKind.CHECKPOINT, line[20]),
         (FaultKind.BLOB, row.address.hex()),
     }
+
+
+def test_a_run_that_cannot_be_read_hides_nothing_else(world: World, disk: Disk, runs: tuple[ExecutionId, ...]) -> None:
+    machine = world.integrity._owners.me().split("/")[0]
+    world.recorder.begin(world.recorder.load(runs[2]), f"{machine}/999999999/1")
+    at = world.ends[1]
+    folder = world.workspaces.path(at.execution.id, at.branch.id)
+    (folder / HALF_DONE).mkdir(parents=True)
+    disk.set(tables.executions, "id", runs[1], metadata="no JSON")
+    named = {(fault.kind, fault.what): fault for fault in world.integrity.check().faults}
+    assert (FaultKind.RUN, runs[1]) in named
+    assert (FaultKind.ABANDONED_RUN, runs[2]) in named
+    assert named[FaultKind.WORKSPACE, str(folder)].remedy is None
+    assert not world.integrity.repair().is_healthy
+    assert (folder / "large").exists()

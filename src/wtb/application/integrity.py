@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,6 +17,8 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+
+_PAGE = 500
 
 Watch = Callable[[str], None]
 
@@ -91,12 +94,20 @@ class Integrity:
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
 
-    def _busy_executions(self) -> Sequence[Execution]:
-        try:
-            with self._storage.unit_of_work(readonly=True) as uow:
-                return uow.executions.list_executions(statuses=_BUSY, limit=1_000_000)
-        except StorageError:
-            return ()  # the inspection has named the one that cannot be read
+    def _busy_executions(self) -> Iterator[Execution]:
+        """Yield the runs that somebody should be at, but for those that cannot be read: the inspection names them."""
+        offset, limit = 0, _PAGE
+        while True:
+            try:
+                with self._storage.unit_of_work(readonly=True) as uow:
+                    page = uow.executions.list_executions(statuses=_BUSY, limit=limit, offset=offset)
+            except DamagedData:
+                offset, limit = (offset, 1) if limit > 1 else (offset + 1, 1)
+                continue
+            yield from page
+            if not page:
+                return
+            offset += len(page)
 
     def _is_gone(self, execution: Execution) -> bool | None:
         return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
@@ -104,7 +115,11 @@ class Integrity:
     def _half_restored(self) -> Iterator[Fault]:
         half = [each for each in self._workspaces.list_folders() if self._folders.is_half_restored(each.folder)]
         for each in half:
-            execution = self._owner(each)
+            remedy: str | None = "restored again, or removed when it is nobody's"
+            try:
+                execution = self._owner(each)
+            except StorageError:  # named by the inspection; whose folder it is cannot be told
+                execution, remedy = None, None
             if execution is not None and self._is_being_run(execution):
                 continue  # it may be restoring the folder right now
             yield Fault(
@@ -112,7 +127,7 @@ class Integrity:
                 what=str(each.folder),
                 problem=f"a restore of the workspace {each.folder} was interrupted",
                 runs=() if execution is None else (execution.id,),
-                remedy="restored again, or removed when it is nobody's",
+                remedy=remedy,
             )
 
     def _is_being_run(self, execution: Execution) -> bool:
@@ -122,7 +137,9 @@ class Integrity:
         damaged = self._folders.list_damaged_indexes()
         owners = {self._folders.index_of(each.folder): each for each in self._workspaces.list_folders() if damaged}
         for index in damaged:
-            execution = self._owner(owners[index]) if index in owners else None
+            execution = None
+            with suppress(StorageError):
+                execution = self._owner(owners[index]) if index in owners else None
             yield Fault(
                 kind=FaultKind.STAT_INDEX,
                 what=str(index),
@@ -189,14 +206,14 @@ class Integrity:
         if execution is None or place.is_member:  # whoever tries the node again begins with a fresh one
             self._workspaces.discard(place.folder)
             return
+        with suppress(StorageError, NotFound):  # what it needs may be damaged itself, and is named then
+            self._workspaces.restore(place.folder, self._head_commit(execution, place))
+
+    def _head_commit(self, execution: Execution, place: WorkspaceFolder) -> FileCommitId | None:
         with self._storage.unit_of_work(readonly=True) as uow:
-            branches = [each for each in uow.branches.list_branches(execution.id) if place.is_on(each.id)]
-            head_id = branches[0].head_id if branches else None
-            commit = None if head_id is None else uow.checkpoints.get(head_id).file_commit
-        try:
-            self._workspaces.restore(place.folder, None if commit is None else FileCommitId(commit))
-        except (StorageError, NotFound):
-            return  # what it needs is damaged itself, and named
+            heads = [each.head_id for each in uow.branches.list_branches(execution.id) if place.is_on(each.id)]
+            found = uow.checkpoints.get(heads[0]).file_commit if heads and heads[0] is not None else None
+        return None if found is None else FileCommitId(found)
 
 
 def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -107,11 +108,19 @@ class IndexCache:
                 self._indexes.popitem(last=False)
 
     def list_damaged(self) -> tuple[Path, ...]:
-        """Return the files that a process which knows none of them could not use."""
+        """Return the files that cannot be used, but for those that somebody may be writing just now."""
         if not self._folder.is_dir():
             return ()
-        return tuple(path for path in sorted(self._folder.iterdir()) if path.is_file() and not is_usable(path))
+        return tuple(path for path in sorted(self._folder.iterdir()) if not _is_new(path) and not is_usable(path))
 
     def path(self, root: Path) -> Path:
         """Return the file of a folder's index."""
         return self._folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+
+
+def _is_new(path: Path) -> bool:
+    """Whether a file has a temporary name, and was written within the last hour or is gone again."""
+    try:
+        return bool(path.suffix) and path.stat().st_mtime > time.time() - 3600
+    except FileNotFoundError:
+        return True

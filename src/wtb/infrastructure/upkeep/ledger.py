@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
+
+from wtb.domain.errors import StorageUnavailable
 
 _BATCH = 500
 
@@ -28,6 +32,13 @@ CREATE TABLE keyframe (checkpoint_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE garbage (address BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;
 CREATE TABLE kept (digest BLOB, place TEXT, whole INTEGER, size INTEGER, PRIMARY KEY (digest, place)) WITHOUT ROWID;
 """
+
+_INDEXES = (
+    "CREATE INDEX checkpoint_parent ON checkpoint (parent_id)",
+    "CREATE INDEX checkpoint_execution ON checkpoint (execution_id)",
+    "CREATE INDEX file_commit_base ON file_commit (base_id)",
+    "CREATE INDEX entry_digest ON entry (digest)",
+)
 
 _LIVING = """
 INSERT INTO living
@@ -77,7 +88,6 @@ class Ledger:
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None)
         self._database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
-        self._database.execute("BEGIN")
         self._waiting: dict[str, list[Sequence[Any]]] = {}
 
     def __enter__(self) -> Self:
@@ -99,24 +109,26 @@ class Ledger:
         rows = self._waiting.pop(table, [])
         if rows:
             marks = ", ".join("?" * len(rows[0]))
-            self._database.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
+            with _told():
+                self._database.execute("BEGIN")
+                self._database.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
+                self._database.execute("COMMIT")
 
     def rows(self, statement: str, *values: Any) -> Iterator[Any]:
         """Yield what a query finds, a few rows at a time."""
         for table in list(self._waiting):
             self._write(table)
-        for row in self._database.execute(statement, values):  # noqa: UP028  `yield from` would close the cursor too late
-            yield row
+        with _told():
+            for row in self._database.execute(statement, values):  # noqa: UP028  `yield from` closes it too late
+                yield row
 
     def index(self) -> None:
         """Prepare for questions: what is living follows from the roots, and lines are followed both ways."""
         for table in list(self._waiting):
             self._write(table)
-        self._database.execute("CREATE INDEX checkpoint_parent ON checkpoint (parent_id)")
-        self._database.execute("CREATE INDEX checkpoint_execution ON checkpoint (execution_id)")
-        self._database.execute("CREATE INDEX file_commit_base ON file_commit (base_id)")
-        self._database.execute("CREATE INDEX entry_digest ON entry (digest)")
-        self._database.execute(_LIVING)
+        with _told():
+            for statement in (*_INDEXES, _LIVING):
+                self._database.execute(statement)
         for (top,) in list(self.rows(_TOPS)):
             self._note_needed(top)
 
@@ -180,6 +192,18 @@ class Ledger:
     def with_forks(self, runs: Iterable[str]) -> tuple[str, ...]:
         """Return these runs and all that were forked from them."""
         return tuple(run for (run,) in self.rows(_WITH_FORKS, json.dumps(sorted(set(runs)))))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in a word of ours that there is no room for the temporary tables."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageUnavailable(
+            f"the temporary tables of a sweep or a check cannot be kept: {error}; free some space in "
+            f"{tempfile.gettempdir()}, or set SQLITE_TMPDIR to another folder"
+        ) from error
 
 
 def batches(values: Iterable[Any], size: int = _BATCH) -> Iterator[list[Any]]:
