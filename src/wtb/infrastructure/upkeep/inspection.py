@@ -190,17 +190,17 @@ def _event(stream: str, sequence: int, problem: str) -> Fault:
 
 def _described(ledger: Ledger, kind: FaultKind, what: str, error: WTBError) -> Fault:
     """Return the fault of something that could not be read."""
-    known = not isinstance(error, UnknownFormat)
+    known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix("; `wtb doctor` tells more")
     match kind:
         case FaultKind.FILE_COMMIT:
             runs = ledger.runs_of_commit(what)
-            return _fault(kind, what, str(error), runs, None if runs or not known else _UNUSED)
+            return _fault(kind, what, problem, runs, None if runs or not known else _UNUSED)
         case FaultKind.NODE_RUN:
             owners = [run for (run,) in ledger.rows("SELECT execution_id FROM node_run WHERE id = ?", what)]
-            return _fault(kind, what, str(error), sorted(set(owners)))
+            return _fault(kind, what, problem, sorted(set(owners)))
         case FaultKind.KEYFRAME if known:
-            return _fault(kind, what, str(error), ledger.runs_of_checkpoint(what), _CAN_BE_DERIVED)
-    return _fault(kind, what, str(error), ledger.runs_of_checkpoint(what))
+            return _fault(kind, what, problem, ledger.runs_of_checkpoint(what), _CAN_BE_DERIVED)
+    return _fault(kind, what, problem, ledger.runs_of_checkpoint(what))
 
 
 def _structure(ledger: Ledger) -> Iterator[Fault]:
