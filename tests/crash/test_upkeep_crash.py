@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -80,7 +82,8 @@ def test_wherever_it_ends_the_rest_is_whole_and_the_next_time_finishes_it(world:
     tell(world)
     places = list(ends(world))
     assert len(places) > 20
-    for name, number in places:
+    tried = places if os.environ.get("WTB_SOAK") else random.Random(1).sample(places, 20)
+    for name, number in tried:
         tell(world)
         with pytest.MonkeyPatch.context() as patch, suppress(_End):
             passing(CrashPoints(_end, at=name, passing=number), patch)

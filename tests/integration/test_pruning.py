@@ -185,3 +185,15 @@ def _tamper(storage: Any, checkpoint_id: CheckpointId) -> None:
     with storage.unit_of_work() as uow:
         uow._sql.run("UPDATE wtb_checkpoints SET node = 'another' WHERE id = ?", (checkpoint_id,))
         uow.commit()
+
+
+@pytest.mark.parametrize("storage", ["sqlite", "postgres"], indirect=True)
+def test_a_run_whose_record_is_damaged_is_told_of_and_left_out(
+    world: World, storage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two, three = (steps(world, world.start(), 6) for _ in range(3))
+    with storage.unit_of_work() as uow:
+        uow._sql.run("UPDATE wtb_executions SET metadata = 'no JSON' WHERE id = ?", (two.execution.id,))
+        uow.commit()
+    assert [each.execution_id for each in world.retention.prune()] == [three.execution.id, one.execution.id]
+    assert two.execution.id in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from wtb.infrastructure.files.commits import TreeCache
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.infrastructure.upkeep.ledger import Ledger
 from wtb.testing.file_commits import many, new_file, saved, tree_at
 
 LARGE = "large " * 1_000
@@ -240,3 +243,47 @@ def test_a_damaged_blob_is_healed_when_the_same_content_is_saved_again(world: Wo
         uow.checkpoints.load(at.head.id)
     world.start(text=LARGE)
     world.check()
+
+
+class Interrupted(SweptGarbage):
+    """A sweep during which something else happens: after it has looked, and before it removes anything."""
+
+    meanwhile: Callable[[], Any]
+
+    def _mark(self, ledger: Ledger) -> None:
+        super()._mark(ledger)
+        self.meanwhile()
+
+
+def test_what_is_used_again_between_the_look_and_the_removal_stays(world: World) -> None:
+    contents = {"small": b"small", "large": b"large" * 2_000}
+    delete_run(world, world.step(world.start(text=LARGE), StateDelta(), contents))
+    world.copies, world.ends = {}, []
+    assert isinstance(world.storage, MemoryStorage | SqlStorage)
+    assert world.objects is not None
+    garbage = Interrupted(world.storage, world.objects, codec=world.storage.codec, clock=world.clock)
+    garbage.meanwhile = lambda: world.step(world.start(text=LARGE), StateDelta(), contents)
+    world.clock.advance(GRACE * 2)
+    assert garbage.sweep(GRACE) == Swept()
+    world.check()
+    assert world.faults() == []
+
+
+def test_what_is_made_between_the_look_and_the_removal_stays(world: World) -> None:
+    at = world.step(world.start(items=["x"]), StateDelta(), {"f": b"f" * 9_000})
+    assert isinstance(world.storage, MemoryStorage | SqlStorage)
+    assert world.objects is not None
+    garbage = Interrupted(world.storage, world.objects, codec=world.storage.codec, clock=world.clock)
+
+    def go_on() -> None:
+        after = at
+        for number in range(60):
+            files = {"g": b"%d" % number * 9_000} if number % 20 == 0 else None
+            after = world.step(after, StateDelta.of(items=Append((f"{number} {LARGE}"[:3_000],))), files)
+        world.prune()
+
+    garbage.meanwhile = go_on
+    world.clock.advance(GRACE * 2)
+    garbage.sweep(GRACE)
+    world.check()
+    assert world.faults() == []

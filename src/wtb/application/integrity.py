@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from wtb.application.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
 from wtb.domain.events import Event, EventType
@@ -17,8 +18,6 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
-
-_PAGE = 500
 
 Watch = Callable[[str], None]
 
@@ -88,26 +87,11 @@ class Integrity:
             return None  # what is damaged may refer to anything
 
     def _neglected(self) -> Iterator[Fault]:
-        for execution in self._busy_executions():
+        for execution in every_execution(self._storage, statuses=_BUSY):
             gone = self._is_gone(execution)
             neglect = execution.neglect(self._clock.now(), gone)
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
-
-    def _busy_executions(self) -> Iterator[Execution]:
-        """Yield the runs that somebody should be at, but for those that cannot be read: the inspection names them."""
-        offset, limit = 0, _PAGE
-        while True:
-            try:
-                with self._storage.unit_of_work(readonly=True) as uow:
-                    page = uow.executions.list_executions(statuses=_BUSY, limit=limit, offset=offset)
-            except DamagedData:
-                offset, limit = (offset, 1) if limit > 1 else (offset + 1, 1)
-                continue
-            yield from page
-            if not page:
-                return
-            offset += len(page)
 
     def _is_gone(self, execution: Execution) -> bool | None:
         return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
@@ -155,15 +139,9 @@ class Integrity:
                 found = uow.executions.get(ExecutionId(place.execution_name))
             except NotFound:
                 found = None
-            if found is not None and place.is_of(found.id):
-                return found
-            offset = 0
-            while page := uow.executions.list_executions(limit=500, offset=offset):
-                for execution in page:
-                    if place.is_of(execution.id):
-                        return execution
-                offset += len(page)
-        return None
+        if found is not None and place.is_of(found.id):
+            return found
+        return next((each for each in every_execution(self._storage) if place.is_of(each.id)), None)
 
     def _mend(self, fault: Fault) -> None:
         """Put right what is no matter of the database or the object store."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from wtb.application.listing import every_execution
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, DamagedData, NotFound, UnknownFormat
 from wtb.domain.events import Event, EventType
@@ -19,7 +20,6 @@ BATCH = 500
 """Checkpoints that one transaction deletes: others wait for no more than that."""
 _TRIES = 5
 """How often a run that others change meanwhile is planned again before it is left for the next time."""
-_PAGE = 200
 
 Expendable = tuple[Checkpoint, Reason]
 
@@ -88,14 +88,7 @@ class Retention:
                 execution = uow.executions.get(run)
             yield execution
             return
-        offset = 0
-        while True:
-            with self._storage.unit_of_work(readonly=True) as uow:
-                page = uow.executions.list_executions(workflow=workflow, limit=_PAGE, offset=offset)
-            yield from page
-            if len(page) < _PAGE:
-                return
-            offset += _PAGE
+        yield from every_execution(self._storage, workflow=workflow)
 
     def _expendable(self, execution_id: ExecutionId) -> tuple[Execution, Sequence[Expendable]]:
         with self._storage.unit_of_work(readonly=True) as uow:
