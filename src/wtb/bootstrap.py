@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,8 +21,10 @@ from wtb.application.branching import Branching
 from wtb.application.comparison import Comparison
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.heartbeat import Heartbeat
+from wtb.application.integrity import Integrity
 from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
+from wtb.application.retention import Retention
 from wtb.application.reversals import Reversals
 from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
@@ -41,6 +44,8 @@ from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings
 
 
@@ -64,6 +69,8 @@ class Services:
     heartbeat: Heartbeat
     replay: Replayer
     comparison: Comparison
+    retention: Retention
+    integrity: Integrity
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
@@ -98,11 +105,14 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     ids = ids or Uuid7Ids()
     owners = ProcessOwners()
     conditions = CelConditions()
-    workspaces = Workspaces(storage, LocalFolders(objects, home / "indexes"), home / "workspaces")
+    folders = LocalFolders(objects, home / "indexes")
+    workspaces = Workspaces(storage, folders, home / "workspaces")
     masker = Masker(settings.secret_keys, settings.secret_patterns)
     recorder = Recorder(storage, clock, ids, masker)
     reversals = Reversals(storage, clock, codec, TOOLS.get, masker)
     heartbeat = Heartbeat(storage)
+    garbage = SweptGarbage(storage, objects, codec=codec, clock=clock)
+    grace = timedelta(seconds=settings.sweep_grace_s)
     return Services(
         settings=settings,
         clock=clock,
@@ -144,11 +154,22 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         branching=Branching(storage, clock, owners, recorder, workspaces),
         heartbeat=heartbeat,
         comparison=Comparison(storage, objects),
+        retention=Retention(storage, clock, garbage, policy_for=settings.retention.policy, grace=grace),
+        integrity=Integrity(
+            storage=storage,
+            clock=clock,
+            owners=owners,
+            inspection=StoredInspection(storage, objects, home / "workspaces", codec=codec),
+            garbage=garbage,
+            workspaces=workspaces,
+            folders=folders,
+            grace=grace,
+        ),
         scratch=scratch,
     )
 
 
-def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> Storage:
+def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
         return MemoryStorage(codec=codec, clock=clock, bus=bus)
     database = open_database(settings)

@@ -6,10 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.retention import RetentionPolicy
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS
 
 
@@ -28,13 +29,42 @@ _PRESETS: dict[Preset, dict[str, Any]] = {
 }
 
 
+class WorkflowRetention(BaseModel):
+    """What one workflow keeps instead; what is left out is as for all others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_last: int | None = Field(default=None, ge=0)
+    keep_days: float | None = Field(default=None, ge=0, le=1_000_000)
+
+
+class RetentionSettings(BaseModel):
+    """How many automatic checkpoints `wtb prune` leaves a run, for how many days; `workflows` says it by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_last: int = Field(default=20, ge=0)
+    keep_days: float = Field(default=90, ge=0, le=1_000_000)
+    workflows: dict[str, WorkflowRetention] = {}
+
+    def policy(self, workflow: str) -> RetentionPolicy:
+        """Return what holds for the runs of a workflow."""
+        own = self.workflows.get(workflow, WorkflowRetention())
+        return RetentionPolicy(
+            keep_last=self.keep_last if own.keep_last is None else own.keep_last,
+            keep_days=self.keep_days if own.keep_days is None else own.keep_days,
+        )
+
+
 class Settings(BaseSettings):
     """Where data lives and how carefully it is kept.
 
     `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
     database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine. A
     checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`). What
-    `secret_keys` and `secret_patterns` say is masked in events, logs and errors.
+    `secret_keys` and `secret_patterns` say is masked in events, logs and errors. `retention` is what `wtb prune` goes
+    by; what nothing refers to is collected once it was not used for `sweep_grace_s`, which must be longer than any
+    step takes to store its files.
     """
 
     model_config = SettingsConfigDict(
@@ -55,6 +85,8 @@ class Settings(BaseSettings):
     checkpoint_failure: Literal["warn", "fatal"] = "warn"
     secret_keys: tuple[str, ...] = SECRET_KEYS
     secret_patterns: tuple[str, ...] = SECRET_PATTERNS
+    retention: RetentionSettings = RetentionSettings()
+    sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
 
     @model_validator(mode="before")
     @classmethod

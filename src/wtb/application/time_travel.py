@@ -16,7 +16,7 @@ from wtb.application.recovery import is_open
 from wtb.application.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
-from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, LeaseLost, WTBError
+from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition, LeaseLost, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
@@ -375,6 +375,13 @@ class TimeTravel:
                 f"run {at.execution.id!r} has gone on since it was rolled back; what was undone lies at checkpoint "
                 f"{last.safety_id}: fork it with `wtb fork {at.execution.id} {last.safety_id}`"
             )
+        try:
+            self._checkpoint(last.head_id)
+            self._checkpoint(last.safety_id)
+        except CheckpointNotFound as error:
+            raise InvalidInput(
+                f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew"
+            ) from error
         return last
 
 

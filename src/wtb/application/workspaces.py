@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wtb.domain.errors import InvalidInput, WorkspaceError
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileTree, TreeDelta, diff, merge
@@ -38,6 +39,23 @@ class PreparedCommit:
         if self.base_id is not None and not self.delta:
             return self.base_id
         return uow.files.save(self.base_id, self.delta, self.contents)
+
+
+class WorkspaceFolder(NamedTuple):
+    """A folder of a branch, or the private one of a member of a superstep, and the names that say whose it is."""
+
+    folder: Path
+    execution_name: str
+    branch_name: str
+    is_member: bool
+
+    def is_of(self, execution_id: ExecutionId) -> bool:
+        """Whether it belongs to this run."""
+        return self.execution_name == _name(execution_id)
+
+    def is_on(self, branch_id: BranchId) -> bool:
+        """Whether it belongs to this branch of its run."""
+        return self.branch_name == _name(branch_id)
 
 
 class Workspaces:
@@ -112,6 +130,13 @@ class Workspaces:
     def discard_all(self, execution_id: ExecutionId) -> None:
         """Remove all folders of a run that is no more."""
         self.discard(self._root / _name(execution_id))
+
+    def list_folders(self) -> Iterator[WorkspaceFolder]:
+        """Yield the folders that are there, of branches and of members, by name."""
+        for folder in sorted(self._root.glob("*/*/files")):
+            yield WorkspaceFolder(folder, folder.parts[-3], folder.parts[-2], is_member=False)
+        for folder in sorted(self._root.glob("*/*/members/*")):
+            yield WorkspaceFolder(folder, folder.parts[-4], folder.parts[-3], is_member=True)
 
     def discard(self, folder: Path) -> None:
         """Remove a folder that `path` gave, whatever is in it."""

@@ -15,6 +15,7 @@ from wtb.cli.look import history, ls
 from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
 from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
+from wtb.cli.upkeep import doctor, prune
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -53,5 +54,7 @@ _RUNS = (init, run, resume, pause, stop)
 _LOOK = (ls, show_run, history, diff, export)
 _TRAVEL = (rollback, redo, fork, checkpoint, delete)
 
-for command in (*_RUNS, *_LOOK, *_TRAVEL, db):
+_UPKEEP = (prune, doctor, db)
+
+for command in (*_RUNS, *_LOOK, *_TRAVEL, *_UPKEEP):
     main.add_command(command)

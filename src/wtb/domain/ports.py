@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
@@ -20,6 +20,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.integrity import Fault
 from wtb.domain.rollback import Rollback
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
@@ -178,6 +179,10 @@ class BranchRepository(Protocol):
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
         """Return the branches of all executions that were forked from these, in the order of their making."""
+        ...
+
+    def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        """Return the branches, of whichever execution, whose head is one of these checkpoints."""
         ...
 
 
@@ -570,8 +575,58 @@ class ObjectStore(Protocol):
         """Yield, in no order, the objects that nobody has put since then."""
         ...
 
-    def delete(self, digest: bytes) -> None:
-        """Remove an object; nothing happens when it is not there."""
+    def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
+        """Remove an object, unless somebody has put it since then; False when nothing was removed."""
+        ...
+
+    def discard_unfinished(self, *, unused_since: datetime) -> int:
+        """Remove what was begun before that and never became an object, as a crash leaves it; return how many."""
+        ...
+
+
+class Swept(NamedTuple):
+    """What nothing refers to: how much of it there was, or is."""
+
+    blobs: int = 0
+    commits: int = 0
+    objects: int = 0
+    size_bytes: int = 0
+
+
+class Garbage(Protocol):
+    """What no checkpoint refers to any more, in the database and in the object store.
+
+    Whoever stores or reuses a content marks it as used in the same transaction, and a sweep leaves alone what was
+    used within the grace period: so it may run beside everything else. DamagedData, and nothing is removed, when
+    something cannot be read that may refer to others.
+    """
+
+    def count(self, grace: timedelta) -> Swept:
+        """Return what a sweep would collect."""
+        ...
+
+    def sweep(self, grace: timedelta) -> Swept:
+        """Collect it, and return how much it was."""
+        ...
+
+
+class Inspected(NamedTuple):
+    """What was found wrong, how many things of which kind were looked at, and what nothing refers to at the moment."""
+
+    faults: tuple[Fault, ...]
+    looked_at: Mapping[str, int]
+    garbage: Swept
+
+
+class Inspection(Protocol):
+    """Looks at everything that the database and the object store hold, without stopping at the first fault."""
+
+    def inspect(self, watch: Callable[[str], None]) -> Inspected:
+        """Verify everything against its hashes and references, in bounded memory; `watch` hears of each thing."""
+        ...
+
+    def repair(self, faults: Sequence[Fault]) -> None:
+        """Try to put right those that have a remedy; inspecting again tells which of them that did."""
         ...
 
 
@@ -613,4 +668,24 @@ class Folders(Protocol):
         self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
     ) -> AbstractContextManager[Callable[[], TreeDelta]]:
         """Do the first half of `restore`, and give the second as a function, to be called inside the block or not."""
+        ...
+
+
+class FolderCare(Protocol):
+    """What can be wrong with folders on this machine, apart from their content."""
+
+    def is_half_restored(self, folder: Path) -> bool:
+        """Whether a restore of this folder was begun and not finished."""
+        ...
+
+    def list_damaged_indexes(self) -> tuple[Path, ...]:
+        """Return the stat indexes that cannot be used."""
+        ...
+
+    def index_of(self, folder: Path) -> Path:
+        """Return where the stat index of a folder is kept."""
+        ...
+
+    def drop_index(self, index: Path) -> None:
+        """Remove a stat index; the next scan reads the files instead."""
         ...

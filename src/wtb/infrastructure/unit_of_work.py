@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent
+from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import BranchRepository, Clock, Codec, EventBus, ExecutionRepository, NodeRunRepository
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
@@ -95,6 +96,10 @@ class TransactionalUnitOfWork(ABC):
                 self.checkpoints.keep_manifests()
                 self.files.keep_trees()
             self._transaction.close()
+
+    def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
+        """Write the keyframe of a checkpoint anew, if there is such a checkpoint."""
+        self.checkpoints.rebuild_keyframe(checkpoint_id)
 
     def commit(self) -> None:
         if self._transaction is None:

@@ -105,6 +105,40 @@ class ObjectStoreContract:
         assert list(objects.list_objects(unused_since=datetime.now(UTC) - timedelta(hours=1))) == []
         assert len(_listed(objects)) == 2
 
+    def test_what_was_put_lately_is_not_deleted_as_unused(self, objects: ObjectStore) -> None:
+        stored = put(objects, b"x" * 10)
+        assert not objects.delete(stored.digest, unused_since=datetime.now(UTC) - timedelta(hours=1))
+        assert read(objects, stored.digest) == b"x" * 10
+        assert objects.delete(stored.digest, unused_since=datetime.now(UTC) + timedelta(hours=1))
+        assert not objects.delete(stored.digest, unused_since=datetime.now(UTC) + timedelta(hours=1))
+        assert not objects.delete(stored.digest)
+        assert _listed(objects) == set()
+
+    def test_whole_objects_are_no_leftovers(self, objects: ObjectStore) -> None:
+        stored = put(objects, content_of(100_000))
+        assert objects.discard_unfinished(unused_since=datetime.now(UTC) + timedelta(hours=1)) == 0
+        assert _listed(objects) == {stored}
+
+    def test_of_those_who_put_and_those_who_sweep_at_once_the_first_win(self, objects: ObjectStore) -> None:
+        """Whoever has put an object can read it, however eager the sweep of those that are unused."""
+        content, barrier = content_of(1_000), Barrier(3)
+
+        def sweep() -> None:
+            barrier.wait(WAIT_S)
+            for _ in range(200):
+                objects.delete(digest, unused_since=datetime.now(UTC) - timedelta(seconds=60))
+
+        def keep(_: int) -> None:
+            barrier.wait(WAIT_S)
+            for _ in range(200):
+                assert read(objects, put(objects, content).digest) == content
+
+        digest = put(objects, content).digest
+        with ThreadPoolExecutor(3) as threads:
+            sweeping = threads.submit(sweep)
+            list(threads.map(keep, range(2)))
+            sweeping.result(WAIT_S)
+
     def test_threads_that_put_the_same_content_do_not_disturb_each_other(self, objects: ObjectStore) -> None:
         barrier = Barrier(4)
 

@@ -127,6 +127,21 @@ class BranchRepositoryContract(StoryFixtures):
             many = [CheckpointId(f"c{number}") for number in range(2_000)]
             assert uow.branches.list_forks([*many, second.id]) == (near,)
 
+    def test_branches_are_found_by_where_they_left_and_by_where_they_are(self, storage: Storage, story: Story) -> None:
+        first, second, third = story.line({}, {}, {})
+        here, there = story.add_branch("here", first), story.add_branch("there", second)
+        other = story.fork(first)
+        story.move_head(third, here)
+        story.move_head(third)
+        with storage.unit_of_work(readonly=True) as uow:
+            moved, main = uow.branches.get(here.id), uow.branches.get(story.main.id)
+            assert uow.branches.list_forks([first.id]) == (moved, other.main)
+            assert uow.branches.list_forks([second.id, first.id]) == (moved, there, other.main)
+            assert uow.branches.list_at([third.id]) == (main, moved)
+            assert uow.branches.list_at([first.id, second.id]) == (there, other.main)
+            for look in (uow.branches.list_forks, uow.branches.list_at):
+                assert look([]) == look([CheckpointId("no-such-id")]) == ()
+
     def test_a_head_moves_from_where_it_is_expected(self, storage: Storage, story: Story) -> None:
         first, second = story.line({}, {})
         with storage.unit_of_work() as uow:

@@ -58,7 +58,7 @@ class ManifestCache:
     """Manifests of recently used checkpoints, shared by all units of work of a storage.
 
     A checkpoint never changes and its id is never given again, so an entry cannot become wrong. It can come to
-    name chunks that a sweep has collected (after others rewrote keyframes); writing a keyframe checks for that.
+    name chunks that a sweep has collected (after others rewrote keyframes); whoever needs the chunks checks for that.
     """
 
     def __init__(self, size: int = 256) -> None:
@@ -128,7 +128,15 @@ class DeltaCheckpointStore:
     ) -> Checkpoint:
         parent_hash, base = self._base(draft)
         read_blobs = partial(self._read_blobs, checkpoint_id=draft.parent_id)
-        return self.write(draft, parent_hash, base, self._encoder.encode(base, delta, returned, read_blobs))
+        try:
+            encoded = self._encoder.encode(base, delta, returned, read_blobs)
+        except DamagedData:
+            if draft.parent_id is None:
+                raise
+            # The manifest may be a cached one that names chunks which have been collected meanwhile: read it anew.
+            base = self._read_manifest(draft.parent_id, base.root(self._codec))
+            encoded = self._encoder.encode(base, delta, returned, read_blobs)
+        return self.write(draft, parent_hash, base, encoded)
 
     def write(self, draft: CheckpointDraft, parent_hash: bytes, base: Manifest, encoded: EncodedDelta) -> Checkpoint:
         """Keep a delta that is encoded already; `base` is the manifest of the parent."""
@@ -214,6 +222,16 @@ class DeltaCheckpointStore:
         keyframe = seal_keyframe(self._codec, ormsgpack.packb(operations), checkpoint_id)
         self._rows.put_keyframe(checkpoint_id, keyframe)
         return sealed
+
+    def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
+        """Write a keyframe from the deltas before it; DamagedData when they are not whole. Deleted ones need none."""
+        found = self._rows.find(checkpoint_id)
+        if found is not None and not found[0].deleted:
+            manifest = self._read_manifest(checkpoint_id, checkpoint_of(self._codec, found[0]).state_hash)
+            addresses = {address for _, entry in manifest for address in entry.addresses}
+            self._read_blobs(tuple(addresses), checkpoint_id)
+            self._write_keyframe(checkpoint_id, manifest)
+            self._forget([checkpoint_id])
 
     def get(self, checkpoint_id: CheckpointId) -> Checkpoint:
         return checkpoint_of(self._codec, self._living(checkpoint_id)[0])

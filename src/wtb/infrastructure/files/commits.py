@@ -23,7 +23,10 @@ _ROW_BYTES = 512
 
 
 class FileCommitRow(NamedTuple):
-    """One row. Without a base the payload is the whole tree; `pending` is the cost of the deltas since that."""
+    """One row. Without a base the payload is the whole tree; `pending` is the cost of the deltas since that.
+
+    `created_at_us` is when the same tree was last saved: a sweep leaves alone what was used lately.
+    """
 
     id: str
     base_id: str | None
@@ -37,7 +40,11 @@ class FileCommitRows(Protocol):
     """A place for the rows of file commits, inside one transaction."""
 
     def insert(self, row: FileCommitRow) -> None:
-        """Add a row; one that is there already stays, since its tree is the same."""
+        """Add a row; one that is there already stays, since its tree is the same, and is marked as used now."""
+        ...
+
+    def hold(self, commit_id: str) -> bool:
+        """Keep a commit from being removed until the end of the transaction; False when it is not there."""
         ...
 
     def chain(self, commit_id: str) -> list[FileCommitRow]:
@@ -105,10 +112,10 @@ class DeltaFileCommits:
         now_us = to_us(self._clock.now())
         if contents:
             self._blobs.put_blobs(contents, now_us)
-        if self._find(tree.id) is None:
-            row = self._row(base_id, base, delta, tree, now_us)
-            self._rows.insert(row)
-            self._fresh[tree.id] = StoredTree(tree, row.pending)
+        # Also when it is known: what this process remembers, a sweep of another one may have collected.
+        row = self._row(base_id, base, delta, tree, now_us)
+        self._rows.insert(row)
+        self._fresh[tree.id] = StoredTree(tree, row.pending)
         return tree.id
 
     def _row(
@@ -116,14 +123,10 @@ class DeltaFileCommits:
     ) -> FileCommitRow:
         body = _packed(delta)
         pending = base.pending + _ROW_BYTES + len(body)
-        if base_id is None or pending > max(tree.weight, WHOLE_TREE_BYTES):
+        if base_id is None or pending > max(tree.weight, WHOLE_TREE_BYTES) or not self._rows.hold(base_id):
             body, base_id, pending = _packed(diff(EMPTY_TREE, tree)), None, 0
-        payload = self._checksum(tree.id, base_id, body) + body
+        payload = _checksum(self._codec, tree.id, base_id, body) + body
         return FileCommitRow(tree.id, base_id, FORMAT, now_us, pending, payload)
-
-    def _checksum(self, commit_id: str, base_id: str | None, body: bytes) -> bytes:
-        """Return what stands before a payload; it covers also what the body is the delta of, and from where."""
-        return self._codec.digest(f"{commit_id}\n{base_id or ''}\n".encode(), body)[:16]
 
     def get(self, commit_id: FileCommitId) -> FileTree:
         return self._stored(commit_id).tree
@@ -152,16 +155,8 @@ class DeltaFileCommits:
         return StoredTree(tree, rows[-1].pending)
 
     def _applied(self, tree: FileTree, row: FileCommitRow) -> FileTree:
-        if row.format != FORMAT:
-            raise UnknownFormat(f"file commit {row.id!r} has format {row.format}; this version of wtb reads {FORMAT}")
-        body = row.payload[16:]
-        if row.payload[:16] != self._checksum(row.id, row.base_id, body):
-            raise _damaged(row.id, "its stored bytes do not match their checksum")
-        put, removed = ormsgpack.unpackb(body)
-        entries = [_entry(each) for each in put]
-        delta = TreeDelta({entry.path: entry for entry in entries}, frozenset(map(_path, removed)))
         try:
-            return tree.apply(delta)
+            return tree.apply(file_commit_delta(self._codec, row))
         except UnsafePath as error:
             raise _damaged(row.id, str(error)) from error
 
@@ -171,6 +166,23 @@ class DeltaFileCommits:
             if self._codec.digest(content) != digest:
                 raise DamagedData(f"the content {digest.hex()[:16]} of a file is damaged; `wtb doctor` tells more")
         return found
+
+
+def file_commit_delta(codec: Codec, row: FileCommitRow) -> TreeDelta:
+    """Return what a row says, verified: the delta from its base, or from nothing."""
+    if row.format != FORMAT:
+        raise UnknownFormat(f"file commit {row.id!r} has format {row.format}; this version of wtb reads {FORMAT}")
+    body = row.payload[16:]
+    if row.payload[:16] != _checksum(codec, row.id, row.base_id, body):
+        raise _damaged(row.id, "its stored bytes do not match their checksum")
+    put, removed = ormsgpack.unpackb(body)
+    entries = [_entry(each) for each in put]
+    return TreeDelta({entry.path: entry for entry in entries}, frozenset(map(_path, removed)))
+
+
+def _checksum(codec: Codec, commit_id: str, base_id: str | None, body: bytes) -> bytes:
+    """Return what stands before a payload; it covers also what the body is the delta of, and from where."""
+    return codec.digest(f"{commit_id}\n{base_id or ''}\n".encode(), body)[:16]
 
 
 def _damaged(commit_id: str, problem: str) -> DamagedData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from wtb.domain.files import EntryKind, FileTree, TreeDelta, diff
 from wtb.domain.ports import ObjectStore, ScannedFolder
 from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
-from wtb.infrastructure.files.index import StatIndex, is_worth_saving, load_index, save_index
+from wtb.infrastructure.files.index import StatIndex, is_usable, is_worth_saving, load_index, save_index
 from wtb.infrastructure.files.os_errors import told_as
 from wtb.infrastructure.files.scanner import HashingSink, Scanner, StoringSink, rules_in
 from wtb.infrastructure.files.staging import HALF_DONE, ContentSource, Read, clear, stage
@@ -70,6 +71,19 @@ class LocalFolders:
 
             yield swap
 
+    def is_half_restored(self, folder: Path) -> bool:
+        return (folder / HALF_DONE).exists()
+
+    def list_damaged_indexes(self) -> tuple[Path, ...]:
+        return self._indexes.list_damaged()
+
+    def index_of(self, folder: Path) -> Path:
+        return self._indexes.path(folder.absolute())
+
+    def drop_index(self, index: Path) -> None:
+        with told_as(WorkspaceError, f"the stat index {index} cannot be removed"):
+            index.unlink(missing_ok=True)
+
     def _looked_at(self, root: Path, rules: IgnoreRules) -> FileTree:
         """Return what lies there by the rules of the tree to be restored: what they do not spare must match it."""
         index = Scanner(root, self._indexes.get(root), rules, HashingSink()).run()
@@ -96,11 +110,11 @@ class IndexCache:
     def get(self, root: Path) -> StatIndex:
         with self._lock:
             found = self._indexes.get(root)
-        return load_index(self._path(root)) if found is None else found
+        return load_index(self.path(root)) if found is None else found
 
     def put(self, root: Path, index: StatIndex) -> None:
         if is_worth_saving(index):
-            save_index(index, self._path(root))
+            save_index(index, self.path(root))
             index = StatIndex(index.records, index.tree, index.rules)
         with self._lock:
             self._indexes[root] = index
@@ -108,5 +122,20 @@ class IndexCache:
             if len(self._indexes) > self._size:
                 self._indexes.popitem(last=False)
 
-    def _path(self, root: Path) -> Path:
+    def list_damaged(self) -> tuple[Path, ...]:
+        """Return the files that cannot be used, but for those that somebody may be writing just now."""
+        if not self._folder.is_dir():
+            return ()
+        return tuple(path for path in sorted(self._folder.iterdir()) if not _is_new(path) and not is_usable(path))
+
+    def path(self, root: Path) -> Path:
+        """Return the file of a folder's index."""
         return self._folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+
+
+def _is_new(path: Path) -> bool:
+    """Whether a file has a temporary name, and was written within the last hour or is gone again."""
+    try:
+        return bool(path.suffix) and path.stat().st_mtime > time.time() - 3600
+    except FileNotFoundError:
+        return True

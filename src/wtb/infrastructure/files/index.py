@@ -100,13 +100,23 @@ def save_index(index: StatIndex, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def load_index(path: Path) -> StatIndex:
-    """Read an index; an empty one when it cannot be used, for whatever reason."""
+def is_usable(path: Path) -> bool:
+    """Whether an index is what was written; one that was only begun counts as damaged too."""
+    return _content(path) is not None
+
+
+def _content(path: Path) -> bytes | None:
     try:
         data = path.read_bytes()
     except OSError:
-        return StatIndex()
-    if hashlib.sha256(data[32:]).digest() != data[:32]:
+        return None
+    return data if hashlib.sha256(data[32:]).digest() == data[:32] else None
+
+
+def load_index(path: Path) -> StatIndex:
+    """Read an index; an empty one when it cannot be used, for whatever reason."""
+    data = _content(path)
+    if data is None:
         return StatIndex()
     form, rules, rows = ormsgpack.unpackb(data[32:])
     if form != _FORMAT:

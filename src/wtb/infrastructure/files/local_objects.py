@@ -125,13 +125,40 @@ class LocalObjectStore:
                     if len(item.name) == 62 and stat.st_mtime < unused_since.timestamp():
                         yield StoredObject(bytes.fromhex(folder.name + item.name), stat.st_size)
 
-    def delete(self, digest: bytes) -> None:
+    def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
+        """Remove an object under another name: whoever puts it at this moment finds none, and writes it anew."""
+        path, aside = self._path(digest), f"{self._folder}/tmp/{secrets.token_hex(8)}"
         with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be deleted"):
-            Path(self._path(digest)).unlink(missing_ok=True)
+            if unused_since is not None and not _is_older(path, unused_since):
+                return False
+            os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
+            try:
+                os.rename(path, aside)
+            except FileNotFoundError:
+                return False
+            if unused_since is not None and not _is_older(aside, unused_since):
+                os.rename(aside, path)  # somebody put it after the first look
+                return False
+            os.unlink(aside)
+        return True
+
+    def discard_unfinished(self, *, unused_since: datetime) -> int:
+        with told_as(StorageUnavailable, f"what is left over in {self._folder}/tmp cannot be deleted"):
+            left = [item for item in Path(self._folder, "tmp").glob("*") if _is_older(str(item), unused_since)]
+            for item in left:
+                item.unlink(missing_ok=True)
+        return len(left)
 
     def _path(self, digest: bytes) -> str:
         name = digest.hex()
         return f"{self._folder}/{name[:2]}/{name[2:]}"
+
+
+def _is_older(path: str, at: datetime) -> bool:
+    try:
+        return os.stat(path).st_mtime < at.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def _create(path: str) -> int:

@@ -43,6 +43,14 @@ class MemoryObjectStore:
             objects = list(self._objects.items())
         yield from (StoredObject(digest, len(content)) for digest, (content, at) in objects if at < unused_since)
 
-    def delete(self, digest: bytes) -> None:
+    def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
         with self._lock:
-            self._objects.pop(digest, None)
+            found = self._objects.get(digest)
+            if found is None or (unused_since is not None and found[1] >= unused_since):
+                return False
+            del self._objects[digest]
+        return True
+
+    def discard_unfinished(self, *, unused_since: datetime) -> int:
+        """Nothing is ever half written here."""
+        return 0

@@ -13,8 +13,11 @@ class MemoryFileCommitRows:
         self._transaction = transaction
 
     def insert(self, row: FileCommitRow) -> None:
-        if self._find(row.id) is None:
-            self._transaction.put("file_commits", row.id, row)
+        kept = self._find(row.id) or row
+        self._transaction.put("file_commits", row.id, kept._replace(created_at_us=row.created_at_us))
+
+    def hold(self, commit_id: str) -> bool:
+        return self._find(commit_id) is not None
 
     def chain(self, commit_id: str) -> list[FileCommitRow]:
         rows: list[FileCommitRow] = []

@@ -174,14 +174,18 @@ class MemoryBranchRepository:
             raise CheckpointNotFound(head_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
-        return _in_order(self._transaction.group("branches", 0, execution_id))
+        return _by_age(self._transaction.group("branches", 0, execution_id))
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
         wanted = set(checkpoint_ids)
-        return _in_order(branch for branch in self._transaction.all("branches") if branch.forked_from_id in wanted)
+        return _by_age(each for each in self._transaction.all("branches") if each.forked_from_id in wanted)
+
+    def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        wanted = set(checkpoint_ids)
+        return _by_age(each for each in self._transaction.all("branches") if each.head_id in wanted)
 
 
-def _in_order(branches: Iterable[Branch]) -> tuple[Branch, ...]:
+def _by_age(branches: Iterable[Branch]) -> tuple[Branch, ...]:
     return tuple(sorted(branches, key=lambda branch: (branch.created_at, branch.id)))
 
 

@@ -85,10 +85,14 @@ class MemoryTransaction:
 
     def all(self, table: str) -> Iterator[Any]:
         """Yield every row."""
+        yield from (row for _, row in self.items(table))
+
+    def items(self, table: str) -> Iterator[tuple[Any, Any]]:
+        """Yield every row with its key."""
         self._check_open()
         with self._tables.guard:
             rows = {**self._tables.tables[table].rows, **self._changes[table]}
-        yield from (row for row in rows.values() if row is not _GONE)
+        yield from ((key, row) for key, row in rows.items() if row is not _GONE)
 
     def group(self, table: str, index: int, value: Hashable) -> Iterator[Any]:
         """Yield the rows of one group, by the table's grouping of this number."""

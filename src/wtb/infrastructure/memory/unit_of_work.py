@@ -18,6 +18,7 @@ from wtb.infrastructure.memory.repositories import (
 from wtb.infrastructure.memory.rollbacks import MemoryRollbackRepository
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
 from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
+from wtb.infrastructure.memory.upkeep_rows import MemoryUpkeepRows
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -74,8 +75,12 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     def now(self) -> datetime:
         return self._storage.clock.now()
 
+    def upkeep_rows(self) -> MemoryUpkeepRows:
+        """Return all rows as they are in this transaction."""
+        return MemoryUpkeepRows(self._memory)
+
     def _begin(self, *, readonly: bool) -> MemoryTransaction:
-        transaction = MemoryTransaction(self._storage.tables, readonly=readonly)
+        transaction = self._memory = MemoryTransaction(self._storage.tables, readonly=readonly)
         self.workflows = MemoryWorkflowRepository(transaction)
         self.executions = MemoryExecutionRepository(transaction)
         self.branches = MemoryBranchRepository(transaction)

@@ -7,7 +7,10 @@ from wtb.infrastructure.sql.database import Transaction
 
 _FIELDS = ", ".join(FileCommitRow._fields)
 
-_INSERT = f"INSERT INTO wtb_file_commits ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT = f"""
+INSERT INTO wtb_file_commits ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET created_at_us = excluded.created_at_us
+"""
 _CHAIN = f"""
 WITH RECURSIVE line (line_id, line_base, depth) AS (
     SELECT id, base_id, 0 FROM wtb_file_commits WHERE id = ?
@@ -26,6 +29,10 @@ class SqlFileCommitRows:
 
     def insert(self, row: FileCommitRow) -> None:
         self._transaction.run(_INSERT, row)
+
+    def hold(self, commit_id: str) -> bool:
+        statement = "SELECT 1 FROM wtb_file_commits WHERE id = ?" + self._transaction.database.lock_suffix
+        return self._transaction.row(statement, (commit_id,)) is not None
 
     def chain(self, commit_id: str) -> list[FileCommitRow]:
         return [FileCommitRow(*row) for row in self._transaction.rows(_CHAIN, (commit_id,))]

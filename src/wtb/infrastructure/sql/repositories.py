@@ -302,9 +302,14 @@ class SqlBranchRepository:
         return tuple(_branch(row) for row in self._transaction.rows(statement, (execution_id,)))
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
-        statement = f"{_SELECT_BRANCH} WHERE forked_from_id IN (??)"
-        found = [_branch(row) for row in self._transaction.run_in(statement, set(checkpoint_ids))]
-        return tuple(sorted(found, key=lambda branch: (branch.created_at, branch.id)))
+        return self._among("forked_from_id", checkpoint_ids)
+
+    def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        return self._among("head_id", checkpoint_ids)
+
+    def _among(self, column: str, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
+        rows = self._transaction.run_in(f"{_SELECT_BRANCH} WHERE {column} IN (??)", set(checkpoint_ids))
+        return tuple(sorted((_branch(row) for row in rows), key=lambda branch: (branch.created_at, branch.id)))
 
 
 _SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"

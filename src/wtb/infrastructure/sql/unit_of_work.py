@@ -14,6 +14,7 @@ from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
+from wtb.infrastructure.sql.upkeep_rows import SqlUpkeepRows
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -51,6 +52,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
 
     def now(self) -> datetime:
         return self._storage.database.now(self._sql) or self._storage.clock.now()
+
+    def upkeep_rows(self) -> SqlUpkeepRows:
+        """Return all rows as they are in this transaction."""
+        return SqlUpkeepRows(self._sql)
 
     def _begin(self, *, readonly: bool) -> Transaction:
         transaction = self._sql = self._storage.database.begin(readonly=readonly)

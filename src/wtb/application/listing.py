@@ -1,0 +1,33 @@
+"""Listing: every run of a store, a page at a time, past those that cannot be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from wtb.domain.errors import DamagedData
+from wtb.domain.execution import Execution
+from wtb.domain.ports import Storage
+
+_PAGE = 500
+_log = logging.getLogger(__name__)
+
+
+def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
+    """Yield the runs that fit the filters, newest first; one whose record is damaged is logged and left out."""
+    offset, limit = 0, _PAGE
+    while True:
+        try:
+            with storage.unit_of_work(readonly=True) as uow:
+                page = uow.executions.list_executions(limit=limit, offset=offset, **filters)
+        except DamagedData as error:
+            if limit == 1:
+                _log.warning("%s; it is left out", error)
+                offset += 1
+            limit = 1
+            continue
+        yield from page
+        if not page:
+            return
+        offset += len(page)

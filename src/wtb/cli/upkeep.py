@@ -1,0 +1,219 @@
+"""`wtb prune` and `wtb doctor`: what keeps a store small and whole."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+
+from wtb.application.integrity import Report
+from wtb.application.retention import RunPruning
+from wtb.bench import Bench
+from wtb.cli.output import as_json, counted, example, print_table, show, size, url
+from wtb.domain.errors import DamagedData, UnknownFormat
+from wtb.domain.integrity import Fault
+from wtb.domain.ports import Swept
+from wtb.domain.retention import Reason
+
+_EXPLAINED = {
+    Reason.BEYOND_LAST: "beyond the last ones that are kept",
+    Reason.TOO_OLD: "older than they are kept for",
+    Reason.OFF_LINE: "off the active line of their run",
+}
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--run", "run_id", metavar="RUN", help="Only this run.")
+@click.option("--verbose", is_flag=True, help="List every run that loses something.")
+@url
+@as_json
+@example("wtb prune --dry-run", "wtb prune --workflow support --verbose")
+def prune(
+    *, dry_run: bool, workflow: str | None, run_id: str | None, verbose: bool, url: str | None, as_json: bool
+) -> None:
+    """Delete automatic checkpoints that are not needed any more, and collect what nothing refers to.
+
+    Every run keeps its last 20 automatic checkpoints, none for longer than 90 days; `[retention]` in wtb.toml says
+    otherwise, for all workflows or for one. What a person made, the start, heads, branch points and what `redo` needs
+    stay for ever.
+    """
+    with Bench(url) as bench:
+        retention = bench.services.retention
+        wanted = None if run_id is None else bench.get(run_id).id
+        runs = (retention.plan if dry_run else retention.prune)(workflow=workflow, run=wanted)
+        with _progress("runs") as told:
+            found = [each for each in told(runs) if each.counts or each.problem]
+        swept, problem = Swept(), None
+        try:
+            swept = retention.count_garbage() if dry_run else retention.sweep()
+        except (DamagedData, UnknownFormat) as error:
+            problem = str(error)
+    result = _for_programs(found, swept, problem, dry_run=dry_run)
+    show(result, _for_people(found, swept, problem, dry_run=dry_run), as_json=as_json)
+    if verbose and found and not as_json:
+        print_table([_run_row(each) for each in found])
+
+
+def _for_programs(found: list[RunPruning], swept: Swept, problem: str | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "checkpoints": sum(_total(found).values()),
+        "reasons": {reason.value: count for reason, count in sorted(_total(found).items())},
+        "size": sum(each.size_bytes for each in found),
+        "swept": {**swept._asdict(), "problem": problem},
+        "runs": [
+            {
+                "run": each.execution_id,
+                "workflow": each.workflow,
+                "reasons": {reason.value: count for reason, count in each.counts.items()},
+                "size": each.size_bytes,
+                "problem": each.problem,
+            }
+            for each in found
+        ],
+    }
+
+
+def _for_people(found: list[RunPruning], swept: Swept, problem: str | None, *, dry_run: bool) -> str:
+    total, verb = _total(found), "Would delete" if dry_run else "Deleted"
+    runs = sum(1 for each in found if each.counts)
+    lines = [f"{verb} {counted(sum(total.values()), 'checkpoint')} of {counted(runs, 'run')}."]
+    if total:
+        stored = size(sum(each.size_bytes for each in found))
+        lines[0] = f"{lines[0][:-1]}; storing them took {stored}."
+    lines += [f"  {count:,} {_EXPLAINED[reason]}" for reason, count in sorted(total.items())]
+    lines += [f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem]
+    lines.append(_swept_line(swept, problem, dry_run=dry_run))
+    return "\n".join(lines)
+
+
+def _swept_line(swept: Swept, problem: str | None, *, dry_run: bool) -> str:
+    if problem is not None:
+        return f"Collected nothing: {problem}"
+    if not any(swept):
+        return "Nothing is left over that nobody refers to." if not dry_run else "There is nothing to collect yet."
+    return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
+
+
+def _parts(swept: Swept) -> str:
+    parts = (counted(swept.blobs, "blob"), counted(swept.commits, "file commit"), counted(swept.objects, "object"))
+    return f"{', '.join(parts)} ({size(swept.size_bytes)})"
+
+
+def _total(found: Iterable[RunPruning]) -> Counter[Reason]:
+    total: Counter[Reason] = Counter()
+    for each in found:
+        total.update(each.counts)
+    return total
+
+
+def _run_row(pruning: RunPruning) -> dict[str, Any]:
+    return {
+        "run": pruning.execution_id,
+        "workflow": pruning.workflow,
+        **{reason.value: pruning.counts.get(reason, 0) for reason in Reason},
+        "size": pruning.size_bytes,
+    }
+
+
+@contextmanager
+def _progress(noun: str) -> Iterator[Any]:
+    """Count what is done on a terminal; elsewhere nothing is shown."""
+    if not sys.stderr.isatty():
+        yield lambda items: items
+        return
+    with Console(stderr=True).status(f"0 {noun}") as status:
+
+        def told(items: Iterable[Any]) -> Iterator[Any]:
+            for number, item in enumerate(items, 1):
+                if number % 50 == 0:
+                    status.update(f"{number:,} {noun}")
+                yield item
+
+        yield told
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Put right what can be, and collect what nothing refers to.")
+@url
+@as_json
+@click.pass_context
+@example("wtb doctor", "wtb doctor --repair")
+def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bool) -> None:
+    """Verify everything that is stored: hashes, chains, references, blobs, objects, events, leases, workspaces.
+
+    Each fault is named with the runs that it concerns. The exit code is 0 when nothing is wrong (any more), else 1.
+    """
+    with Bench(url) as bench, _watched() as watch:
+        integrity = bench.services.integrity
+        report = integrity.repair(watch) if repair else integrity.check(watch)
+    show(_report_for_programs(report), _report_for_people(report, repair=repair), as_json=as_json)
+    if not report.is_healthy:
+        context.exit(1)
+
+
+def _report_for_programs(report: Report) -> dict[str, Any]:
+    return {
+        "healthy": report.is_healthy,
+        "faults": [asdict(fault) for fault in report.faults],
+        "looked_at": report.looked_at,
+        "garbage": report.garbage._asdict(),
+        "swept": None if report.swept is None else report.swept._asdict(),
+    }
+
+
+def _report_for_people(report: Report, *, repair: bool) -> str:
+    looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
+    lines = [f"Looked at {looked_at}."]
+    lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]
+    left = sum(not fault.repaired for fault in report.faults)
+    repaired = len(report.faults) - left
+    if repaired:
+        lines.append(f"Repaired {counted(repaired, 'fault')}.")
+    if left:
+        lines.append(
+            f"{counted(left, 'fault')} {'remain' if repair and left > 1 else 'remains' if repair else 'found'}."
+        )
+    else:
+        lines.append("Everything is well.")
+    if report.swept is not None:
+        lines.append(_swept_line(report.swept, None, dry_run=False))
+    elif any(report.garbage):
+        lines.append(f"Nothing refers to {_parts(report.garbage)}; `wtb prune` collects what was not used lately.")
+    return "\n".join(lines)
+
+
+def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
+    sign = "repaired" if fault.repaired else "FAULT"
+    yield f"{sign}: {fault.problem}"
+    if fault.runs:
+        yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
+    if fault.remedy is None:
+        yield "  cannot be repaired: restore a backup, or delete what it concerns"
+    elif not fault.repaired:
+        yield f"  {'could not be' if repair else '`wtb doctor --repair`: it is'} {fault.remedy}"
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[str], None]]:
+    """Count what is looked at on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda kind: None
+        return
+    counts: Counter[str] = Counter()
+    with Console(stderr=True).status("looking") as status:
+
+        def watch(kind: str) -> None:
+            counts[kind] += 1
+            if sum(counts.values()) % 500 == 0:
+                status.update(f"{counts[kind]:,} × {kind}")
+
+        yield watch

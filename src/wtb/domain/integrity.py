@@ -1,0 +1,46 @@
+"""Integrity: what is wrong with a store, whom it concerns, and whether it can be put right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from wtb.domain.ids import ExecutionId
+
+
+class FaultKind(StrEnum):
+    """What is damaged, missing or left behind."""
+
+    CHECKPOINT = "checkpoint"
+    CHAIN = "chain"
+    DELTA = "delta"
+    KEYFRAME = "keyframe"
+    BLOB = "blob"
+    FILE_COMMIT = "file commit"
+    OBJECT = "object"
+    EVENT = "event"
+    BRANCH = "branch"
+    NODE_RUN = "node run"
+    RUN = "run"
+    ABANDONED_RUN = "abandoned run"
+    WORKSPACE = "workspace"
+    STAT_INDEX = "stat index"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong. `what` names it, `runs` are those that it concerns, forks of theirs included.
+
+    `remedy` says how a repair would put it right; None when it cannot.
+    """
+
+    kind: FaultKind
+    what: str
+    problem: str
+    runs: tuple[ExecutionId, ...] = ()
+    remedy: str | None = None
+    repaired: bool = False
+
+    def mended(self) -> Fault:
+        """Return the fault as one that was put right."""
+        return replace(self, repaired=True)

@@ -1,0 +1,82 @@
+"""MemoryUpkeepRows: all rows of the tables in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from wtb.domain.checkpoint import NodeStatus
+from wtb.infrastructure.checkpoints.rows import CheckpointRow
+from wtb.infrastructure.event_chain import EventRow
+from wtb.infrastructure.files.commits import FileCommitRow
+from wtb.infrastructure.memory.tables import MemoryTransaction
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow
+
+
+class MemoryUpkeepRows:
+    """Rows inside one transaction."""
+
+    def __init__(self, transaction: MemoryTransaction) -> None:
+        self._transaction = transaction
+
+    def checkpoints(self) -> Iterator[tuple[CheckpointRow, bytes]]:
+        yield from sorted(self._transaction.all("checkpoints"), key=lambda stored: str(stored[0].id))
+
+    def keyframes(self) -> Iterator[tuple[str, bytes]]:
+        for key, payload in sorted(self._transaction.items("keyframes")):
+            yield str(key), payload
+
+    def file_commits(self) -> Iterator[FileCommitRow]:
+        yield from sorted(self._transaction.all("file_commits"))
+
+    def blobs(self, before_us: int | None = None) -> Iterator[BlobRow]:
+        for address, (data, touched_at_us) in sorted(self._transaction.items("blobs")):
+            if before_us is None or touched_at_us < before_us:
+                yield BlobRow(address, len(data))
+
+    def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        found = ((address, self._transaction.find("blobs", address)) for address in addresses)
+        return {address: stored[0] for address, stored in found if stored is not None}
+
+    def executions(self) -> Iterator[ExecutionRow]:
+        for execution in self._transaction.all("executions"):
+            yield ExecutionRow(execution.id, execution.branch_id, execution.workflow_id)
+
+    def branches(self) -> Iterator[BranchRow]:
+        for branch in self._transaction.all("branches"):
+            yield BranchRow(branch.id, branch.execution_id, branch.head_id)
+
+    def node_runs(self) -> Iterator[NodeRunRow]:
+        for run in self._transaction.all("node_runs"):
+            may_go_on = run.status in (NodeStatus.STARTED, NodeStatus.FAILED) or run.pending is not None
+            found = None if run.pending is None else run.pending.get("file_commit")
+            yield NodeRunRow(run.execution_id, run.id, may_go_on, (run.input_id, run.first_id, run.last_id), found)
+
+    def events(self) -> Iterator[EventRow]:
+        yield from sorted(self._transaction.all("events"), key=lambda row: (row.stream, row.sequence))
+
+    def drop_blobs(self, addresses: Collection[bytes], before_us: int) -> set[bytes]:
+        found = {address: self._transaction.find("blobs", address) for address in addresses}
+        gone = {address for address, stored in found.items() if stored is not None and stored[1] < before_us}
+        for address in gone:
+            self._transaction.drop("blobs", address)
+        return gone
+
+    def drop_file_commits(self, commit_ids: Collection[str], before_us: int) -> set[str]:
+        rows: list[FileCommitRow] = list(self._transaction.all("file_commits"))
+        wanted = set(commit_ids)
+        unused = {row.id for row in rows if row.id in wanted and row.created_at_us < before_us}
+        while held := {row.base_id for row in rows if row.id not in unused and row.base_id in unused}:
+            unused = unused - held
+        for commit_id in unused:
+            self._transaction.drop("file_commits", commit_id)
+        return unused
+
+    def replace_blob(self, address: bytes, data: bytes) -> None:
+        touched_at_us = (self._transaction.find("blobs", address) or (b"", 0))[1]
+        self._transaction.put("blobs", address, (data, touched_at_us))
+
+    def remove_blob(self, address: bytes) -> None:
+        self._transaction.drop("blobs", address)
+
+    def drop_keyframe(self, checkpoint_id: str) -> None:
+        self._transaction.drop("keyframes", checkpoint_id)

@@ -1,0 +1,129 @@
+"""UpkeepRows: everything that a storage keeps, one row after the other, and how to take things out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple, Protocol
+
+import ormsgpack
+
+from wtb.domain.checkpoint import NodeStatus
+from wtb.infrastructure.checkpoints.rows import CheckpointRow
+from wtb.infrastructure.event_chain import EventRow
+from wtb.infrastructure.files.commits import FileCommitRow
+
+
+class BranchRow(NamedTuple):
+    """Where a branch points."""
+
+    id: str
+    execution_id: str
+    head_id: str | None
+
+
+class NodeRunRow(NamedTuple):
+    """What a node run refers to; `file_commit` is that of a result which waits for its barrier."""
+
+    execution_id: str
+    id: str
+    may_go_on: bool
+    checkpoint_ids: tuple[str | None, ...]
+    file_commit: str | None
+    problem: str = ""
+    """Why the row cannot be read."""
+
+    @property
+    def input_id(self) -> str | None:
+        return self.checkpoint_ids[0]
+
+
+class BlobRow(NamedTuple):
+    """A blob without its content."""
+
+    address: bytes
+    size: int
+
+
+class ExecutionRow(NamedTuple):
+    """What an execution refers to."""
+
+    id: str
+    branch_id: str
+    workflow_id: str
+
+
+class UpkeepRows(Protocol):
+    """All rows of a storage inside one transaction. Iterators hold few rows at a time."""
+
+    def checkpoints(self) -> Iterator[tuple[CheckpointRow, bytes]]:
+        """Yield every checkpoint with its payload, tombstones included."""
+        ...
+
+    def keyframes(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the checkpoint and the payload of every keyframe."""
+        ...
+
+    def file_commits(self) -> Iterator[FileCommitRow]:
+        """Yield every file commit."""
+        ...
+
+    def blobs(self, before_us: int | None = None) -> Iterator[BlobRow]:
+        """Yield every blob, or those that were not used since."""
+        ...
+
+    def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return those that exist."""
+        ...
+
+    def executions(self) -> Iterator[ExecutionRow]:
+        """Yield every execution."""
+        ...
+
+    def branches(self) -> Iterator[BranchRow]:
+        """Yield every branch."""
+        ...
+
+    def node_runs(self) -> Iterator[NodeRunRow]:
+        """Yield every node run."""
+        ...
+
+    def events(self) -> Iterator[EventRow]:
+        """Yield every event, by stream and sequence."""
+        ...
+
+    def drop_blobs(self, addresses: Collection[bytes], before_us: int) -> set[bytes]:
+        """Remove those of these blobs that are still unused, and return them."""
+        ...
+
+    def drop_file_commits(self, commit_ids: Collection[str], before_us: int) -> set[str]:
+        """Remove those of these commits that are still unused and that no other one builds on, and return them."""
+        ...
+
+    def replace_blob(self, address: bytes, data: bytes) -> None:
+        """Put the right content in the place of a wrong one, or of none; it counts as long unused."""
+        ...
+
+    def remove_blob(self, address: bytes) -> None:
+        """Remove a blob, used or not."""
+        ...
+
+    def drop_keyframe(self, checkpoint_id: str) -> None:
+        """Remove a keyframe."""
+        ...
+
+
+def node_run_row(
+    execution_id: str, id: str, status: str, checkpoint_ids: tuple[str | None, ...], pending: bytes | None
+) -> NodeRunRow:
+    """Return what a stored node run refers to, whatever types of the user's own its result holds."""
+    may_go_on = status in (NodeStatus.STARTED, NodeStatus.FAILED) or pending is not None
+    row = NodeRunRow(execution_id, id, may_go_on, checkpoint_ids, None)
+    if status not in set(NodeStatus):
+        return row._replace(problem=f"its status {status!r} does not exist")
+    if pending is None:
+        return row
+    try:
+        found = ormsgpack.unpackb(pending, ext_hook=lambda tag, data: None)
+        return row._replace(file_commit=found.get("file_commit"))
+    except (ValueError, AttributeError) as error:
+        return row._replace(problem=f"its result cannot be read: {error}")
