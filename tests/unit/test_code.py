@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wtb
-from wtb.application.code import code_digest, differences, with_code
+from wtb.application.code import code_digest, differences, fingerprint, with_code
+from wtb.application.tool_registry import TOOLS
 from wtb.flow import Workflow
 
 PROGRAM = """
@@ -138,3 +141,77 @@ def test_differences_are_told_by_node() -> None:
     assert told(flow(), flow(extra="c")) == ["c is new", "its edges or reducers are others"]
     assert told(flow(extra="c"), flow()) == ["c is gone", "its edges or reducers are others"]
     assert told(flow(), flow(reducer=True)) == ["its edges or reducers are others"]
+
+
+def print_of(function: Any, **config: Any) -> Any:
+    return fingerprint(function, config, "1", TOOLS.get)
+
+
+@dataclass
+class Prompt:
+    text: str
+    examples: list[str]
+
+
+def with_prompt(prompt: Any) -> Any:
+    return lambda state: {"text": prompt}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["a"], ["b"]),
+        ({"k": [1]}, {"k": [2]}),
+        ({1, 2}, {1, 3}),
+        (Prompt("be kind", ["x"]), Prompt("be kind", ["y"])),
+        (re.compile("a"), re.compile("b")),
+        (Path("a"), Path("b")),
+        (closure("a"), closure("b")),
+        (functools.partial(plain, value=[1]), functools.partial(plain, value=[2])),
+        (1, True),
+        ("1", 1),
+    ],
+)
+def test_a_fingerprint_sees_values_that_can_change(one: Any, other: Any) -> None:
+    assert print_of(with_prompt(one)) == print_of(with_prompt(one))
+    assert print_of(with_prompt(one)).digest != print_of(with_prompt(other)).digest
+    assert print_of(with_prompt(one)).unseen == ()
+
+
+def test_a_fingerprint_follows_config_cached_functions_and_named_tools() -> None:
+    assert print_of(plain, k=1).digest != print_of(plain, k=2).digest
+
+    def cached(value: str) -> Any:
+        return functools.cache(lambda: value)
+
+    assert print_of(with_prompt(cached("a"))).digest != print_of(with_prompt(cached("b"))).digest
+
+    def calls(state: Any, ctx: Any) -> Any:
+        return ctx.tool("code-test-tool")
+
+    wtb.tool(name="code-test-tool")(calls)
+    before = print_of(calls)
+    TOOLS._tools.pop("code-test-tool")
+    assert print_of(calls).digest != before.digest
+
+
+class Client:
+    """Something whose inside cannot be seen."""
+
+    __slots__ = ("secret",)
+
+
+class Known(Client):
+    __slots__ = ("version",)
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def __wtb_fingerprint__(self) -> int:
+        return self.version
+
+
+def test_what_cannot_be_seen_is_named_unless_it_says_itself_what_it_is() -> None:
+    assert print_of(with_prompt(Client())).unseen == ("a tests.unit.test_code.Client",)
+    assert print_of(with_prompt(Known(1))).unseen == ()
+    assert print_of(with_prompt(Known(1))).digest != print_of(with_prompt(Known(2))).digest

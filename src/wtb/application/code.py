@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from importlib import metadata
+from pathlib import Path, PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+from uuid import UUID
 
+from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Tool
 from wtb.domain.workflow import WorkflowDefinition
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
+_BY_REPR = (re.Pattern, PurePath, date, time, timedelta, Decimal, UUID, range)
+"""Values whose repr says all of them."""
 
 
 def with_code(definition: WorkflowDefinition) -> dict[str, Any]:
@@ -50,70 +61,160 @@ def code_digest(function: Any) -> str:
     Names, constants and plain values count; comments, line numbers and where the file lies do not. What libraries
     do is taken as their name: a digest is compared within one set of installed versions.
     """
+    return _digest(_parts(function, _Walk()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What the result of a function depends on beside its arguments; `unseen` names what could not be looked into."""
+
+    digest: str
+    unseen: tuple[str, ...] = ()
+
+
+def fingerprint(function: Any, config: Mapping[str, Any], version: str, tools: Callable[[str], Any]) -> Fingerprint:
+    """Return what a node's implementation is made of, by value: two that could give different results differ.
+
+    Beside the code these are values that it captured, defaults, bound arguments, attributes of callable objects and
+    globals, where they are plain data, dataclasses or models; its config, the tools that it names, and the versions
+    of Python and of packages. An object may say what it is by `__wtb_fingerprint__()`.
+    """
+    walk = _Walk(values=True, tools=tools)
+    parts = [*_parts(function, walk), *_parts(dict(config), walk), version, sys.version]
+    return Fingerprint(digest=_digest(iter(parts)), unseen=tuple(dict.fromkeys(walk.unseen)))
+
+
+def _digest(parts: Iterator[str]) -> str:
     digest = hashlib.sha256()
-    for part in _parts(function, set()):
+    for part in parts:
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()[:32]
 
 
-def _parts(value: Any, seen: set[int]) -> Iterator[str]:
+@dataclass(slots=True)
+class _Walk:
+    """One way through a function: what was seen, whether values that can change count, and what cannot be seen."""
+
+    values: bool = False
+    tools: Callable[[str], Any] | None = None
+    seen: set[int] = field(default_factory=set)
+    unseen: list[str] = field(default_factory=list)
+
+
+def _parts(value: Any, walk: _Walk) -> Iterator[str]:
     """Yield what a value is made of, as text; of each function and class once, so that recursion ends."""
     if isinstance(value, _PLAIN):
-        yield repr(value)
+        yield f"{type(value).__name__} {value!r}"
         return
     if isinstance(value, tuple | frozenset):
-        yield type(value).__name__
-        yield from (
-            sorted("".join(_parts(item, seen)) for item in value)
-            if isinstance(value, frozenset)
-            else (part for item in value for part in _parts(item, seen))
-        )
+        yield f"{type(value).__name__} {len(value)}"
+        if isinstance(value, tuple):
+            yield from (part for item in value for part in _parts(item, walk))
+        else:
+            yield from sorted("".join(_parts(item, walk)) for item in value)
         return
-    if id(value) in seen:
+    if id(value) in walk.seen:
         yield "again"
         return
-    seen.add(id(value))
+    walk.seen.add(id(value))
+    yield from _of_callable(value, walk) if _is_code(value) else _of_other(value, walk)
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, CodeType | FunctionType | MethodType | functools.partial | Tool | type)
+
+
+def _of_callable(value: Any, walk: _Walk) -> Iterator[str]:
     if isinstance(value, CodeType):
-        yield from _of_code(value, seen)
+        yield from _of_code(value, walk)
     elif isinstance(value, FunctionType):
-        yield from _of_function(value, seen) if _is_users_own(str(value.__module__)) else _name(value)
+        yield from _of_function(value, walk) if _is_users_own(str(value.__module__)) else _name(value)
     elif isinstance(value, MethodType):
-        yield from _parts(value.__func__, seen)
-        yield from _of_object(value.__self__, seen)
+        yield from _parts(value.__func__, walk)
+        yield from _of_object(value.__self__, walk)
     elif isinstance(value, functools.partial):
-        yield from _parts((value.func, value.args, tuple(sorted(value.keywords.items()))), seen)
+        yield from _parts((value.func, value.args, tuple(sorted(value.keywords.items()))), walk)
     elif isinstance(value, Tool):
         yield repr(value.spec)
-        yield from _parts((value.function, value.reverse, value.confirm), seen)
-    elif isinstance(value, type):
-        yield from _of_class(value, seen) if _is_users_own(value.__module__) else _name(value)
-    elif isinstance(value, ModuleType) or not callable(value):
-        yield from _name(value)
+        yield from _parts((value.function, value.reverse, value.confirm), walk)
     else:
-        yield from _of_object(value, seen)
+        yield from _of_class(value, walk) if _is_users_own(value.__module__) else _name(value)
 
 
-def _of_code(code: CodeType, seen: set[int]) -> Iterator[str]:
+def _of_other(value: Any, walk: _Walk) -> Iterator[str]:
+    if isinstance(value, ModuleType) or hasattr(type(value), "__wrapped__") or _is_builtin(value):
+        yield from _name(value)
+    elif isinstance(getattr(value, "__wrapped__", None), FunctionType):  # functools.cache and the like
+        yield from _parts(value.__wrapped__, walk)
+    elif walk.values:
+        yield from _of_value(value, walk)
+    elif callable(value):
+        yield from _of_object(value, walk)
+    else:
+        yield from _name(value)
+
+
+def _is_builtin(value: Any) -> bool:
+    return type(value).__name__ in ("builtin_function_or_method", "method_descriptor", "wrapper_descriptor")
+
+
+def _of_value(value: Any, walk: _Walk) -> Iterator[str]:
+    """Yield a value by what it holds, where that can be seen."""
+    if hasattr(type(value), "__wtb_fingerprint__"):
+        yield f"{type(value).__qualname__} {value.__wtb_fingerprint__()!r}"
+    elif isinstance(value, list):
+        yield f"list {len(value)}"
+        yield from (part for item in value for part in _parts(item, walk))
+    elif isinstance(value, dict):
+        yield f"dict {len(value)}"
+        yield from (part for key, item in value.items() for part in (*_parts(key, walk), *_parts(item, walk)))
+    elif isinstance(value, set):
+        yield from sorted("".join(_parts(item, walk)) for item in value)
+    elif isinstance(value, Enum):
+        yield f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"
+    elif is_dataclass(value) or hasattr(type(value), "model_fields"):
+        yield from _name(value)
+        yield from (part for pair in sorted(_attributes(value).items()) for part in _parts(pair, walk))
+    elif isinstance(value, _BY_REPR):
+        yield repr(value)
+    elif callable(value):
+        yield from _of_object(value, walk)
+    else:
+        walk.unseen.append(f"a {type(value).__module__}.{type(value).__qualname__}")
+        yield from _name(value)
+
+
+def _of_code(code: CodeType, walk: _Walk) -> Iterator[str]:
     yield code.co_name
     yield code.co_code.hex()
     yield ",".join((*code.co_names, *code.co_varnames))
-    yield from _parts(code.co_consts, seen)
+    yield from _parts(code.co_consts, walk)
+    for constant in code.co_consts if walk.tools is not None else ():
+        if isinstance(constant, str) and constant.isprintable():
+            yield from _named_tool(constant, walk)
 
 
-def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    yield from _of_code(function.__code__, seen)
-    yield from _parts(function.__defaults__ or (), seen)
+def _named_tool(name: str, walk: _Walk) -> Iterator[str]:
+    """Yield the tool that a text in the code may be the name of."""
+    assert walk.tools is not None
+    with suppress(InvalidInput):
+        yield from _parts(walk.tools(name), walk)
+
+
+def _of_function(function: FunctionType, walk: _Walk) -> Iterator[str]:
+    yield from _of_code(function.__code__, walk)
+    yield from _parts(function.__defaults__ or (), walk)
     for cell in function.__closure__ or ():
-        yield from _captured(cell, seen)
+        yield from _captured(cell, walk)
     for name in sorted(_names(function.__code__)):
         if name in function.__globals__:
             yield name
-            yield from _parts(function.__globals__[name], seen)
+            yield from _parts(function.__globals__[name], walk)
 
 
-def _captured(cell: Any, seen: set[int]) -> Iterator[str]:
+def _captured(cell: Any, walk: _Walk) -> Iterator[str]:
     try:
-        yield from _parts(cell.cell_contents, seen)
+        yield from _parts(cell.cell_contents, walk)
     except ValueError:  # not filled yet
         yield "empty"
 
@@ -124,20 +225,23 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _of_class(kind: type, seen: set[int]) -> Iterator[str]:
+def _of_class(kind: type, walk: _Walk) -> Iterator[str]:
     yield kind.__qualname__
     for name, member in sorted(vars(kind).items()):
         function = getattr(member, "__func__", getattr(member, "fget", member))
         if isinstance(function, (FunctionType, *_PLAIN)) and name not in ("__module__", "__doc__", "__firstlineno__"):
             yield name
-            yield from _parts(function, seen)
+            yield from _parts(function, walk)
 
 
-def _of_object(value: Any, seen: set[int]) -> Iterator[str]:
+def _of_object(value: Any, walk: _Walk) -> Iterator[str]:
     """Yield the class of an object and its plain attributes; others may change while a program runs."""
-    yield from _parts(type(value), seen)
+    yield from _parts(type(value), walk)
     for name, attribute in sorted(_attributes(value).items()):
-        if isinstance(attribute, _PLAIN):
+        if walk.values:
+            yield name
+            yield from _parts(attribute, walk)
+        elif isinstance(attribute, _PLAIN):
             yield f"{name}={attribute!r}"
 
 
@@ -151,9 +255,19 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 
 
 def _name(value: Any) -> Iterator[str]:
-    """Yield the name of a function, class or module, or that of the class of anything else."""
-    named = value if isinstance(value, type | FunctionType) else type(value)
-    yield value.__name__ if isinstance(value, ModuleType) else f"{named.__module__}.{named.__qualname__}"
+    """Yield the name of a function, class or module with the version of its package, or that of the class of others."""
+    named = value if isinstance(value, type | FunctionType) or _is_builtin(value) else type(value)
+    name = value.__name__ if isinstance(value, ModuleType) else f"{named.__module__}.{named.__qualname__}"
+    yield f"{name} {_version(name.partition('.')[0])}"
+
+
+@functools.cache
+def _version(package: str) -> str:
+    """Return the version of an installed package; empty for modules of Python and of the user."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache
