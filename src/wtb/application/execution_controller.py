@@ -13,6 +13,7 @@ from wtb.application.branching import check_not_rolling_back
 from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
+from wtb.application.node_cache import Sharing
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
@@ -43,6 +44,14 @@ _THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
     Keep.ON_ERROR: (ExecutionStatus.COMPLETED,),
 }
 """After which ends only the first and the last checkpoint are kept."""
+
+
+class WaitsForResult(Exception):
+    """The run needs a result that somebody else is making; run it again when that is there."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key.hex())
+        self.key = key
 
 
 class ExecutionController:
@@ -133,6 +142,7 @@ class ExecutionController:
         strict: bool = False,
         options: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
+        sharing: Sharing | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
@@ -162,10 +172,13 @@ class ExecutionController:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
             driver.watch = watch
+            driver.sharing = sharing
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
                 ended = driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here)
+                if driver.waits_for is not None:
+                    raise WaitsForResult(driver.waits_for)
                 if ended.execution.status in _THINNED[chosen.checkpoints]:
                     self._recorder.thin(ended)
                 return ended.execution

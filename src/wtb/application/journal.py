@@ -210,6 +210,15 @@ class CallJournal:
         at = call.ended_at or call.started_at
         return Event(type=_EVENTS[call.status], stream=call.execution_id, at=at, data=data)
 
+    def unshareable(self) -> str | None:
+        """Return why the result of this run must not be taken by others; None when it may."""
+        for call in self._calls.values():
+            if call.kind is CallKind.ASK:
+                return "it asked a person"
+            if call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL:
+                return f"it called {call.tool}, which changes the world"
+        return None
+
     def unasked(self) -> tuple[ToolCall, ...]:
         """Return external calls that an earlier attempt made and this one never asked for."""
         return tuple(

@@ -14,6 +14,7 @@ from typing import Any
 
 from wtb.application.context import Context
 from wtb.application.journal import Asked, CallJournal, InDoubt
+from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
 from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
 from wtb.application.progress import Progress
@@ -44,6 +45,8 @@ from wtb.domain.workflow import Node, WorkflowDefinition
 
 _log = logging.getLogger(__name__)
 
+_POLL_S = 0.02
+
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""
 
@@ -69,6 +72,10 @@ class Outcome:
     pause: Pause | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     files: PreparedCommit | None = None
+    taken: FileCommitId | None = None
+    """The files that come with a shared result."""
+    unshareable: str | None = None
+    """Why others must not take this result, if so."""
 
 
 class Attempt:
@@ -105,6 +112,10 @@ class Attempt:
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""
         return None if self._files is None else self._files.prepared()
+
+    def unshareable(self) -> str | None:
+        """Return why its result must not be taken by others: it asked a person, or changed the world."""
+        return None if self._journal is None else self._journal.unshareable()
 
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
@@ -152,6 +163,11 @@ class RunDriver:
         self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
         self._interrupt: str | None = None
         self.watch: Watch | None = None
+        self.sharing: Sharing | None = None
+        """What this run shares with others of its batch."""
+        self._unshared_keys: dict[str, tuple[bytes, int]] = {}
+        self.waits_for: bytes | None = None
+        """The result that somebody else is making and that this run needs next; driving on then takes it."""
         self.began_here = bool(open_runs)
         """Whether a node that comes next was begun before: its breakpoint is behind it."""
 
@@ -166,7 +182,8 @@ class RunDriver:
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
-        while self.at.execution.status is ExecutionStatus.RUNNING:
+        self.waits_for = None
+        while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
             nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
             pass_breakpoint = False
@@ -197,6 +214,8 @@ class RunDriver:
 
     def _superstep(self, nodes: tuple[str, ...]) -> None:
         outcomes = self._run_all([self._node_run(name) for name in nodes])
+        if self.waits_for is not None:
+            return
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         paused = [outcome for outcome in outcomes if outcome.pause is not None]
         if failed:
@@ -209,6 +228,7 @@ class RunDriver:
             return
         try:
             self._advance(outcomes)
+            self._share(outcomes)
         except MergeConflict as error:
             self._fail(outcomes[0].run, error)
         except (Conflict, StorageError):
@@ -232,7 +252,7 @@ class RunDriver:
     def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
         """Run the members; several at the same time, each keeping its result as soon as it has one."""
         if len(runs) == 1:
-            return [self._run(runs[0])]
+            return [self._run(runs[0]) if self.sharing is None else self._run_or_take(runs[0])]
         with ThreadPoolExecutor(min(len(runs), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
             return list(pool.map(self._run_member, runs))
 
@@ -240,14 +260,14 @@ class RunDriver:
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
             return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
-        outcome = self._run(run, member=run.node)
+        outcome = self._run(run, member=run.node) if self.sharing is None else self._run_or_take(run, member=run.node)
         if outcome.returned is None:
             return outcome
         files = outcome.files
         pending = {
             "returned": {key: value for key, value in outcome.returned.items() if value is not DELETE},
             "deleted": [key for key, value in outcome.returned.items() if value is DELETE],
-            "file_commit": None if files is None else str(files.id),
+            "file_commit": _side(outcome),
             "data": dict(outcome.data),
         }
         kept = outcome.run.finished(pending, self._tools.clock.now())
@@ -281,6 +301,55 @@ class RunDriver:
                 if not may_retry(node.retry, run.attempt, error):
                     return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
                 run = self._retried(node, run, error)
+
+    def _run_or_take(self, run: NodeRun, member: str = "") -> Outcome:
+        """Run a node of a batch, or take the result of somebody who ran it with the same input.
+
+        A run that needs what another is making gives up its worker until then; a member of a parallel superstep
+        waits, since its siblings are at work.
+        """
+        assert self.sharing is not None
+        sharing, node = self.sharing, self._nodes[run.node]
+        key = sharing.key(node, run, self._progress.state, self.at.head.file_commit)
+        found = None if key is None else sharing.claim(key)
+        while isinstance(found, Busy) and member:
+            time.sleep(_POLL_S)
+            found = sharing.claim(found.key)
+        if isinstance(found, Busy):
+            self.waits_for = found.key
+            return Outcome(run=run)
+        if isinstance(found, SharedFailure):
+            sharing.shared += 1
+            return Outcome(run=run, failure=found.failure)
+        if isinstance(found, SharedResult):
+            sharing.shared += 1
+            return _taken(run, found, self.at.head.file_commit)
+        sharing.executed += 1
+        began = time.perf_counter()
+        outcome = self._run(run, member)
+        ms = int((time.perf_counter() - began) * 1e3)
+        if key is not None and outcome.failure is not None:
+            sharing.settle(key, SharedFailure(failure=outcome.failure))
+        elif key is not None and (reason := _cannot_be_shared(outcome)):
+            sharing.unshared[node.name] = reason
+            sharing.release(key)
+        elif key is not None:
+            self._unshared_keys[run.node] = (key, ms)
+        return outcome
+
+    def _share(self, outcomes: Sequence[Outcome]) -> None:
+        """Give away what was made here, now that its files are kept."""
+        for outcome in outcomes:
+            made = self._unshared_keys.pop(outcome.run.node, None)
+            if made is None or self.sharing is None:
+                continue
+            key, ms = made
+            pending = outcome.run.pending
+            commit = self.at.head.file_commit if pending is None else pending["file_commit"]
+            result = SharedResult(
+                returned=outcome.returned or {}, file_commit=commit, usage=outcome.data.get("usage", {}), ms=ms
+            )
+            self.sharing.settle(key, result)
 
     def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
         """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
@@ -325,7 +394,13 @@ class RunDriver:
             return Outcome(run=attempt.run, pause=_diverged(node, [call.tool for call in diverged]))
         if self._tools.warn_of_changes and (lost := view.changed_in_place()):
             _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
-        return Outcome(run=attempt.run, returned=returned, data=attempt.data(), files=attempt.files())
+        return Outcome(
+            run=attempt.run,
+            returned=returned,
+            data=attempt.data(),
+            files=attempt.files(),
+            unshareable=attempt.unshareable(),
+        )
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
         assert node.retry is not None
@@ -366,7 +441,9 @@ class RunDriver:
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
         if len(outcomes) == 1:
-            files = outcomes[0].files
+            files, taken = outcomes[0].files, outcomes[0].taken
+            if taken is not None:
+                return lambda uow: taken
             return None if files is None or not files.has_changes else files.save
         sides = {
             outcome.run.node: FileCommitId(outcome.run.pending["file_commit"])
@@ -384,6 +461,26 @@ class RunDriver:
         if broken:
             return _paused(f"break after {', '.join(broken)}")
         return None if self._interrupt is None else _interrupted(self._interrupt)
+
+
+def _side(outcome: Outcome) -> str | None:
+    """Return the files that a member of a superstep brings to the barrier."""
+    return outcome.taken if outcome.files is None else str(outcome.files.id)
+
+
+def _cannot_be_shared(outcome: Outcome) -> str | None:
+    return "it waits for a person" if outcome.pause is not None else outcome.unshareable
+
+
+def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
+    """Return a shared result as if the node had run here."""
+    data: dict[str, Any] = {"shared": True, "ms": result.ms}
+    if result.usage:
+        data["usage"] = dict(result.usage)
+    changed = result.file_commit is not None and result.file_commit != base
+    return Outcome(
+        run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None
+    )
 
 
 def _commit(id: str | None) -> FileCommitId | None:

@@ -1,0 +1,216 @@
+"""NodeCache: results of node runs that several jobs of a batch share; each is made once, whoever needs it first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from wtb.application.code import Fingerprint
+from wtb.domain.batch import CacheEntry, CacheStatus
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.execution import Failure
+from wtb.domain.ports import Clock, Codec, Owners, Storage
+from wtb.domain.state import DELETE, State
+from wtb.domain.workflow import Node
+
+LEASE = timedelta(seconds=60)
+"""How long whoever makes a result on another machine may be silent; on this one it is seen whether it lives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResult:
+    """What a node run gave: its update before reducers, its files, what it used and how long it took."""
+
+    returned: Mapping[str, Any]
+    file_commit: str | None
+    usage: Mapping[str, Any]
+    ms: int
+    tool_errors: int = 0
+
+
+class Busy:
+    """Somebody else is making the result."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedFailure:
+    """A node run that failed for good in this attempt of the batch; trying again would not help."""
+
+    failure: Failure
+
+
+class NodeCache:
+    """Claims, results and failures by key, in the database, so that processes share them too."""
+
+    def __init__(self, storage: Storage, clock: Clock, codec: Codec, owners: Owners) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._codec = codec
+        self._owners = owners
+        self._listeners: list[Callable[[bytes], None]] = []
+        self._lock = threading.Lock()
+
+    def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
+        """Call somebody with the key of every claim of this process that is settled; returns how to stop that."""
+        with self._lock:
+            self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def claim(self, key: bytes, attempt: str) -> SharedResult | SharedFailure | Busy | None:
+        """Return the result, or that somebody makes it; None when it is now for the caller to make it."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.cache.find(key)
+        if found is not None and found.status is CacheStatus.DONE:
+            return _result(found)
+        if found is not None and found.status is CacheStatus.FAILED and found.attempt == attempt:
+            assert found.value is not None
+            return SharedFailure(failure=Failure(**found.value))
+        if found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found):
+            return Busy(key)
+        now = self._clock.now()
+        mine = CacheEntry(
+            key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=attempt, expires_at=now + LEASE
+        )
+        with self._storage.unit_of_work() as uow:
+            claimed = uow.cache.claim(mine, instead_of=found)
+            uow.commit()
+        return None if claimed else self.claim(key, attempt)
+
+    def _is_free(self, entry: CacheEntry) -> bool:
+        gone = self._owners.is_gone(entry.owner)
+        return gone is True or (gone is None and entry.expires_at < self._clock.now())
+
+    def _me(self) -> str:
+        return self._owners.me()
+
+    def settle(self, key: bytes, attempt: str, result: SharedResult | SharedFailure) -> None:
+        """Give the result to everybody who needs it; a late owner whose claim was taken over gives nothing."""
+        done = isinstance(result, SharedResult)
+        value = _value(result) if isinstance(result, SharedResult) else _failure(result.failure)
+        entry = CacheEntry(
+            key=key,
+            status=CacheStatus.DONE if done else CacheStatus.FAILED,
+            owner=self._me(),
+            attempt=attempt,
+            expires_at=self._clock.now(),
+            value=value,
+        )
+        with self._storage.unit_of_work() as uow:
+            uow.cache.settle(entry)
+            uow.commit()
+        self._tell(key)
+
+    def release(self, key: bytes) -> None:
+        """Take back a claim: the run cannot be shared, so that everybody makes their own."""
+        with self._storage.unit_of_work() as uow:
+            uow.cache.release(key, self._me())
+            uow.commit()
+        self._tell(key)
+
+    def _tell(self, key: bytes) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(key)
+
+
+def _value(result: SharedResult) -> dict[str, Any]:
+    kept = {key: value for key, value in result.returned.items() if value is not DELETE}
+    return {
+        "returned": kept,
+        "deleted": [key for key, value in result.returned.items() if value is DELETE],
+        "file_commit": result.file_commit,
+        "usage": dict(result.usage),
+        "ms": result.ms,
+        "tool_errors": result.tool_errors,
+    }
+
+
+def _result(entry: CacheEntry) -> SharedResult:
+    value = entry.value or {}
+    return SharedResult(
+        returned={**value["returned"], **dict.fromkeys(value["deleted"], DELETE)},
+        file_commit=value["file_commit"],
+        usage=value["usage"],
+        ms=value["ms"],
+        tool_errors=value["tool_errors"],
+    )
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "type": failure.type,
+        "message": failure.message,
+        "traceback": failure.traceback,
+        "node": failure.node,
+        "visit": failure.visit,
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class Sharing:
+    """What one job shares, and how much of it: the key of each node run holds everything its result depends on."""
+
+    cache: NodeCache
+    codec: Codec
+    fingerprints: Mapping[str, Fingerprint]
+    scope: str
+    """The batch: an implementation that cannot be seen into is shared within it only."""
+    case_id: str
+    repeat: int
+    attempt: str
+    executed: int = 0
+    shared: int = 0
+    unshared: dict[str, str] = field(default_factory=dict)
+    """Nodes whose runs were not shared, and why."""
+    claimed: set[bytes] = field(default_factory=set)
+    """Results that are for this job to make, and are not made yet."""
+
+    def claim(self, key: bytes) -> SharedResult | SharedFailure | Busy | None:
+        """Return a result, or that somebody makes it; None when it is for this job to make it."""
+        found = self.cache.claim(key, self.attempt)
+        if found is None:
+            self.claimed.add(key)
+        return found
+
+    def settle(self, key: bytes, result: SharedResult | SharedFailure) -> None:
+        """Give a result to everybody who needs it."""
+        self.cache.settle(key, self.attempt, result)
+        self.claimed.discard(key)
+
+    def release(self, key: bytes) -> None:
+        """Say that there is nothing to share, so that everybody makes their own."""
+        self.cache.release(key)
+        self.claimed.discard(key)
+
+    def close(self) -> None:
+        """Give back what was claimed and never made: the job has ended otherwise."""
+        for key in tuple(self.claimed):
+            self.release(key)
+
+    def key(self, node: Node, run: NodeRun, state: State, file_commit: str | None) -> bytes | None:
+        """Return what the result of a node run depends on; None when it must not be shared."""
+        if not node.cache:
+            self.unshared[node.name] = "cache=False"
+            return None
+        print_ = self.fingerprints[node.name]
+        seen = state if node.reads is None else [key for key in node.reads if key in state]
+        values = [(key, self.codec.encode(state[key], f"state.{key}")[1]) for key in sorted(seen)]
+        facts = [
+            print_.digest,
+            self.scope if print_.unseen else "",
+            node.name,
+            node.variant,
+            str(run.visit),
+            file_commit or "",
+            self.case_id,
+            str(self.repeat),
+        ]
+        parts = [part for key, value in values for part in (key.encode("utf-8", "surrogatepass"), value)]
+        return self.codec.digest(*(self.codec.digest(part) for part in (*(each.encode() for each in facts), *parts)))
