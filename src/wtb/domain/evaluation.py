@@ -62,12 +62,6 @@ class Metric:
                 f"and its worst {self.worst}"
             )
 
-    def ends(self) -> tuple[float, float] | None:
-        """The lowest and the highest score there can be, when both are declared."""
-        if self.worst is None or self.best is None:
-            return None
-        return min(self.worst, self.best), max(self.worst, self.best)
-
     def better(self, score: float, other: float) -> bool:
         """Whether the first score is the better one."""
         return score * self.direction.sign > other * self.direction.sign
@@ -75,10 +69,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTable:
-    """The scores of all combinations of a batch on one metric; refuses what is not a finite number."""
+    """The scores of all combinations of a batch on one metric; refuses what is not a finite number.
+
+    `cases` are those that any combination has, in the order in which they came first.
+    """
 
     metric: Metric
     combinations: Mapping[str, Scores]
+    cases: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _seen: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,11 +93,9 @@ class ScoreTable:
                             "an evaluator has to return a finite number"
                         )
                     low, high = min(low, score), max(high, score)
+        cases = dict.fromkeys(case for scores in self.combinations.values() for case in scores)
+        object.__setattr__(self, "cases", tuple(cases))
         object.__setattr__(self, "_seen", (float(low), float(high)) if low <= high else ())
-
-    def cases(self) -> tuple[str, ...]:
-        """Every case that any combination has, in the order in which they came first."""
-        return tuple(dict.fromkeys(case for scores in self.combinations.values() for case in scores))
 
     def worst(self) -> float | None:
         """The worst score that is declared or was seen; None when nothing is known."""
@@ -114,17 +110,24 @@ class ScoreTable:
         worst, best = self.worst(), self.best()
         return None if worst is None or best is None else (min(worst, best), max(worst, best))
 
+    def scale(self) -> tuple[float, float] | None:
+        """The same, when both ends are declared: no mean can lie beyond them."""
+        declared = self.metric.worst is not None and self.metric.best is not None
+        return self.ends() if declared else None
+
     def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
         """The mean over the repeats of each case; a case without any score is left out."""
         worst = self.worst() if errors is Errors.WORST else None
         means = {}
         for case, repeats in self.combinations[combination].items():
-            known = [score for score in repeats if score is not Absent.MISSING]
-            if worst is None and Absent.ERROR in known:
-                continue
-            numbers = [worst if isinstance(score, Absent) else float(score) for score in known]
+            numbers = [float(score) for score in repeats if not isinstance(score, Absent)]
+            failed = list(repeats).count(Absent.ERROR)
+            if failed:
+                if worst is None:
+                    continue
+                numbers.extend([worst] * failed)
             if numbers:
-                means[case] = math.fsum(number for number in numbers if number is not None) / len(numbers)
+                means[case] = math.fsum(numbers) / len(numbers)
         return means
 
     def count(self, combination: str, reason: Absent) -> int:
@@ -132,7 +135,7 @@ class ScoreTable:
         scores = self.combinations[combination]
         found = sum(list(repeats).count(reason) for repeats in scores.values())
         if reason is Absent.MISSING:
-            found += sum(not scores.get(case) for case in self.cases())
+            found += len(self.cases) - sum(map(bool, scores.values()))
         return found
 
     def _end(self, declared: float | None, sign: int) -> float | None:

@@ -23,7 +23,7 @@ _FEW = 10
 class Method(StrEnum):
     """How an interval was made.
 
-    `wilson`: a share of cases, each scored 0 or 1 once. `pseudo-cases`: scores that hardly vary, whose own spread
+    `wilson`: a share of cases, each of them scored 0 or 1. `pseudo-cases`: scores that hardly vary, whose own spread
     promises too much: Student's interval as if both ends of what was seen had been seen a little more often (for the
     difference of two shares this is the interval of Bonett and Price). `student`: fewer than 10 cases. `bootstrap-t`:
     all else. `none`: fewer than two cases, or the scores of all combinations are the same and the metric has no
@@ -43,6 +43,10 @@ class Interval:
 
     low: float
     high: float
+
+    def hull(self, other: Interval) -> Interval:
+        """Reach as far as either."""
+        return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def within(self, ends: tuple[float, float] | None) -> Interval:
         """Cut off what the scale does not have."""
@@ -113,7 +117,10 @@ def estimates(samples: Sequence[Sample], seed: int) -> list[Estimate]:
     for indices in resampled.values():
         columns = np.column_stack([samples[index].values for index in indices])
         for index, ends in zip(indices, bootstrap_t(columns, _LEVELS, seed=seed), strict=True):
-            found[index] = [Interval(*end) for end in ends]
+            found[index] = [
+                Interval(*end).hull(_student(samples[index].values, level))
+                for end, level in zip(ends, _LEVELS, strict=True)
+            ]
     return [_estimate(sample, found.get(index)) for index, sample in enumerate(samples)]
 
 

@@ -11,7 +11,7 @@ interval.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,6 +82,7 @@ class Comparison:
         """
         if not self.difference:
             return None
+        # Fewer cases that are no ties have too few sign patterns for a p-value below alpha.
         fewest = math.ceil(math.log2(2 / alpha) * self.pairs / (self.wins + self.losses))
         if self.effect_size is None:
             return fewest
@@ -110,10 +111,8 @@ class Verdict:
 def summarise(table: ScoreTable, *, errors: Errors = Errors.WORST, seed: int = SEED) -> dict[str, Summary]:
     """Return the mean and its interval for each combination of the table."""
     means = {name: table.case_means(name, errors) for name in table.combinations}
-    samples = [
-        Sample.of_scores(values, table.ends(), share=_is_share(table, name, values))
-        for name, values in ((name, _array(own.values())) for name, own in means.items())
-    ]
+    columns = [_array(own.values()) for own in means.values()]
+    samples = [Sample.of_scores(own, table.ends(), share=_is_share(own, table.ends())) for own in columns]
     return {
         name: _summary(table, name, len(means[name]), estimate)
         for name, estimate in zip(means, estimates(samples, seed), strict=True)
@@ -128,9 +127,10 @@ def compare(
     The p-value is that of a sign-flip test: how often a difference as large would come about if in each case a coin had
     decided which of the two had which score.
     """
+    tables = tuple(tables)
     pairings = [pairing for table in tables for pairing in _pairings(table, baseline, errors)]
-    most = max(Counter(id(pairing.table) for pairing in pairings).values(), default=0)
-    p_values = _p_values([pairing.differences for pairing in pairings], max(_DRAWS, _DRAWS_A_CANDIDATE * most), seed)
+    draws = max([_DRAWS, *(_DRAWS_A_CANDIDATE * len(table.combinations) for table in tables)])
+    p_values = _p_values([pairing.differences for pairing in pairings], draws, seed)
     samples = [Sample.of_differences(pairing.differences, pairing.table.ends()) for pairing in pairings]
     return tuple(
         _comparison(pairing, estimate, p_value)
@@ -193,6 +193,14 @@ def _differences(candidate: Array, baseline: Array) -> Array:
     return np.where(np.isclose(candidate, baseline, rtol=1e-12, atol=0), 0.0, candidate - baseline)
 
 
+def _difference(differences: Array) -> float | None:
+    """Return the mean; wins and losses that cancel but for rounding make 0."""
+    if not differences.size:
+        return None
+    mean = float(differences.mean())
+    return mean if abs(mean) > 1e-12 * float(np.abs(differences).max()) else 0.0
+
+
 def _p_values(samples: Sequence[Array], draws: int, seed: int) -> list[float]:
     """Test the samples, those of one size together."""
     found = [1.0] * len(samples)
@@ -210,15 +218,16 @@ def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Compar
     metric, differences = pairing.table.metric, pairing.differences
     gains = differences * metric.direction.sign
     spread = float(differences.std(ddof=1)) if differences.size > 1 else 0.0
-    ends = metric.ends()
-    reach = (ends[0] - ends[1], ends[1] - ends[0]) if ends else None
+    difference = _difference(differences)
+    scale = pairing.table.scale()
+    reach = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
     return Comparison(
         metric=metric,
         candidate=pairing.candidate,
         baseline=pairing.baseline,
         pairs=differences.size,
         dropped=pairing.dropped,
-        difference=estimate.mean,
+        difference=difference,
         interval=estimate.interval and estimate.interval.within(reach),
         bounds=estimate.bounds and estimate.bounds.within(reach),
         method=estimate.method,
@@ -226,7 +235,7 @@ def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Compar
         wins=int(np.count_nonzero(gains > 0)),
         ties=int(np.count_nonzero(gains == 0)),
         losses=int(np.count_nonzero(gains < 0)),
-        effect_size=estimate.mean / spread if estimate.mean is not None and spread else None,
+        effect_size=difference / spread if difference is not None and spread else None,
     )
 
 
@@ -237,7 +246,7 @@ def _summary(table: ScoreTable, name: str, cases: int, estimate: Estimate) -> Su
         cases=cases,
         repeats=max(map(len, table.combinations[name].values()), default=0),
         mean=estimate.mean,
-        interval=estimate.interval and estimate.interval.within(table.metric.ends()),
+        interval=estimate.interval and estimate.interval.within(table.scale()),
         method=estimate.method,
         errors=table.count(name, Absent.ERROR),
         missing=table.count(name, Absent.MISSING),
@@ -260,10 +269,9 @@ def _holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _is_share(table: ScoreTable, name: str, values: Array) -> bool:
-    """Whether every case was scored once, with one of the ends of a scale from 0 to 1."""
-    once = all(len(repeats) <= 1 for repeats in table.combinations[name].values())
-    return once and table.ends() == (0, 1) and bool(np.isin(values, (0, 1)).all())
+def _is_share(values: Array, ends: tuple[float, float] | None) -> bool:
+    """Whether every case is either right or wrong, in all of its repeats."""
+    return ends == (0.0, 1.0) and bool(np.isin(values, (0, 1)).all())
 
 
 def _array(values: Iterable[float]) -> Array:
