@@ -161,6 +161,12 @@ class TestComparison:
 
         assert (found.ties, found.difference, found.p_value) == (2, 0.0, 1.0)
 
+    def test_differences_that_differ_by_rounding_only_are_the_same(self) -> None:
+        baseline = bell(30)
+        found = comparison(PLAIN, cases(*[score + 0.1 for score in baseline]), cases(*baseline))
+
+        assert (found.method, found.effect_size) == (Method.PSEUDO_CASES, None)
+
     def test_wins_and_losses_that_cancel_but_for_rounding_make_no_difference(self) -> None:
         found = differing(0.1, 0.2, -0.3)
 

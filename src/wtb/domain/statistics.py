@@ -189,8 +189,10 @@ def _pairings(table: ScoreTable, baseline: str, errors: Errors) -> Iterator[_Pai
 
 
 def _differences(candidate: Array, baseline: Array) -> Array:
-    """Subtract; what differs by no more than rounding is a tie."""
-    return np.where(np.isclose(candidate, baseline, rtol=1e-12, atol=0), 0.0, candidate - baseline)
+    """Subtract, and round to about twelve digits of the scores: what differs by less is a tie, or the same."""
+    largest = float(np.abs(np.concatenate([candidate, baseline])).max(initial=0.0))
+    grain = math.ulp(largest) * 2**12  # a power of two: rounding to its multiples adds no error of its own
+    return np.round((candidate - baseline) / grain) * grain
 
 
 def _difference(differences: Array) -> float | None:
@@ -217,7 +219,7 @@ def _p_values(samples: Sequence[Array], draws: int, seed: int) -> list[float]:
 def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Comparison:
     metric, differences = pairing.table.metric, pairing.differences
     gains = differences * metric.direction.sign
-    spread = float(differences.std(ddof=1)) if differences.size > 1 else 0.0
+    spread = float(differences.std(ddof=1)) if np.unique(differences).size > 1 else 0.0
     difference = _difference(differences)
     scale = pairing.table.scale()
     reach = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
