@@ -62,9 +62,10 @@ bench: .venv/.bench  ## Run the benchmarks of the store, of workspace files and 
 	$(PY) -m benchmarks.engine
 
 .PHONY: soak
-soak: .venv/.dev  ## Crash and property tests, the long version
+soak: .venv/.dev  ## Crash and property tests and simulated batches, the long version
 	@scripts/services
-	WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property
+	WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property \
+	    tests/statistics
 
 .PHONY: docs
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error

@@ -1,0 +1,232 @@
+"""ScoreTable: what the runs of a batch scored on one metric; and what follows from several metrics at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from wtb.domain.errors import InvalidInput
+
+
+class Direction(StrEnum):
+    """Which end of a metric is the good one."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+    @property
+    def sign(self) -> int:
+        """The factor that makes more always better."""
+        return 1 if self is Direction.HIGHER else -1
+
+
+class Absent(StrEnum):
+    """Why a run has no score: it, or its evaluator, failed; or it has not been run."""
+
+    ERROR = "error"
+    MISSING = "missing"
+
+
+class Errors(StrEnum):
+    """What an error counts as: the worst score there is, so that crashing on hard cases never pays; or nothing.
+
+    `drop` leaves the whole case out, on both sides of a comparison. A missing run is neither: it is left out, and
+    counted.
+    """
+
+    WORST = "worst"
+    DROP = "drop"
+
+
+Score = float | Absent
+Scores = Mapping[str, Sequence[Score]]
+"""The scores of one combination by case id, one a repeat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """What an evaluator measures, and the ends of its scale where it has any."""
+
+    name: str
+    direction: Direction = Direction.HIGHER
+    worst: float | None = None
+    best: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that runs against the direction."""
+        if self.worst is not None and self.best is not None and not self.better(self.best, self.worst):
+            raise InvalidInput(
+                f"metric {self.name!r}: {self.direction} is better, so its best score cannot be {self.best} "
+                f"and its worst {self.worst}"
+            )
+
+    def better(self, score: float, other: float) -> bool:
+        """Whether the first score is the better one."""
+        return score * self.direction.sign > other * self.direction.sign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTable:
+    """The scores of all combinations of a batch on one metric; refuses what is not a finite number.
+
+    `cases` are those that any combination has, in the order in which they came first.
+    """
+
+    metric: Metric
+    combinations: Mapping[str, Scores]
+    cases: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _seen: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Name the first score that is NaN or infinite; keep the lowest and the highest one."""
+        low, high = math.inf, -math.inf
+        for combination, scores in self.combinations.items():
+            for case, repeats in scores.items():
+                for score in repeats:
+                    if isinstance(score, Absent):
+                        continue
+                    if not math.isfinite(score):
+                        raise InvalidInput(
+                            f"{self.metric.name} of combination {combination!r} on case {case!r} is {score}; "
+                            "an evaluator has to return a finite number"
+                        )
+                    low, high = min(low, score), max(high, score)
+        cases = dict.fromkeys(case for scores in self.combinations.values() for case in scores)
+        object.__setattr__(self, "cases", tuple(cases))
+        object.__setattr__(self, "_seen", (float(low), float(high)) if low <= high else ())
+
+    def worst(self) -> float | None:
+        """The worst score that is declared or was seen; None when nothing is known."""
+        return self._end(self.metric.worst, -self.metric.direction.sign)
+
+    def best(self) -> float | None:
+        """The best score that is declared or was seen; None when nothing is known."""
+        return self._end(self.metric.best, self.metric.direction.sign)
+
+    def ends(self) -> tuple[float, float] | None:
+        """The worst and the best score, the lower one first."""
+        worst, best = self.worst(), self.best()
+        return None if worst is None or best is None else (min(worst, best), max(worst, best))
+
+    def scale(self) -> tuple[float, float] | None:
+        """The same, when both ends are declared: no mean can lie beyond them."""
+        declared = self.metric.worst is not None and self.metric.best is not None
+        return self.ends() if declared else None
+
+    def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
+        """The mean over the repeats of each case; a case without any score is left out."""
+        worst = self.worst() if errors is Errors.WORST else None
+        means = {}
+        for case, repeats in self.combinations[combination].items():
+            numbers = [float(score) for score in repeats if not isinstance(score, Absent)]
+            failed = list(repeats).count(Absent.ERROR)
+            if failed:
+                if worst is None:
+                    continue
+                numbers.extend([worst] * failed)
+            if numbers:
+                means[case] = math.fsum(numbers) / len(numbers)
+        return means
+
+    def count(self, combination: str, reason: Absent) -> int:
+        """How many runs have no score for this reason; a case that was never begun is one missing run."""
+        scores = self.combinations[combination]
+        found = sum(list(repeats).count(reason) for repeats in scores.values())
+        if reason is Absent.MISSING:
+            found += len(self.cases) - sum(map(bool, scores.values()))
+        return found
+
+    def _end(self, declared: float | None, sign: int) -> float | None:
+        """Return one end; a score beyond the declared end moves it, so that an error is never the better result."""
+        ends = self._seen if declared is None else (declared, *self._seen)
+        return max(ends, key=lambda score: sign * score, default=None)
+
+
+def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> ScoreTable:
+    """The weighted overall score of every run, as a table that can be summarised and compared like any other.
+
+    Each metric is first brought to 0 for its worst and 1 for its best score: the declared ends of its scale, or else
+    the worst and best that any run of any combination had; then a new combination can move the scores of the others,
+    so declare the ends where there are some. A metric on which all runs are equal counts 1. The overall score is the
+    mean with the given weights. A run with an error in any of the metrics is an error, one with a score missing is
+    missing.
+    """
+    _check_weights(tables, weights)
+    total = math.fsum(weights[table.metric.name] for table in tables)
+    shares = [weights[table.metric.name] / total for table in tables]
+    units = [_Unit.of(table) for table in tables]
+
+    def score(scores: Sequence[Score]) -> Score:
+        for reason in (Absent.ERROR, Absent.MISSING):
+            if reason in scores:
+                return reason
+        return math.fsum(share * unit(score) for share, unit, score in zip(shares, units, scores, strict=True))
+
+    names = dict.fromkeys(name for table in tables for name in table.combinations)
+    return ScoreTable(
+        metric=Metric(name="overall", worst=0.0, best=1.0),
+        combinations={
+            name: {case: [score(run) for run in runs] for case, runs in _runs(tables, name)} for name in names
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Brings the scores of one metric to 0 … 1."""
+
+    worst: float
+    best: float
+
+    @classmethod
+    def of(cls, table: ScoreTable) -> _Unit:
+        worst, best = table.worst(), table.best()
+        return cls(0.0 if worst is None else worst, 0.0 if best is None else best)
+
+    def __call__(self, score: Score) -> float:
+        if self.best == self.worst:
+            return 1.0
+        return (float(score) - self.worst) / (self.best - self.worst)
+
+
+def _check_weights(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> None:
+    metrics = {table.metric.name for table in tables}
+    if metrics != weights.keys():
+        raise InvalidInput(
+            f"an overall score takes one weight a metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
+            f"and metrics {', '.join(sorted(metrics)) or 'none'}"
+        )
+    for name, weight in weights.items():
+        if not (math.isfinite(weight) and weight > 0):
+            raise InvalidInput(f"the weight of {name!r} must be a positive number, not {weight}")
+
+
+def _runs(tables: Sequence[ScoreTable], name: str) -> Iterator[tuple[str, list[list[Score]]]]:
+    """Yield each case with its runs, a run being its scores on all the tables."""
+    columns = [table.combinations.get(name, {}) for table in tables]
+    for case in dict.fromkeys(case for column in columns for case in column):
+        repeats = max(len(column.get(case, ())) for column in columns)
+        filled = [[*column.get(case, ()), *[Absent.MISSING] * repeats][:repeats] for column in columns]
+        yield case, [list(run) for run in zip(*filled, strict=True)]
+
+
+def pareto(points: Mapping[str, Mapping[str, float]], directions: Mapping[str, Direction]) -> tuple[str, ...]:
+    """The combinations that no other one beats: at least as good on every metric and better on one.
+
+    Of equal ones all are kept. The front compares means as they are: it says nothing about chance.
+    """
+    for name, point in points.items():
+        absent = [metric for metric in directions if metric not in point]
+        if absent:
+            raise InvalidInput(f"combination {name!r} has no {', '.join(absent)}; leave it out of the Pareto front")
+    gains = {
+        name: tuple(point[metric] * direction.sign for metric, direction in directions.items())
+        for name, point in points.items()
+    }
+    return tuple(name for name, own in gains.items() if not any(_dominates(other, own) for other in gains.values()))
+
+
+def _dominates(other: Sequence[float], own: Sequence[float]) -> bool:
+    return other != own and all(theirs >= ours for theirs, ours in zip(other, own, strict=True))

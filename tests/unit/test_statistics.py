@@ -1,0 +1,332 @@
+"""Summaries, comparisons and verdicts: values computed by hand, or by scipy where it has the same thing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, Scores, ScoreTable
+from wtb.domain.intervals import Interval, Method
+from wtb.domain.statistics import Comparison, Finding, Summary, compare, summarise, verdicts
+
+PLAIN = Metric(name="score")
+RIGHT = Metric(name="right", worst=0.0, best=1.0)
+LATENCY = Metric(name="latency", direction=Direction.LOWER)
+
+
+def cases(*repeats: Score | Sequence[Score]) -> Scores:
+    return {f"q{number}": [one] if isinstance(one, float | Absent) else one for number, one in enumerate(repeats)}
+
+
+def summary(metric: Metric, scores: Scores, errors: Errors = Errors.WORST) -> Summary:
+    return summarise(ScoreTable(metric=metric, combinations={"a": scores}), errors=errors)["a"]
+
+
+def comparison(metric: Metric, candidate: Scores, baseline: Scores, errors: Errors = Errors.WORST) -> Comparison:
+    table = ScoreTable(metric=metric, combinations={"old": baseline, "new": candidate})
+    (found,) = compare([table], "old", errors=errors)
+    return found
+
+
+def differing(*differences: float, metric: Metric = PLAIN) -> Comparison:
+    return comparison(metric, cases(*differences), cases(*[0.0] * len(differences)))
+
+
+def ends(interval: Interval | None) -> tuple[float, float]:
+    assert interval is not None
+    return interval.low, interval.high
+
+
+def bell(count: int, seed: int = 0) -> list[float]:
+    chance = random.Random(seed)
+    return [chance.gauss(0, 1) for _ in range(count)]
+
+
+class TestSummary:
+    def test_the_mean_is_that_of_case_means(self) -> None:
+        found = summary(PLAIN, cases([1.0, 2.0, 3.0], [5.0]))
+
+        assert found.mean == 3.5  # not 2.75, the mean of the runs
+        assert (found.cases, found.repeats) == (2, 3)
+
+    def test_a_share_of_cases_has_the_interval_of_wilson(self) -> None:
+        found = summary(RIGHT, cases(*[1.0] * 17, *[0.0] * 3))
+
+        oracle = stats.binomtest(17, 20).proportion_ci(method="wilson")
+        assert found.method is Method.WILSON
+        assert ends(found.interval) == pytest.approx((oracle.low, oracle.high))
+
+    def test_a_perfect_share_is_not_certain(self) -> None:
+        low, high = ends(summary(RIGHT, cases(*[1.0] * 20)).interval)
+
+        assert low == pytest.approx(0.8389, abs=1e-4)
+        assert high == 1.0
+
+    def test_an_error_scored_worst_keeps_a_share_a_share(self) -> None:
+        found = summary(RIGHT, cases(*[1.0] * 19, Absent.ERROR))
+
+        assert (found.method, found.mean, found.errors) == (Method.WILSON, 0.95, 1)
+
+    def test_few_cases_have_the_interval_of_student(self) -> None:
+        scores = bell(8)
+        found = summary(PLAIN, cases(*scores))
+
+        oracle = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
+        assert found.method is Method.STUDENT
+        assert ends(found.interval) == pytest.approx((oracle.low, oracle.high))
+
+    def test_skewed_scores_have_an_interval_that_leans_to_their_tail(self) -> None:
+        found = summary(PLAIN, cases(*np.exp(bell(30)).tolist()))
+        low, high = ends(found.interval)
+
+        assert found.method is Method.BOOTSTRAP_T
+        assert found.mean is not None
+        assert high - found.mean > 1.3 * (found.mean - low)
+
+    def test_the_bootstrap_is_never_narrower_than_student(self) -> None:
+        scores = bell(40)
+        low, high = ends(summary(PLAIN, cases(*scores)).interval)
+
+        oracle = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
+        assert low <= oracle.low + 1e-12
+        assert high >= oracle.high - 1e-12
+        assert high - low < 1.2 * (oracle.high - oracle.low)
+
+    def test_repeats_that_agree_count_once(self) -> None:
+        once, thrice = summary(RIGHT, cases(*[1.0] * 20)), summary(RIGHT, cases(*[[1.0, 1.0, 1.0]] * 20))
+
+        assert (thrice.method, thrice.interval) == (Method.WILSON, once.interval)
+
+    def test_scores_that_are_all_the_same_on_a_known_scale_are_not_certain(self) -> None:
+        found = summary(RIGHT, cases(*[0.5] * 20))
+        low, high = ends(found.interval)
+
+        oracle = stats.ttest_1samp([*[0.5] * 20, 0.0, 0.0, 1.0, 1.0], 0).confidence_interval(0.95)
+        assert found.method is Method.PSEUDO_CASES
+        assert (low, high) == pytest.approx((oracle.low, oracle.high))
+
+    def test_scores_that_are_mostly_tied_get_two_pseudo_cases_at_each_end(self) -> None:
+        scores = [4.0] * 12 + [5.0, 6.0, 7.0]
+        found = summary(PLAIN, cases(*scores))
+
+        oracle = stats.ttest_1samp([*scores, 4.0, 4.0, 7.0, 7.0], 0).confidence_interval(0.95)
+        assert found.method is Method.PSEUDO_CASES
+        assert ends(found.interval) == pytest.approx((oracle.low, oracle.high))
+
+    def test_scores_that_are_all_the_same_on_no_known_scale_have_no_interval(self) -> None:
+        found = summary(PLAIN, cases(*[4.0] * 20))
+
+        assert (found.mean, found.interval, found.method) == (4.0, None, Method.NONE)
+
+    def test_a_cost_that_is_always_nothing_is_no_share(self) -> None:
+        assert summary(LATENCY, cases(*[0.0] * 20)).interval is None
+
+    def test_one_case_has_no_interval_and_none_has_no_mean(self) -> None:
+        assert summary(PLAIN, cases(4.0)).interval is None
+        assert summary(PLAIN, cases(Absent.MISSING)).mean is None
+
+    def test_an_interval_stays_on_the_declared_scale(self) -> None:
+        low, high = ends(summary(RIGHT, cases([1.0, 0.9], [0.2, 0.3], [0.9, 0.95], [1.0, 0.8])).interval)
+
+        assert 0 < low < 0.3
+        assert high == 1.0
+
+    def test_errors_and_missing_runs_are_counted(self) -> None:
+        found = summary(RIGHT, cases([1.0, Absent.ERROR], Absent.MISSING, 1.0), errors=Errors.DROP)
+
+        assert (found.cases, found.mean, found.errors, found.missing) == (1, 1.0, 1, 1)
+
+
+class TestComparison:
+    def test_pairs_are_made_by_case_whatever_their_order(self) -> None:
+        found = comparison(PLAIN, {"q1": [3.0], "q2": [5.0]}, {"q2": [4.0], "q1": [1.0]})
+
+        assert (found.difference, found.pairs, found.wins) == (1.5, 2, 2)
+
+    def test_wins_follow_the_direction_and_the_difference_does_not(self) -> None:
+        found = comparison(LATENCY, cases(1.0, 2.0, 3.0, 9.0), cases(2.0, 3.0, 3.0, 4.0))
+
+        assert (found.wins, found.ties, found.losses) == (2, 1, 1)
+        assert found.difference == 0.75
+
+    def test_what_differs_by_rounding_only_is_a_tie(self) -> None:
+        found = comparison(PLAIN, cases(0.1 + 0.2, 1.0), cases(0.3, 1.0))
+
+        assert (found.ties, found.difference, found.p_value) == (2, 0.0, 1.0)
+
+    def test_differences_that_differ_by_rounding_only_are_the_same(self) -> None:
+        baseline = bell(30)
+        found = comparison(PLAIN, cases(*[score + 0.1 for score in baseline]), cases(*baseline))
+
+        assert (found.method, found.effect_size) == (Method.PSEUDO_CASES, None)
+
+    def test_wins_and_losses_that_cancel_but_for_rounding_make_no_difference(self) -> None:
+        found = differing(0.1, 0.2, -0.3)
+
+        assert (found.difference, found.needed_cases()) == (0.0, None)
+
+    def test_few_pairs_have_an_exact_p_value(self) -> None:
+        # Of 16 sign patterns of 1, 2, 3, 4 these reach 8: + + + +, − + + +, and both with all signs turned.
+        assert differing(-1.0, 2.0, 3.0, 4.0).p_value == 4 / 16
+
+    def test_ties_do_not_change_the_p_value(self) -> None:
+        assert differing(-1.0, 2.0, 3.0, 4.0, *[0.0] * 50).p_value == 4 / 16
+
+    @pytest.mark.parametrize("count", [5, 9, 13])
+    def test_exact_p_values_are_those_of_scipy(self, count: int) -> None:
+        values = [one + 0.4 for one in bell(count)]
+
+        oracle = stats.permutation_test(
+            (values,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=False
+        )
+        assert differing(*values).p_value == pytest.approx(oracle.pvalue)
+
+    def test_drawn_p_values_are_near_those_of_many_more_draws(self) -> None:
+        values = [one + 0.25 for one in bell(60)]
+        generator = np.random.default_rng(5)
+        sums = np.abs(generator.choice([-1.0, 1.0], size=(100_000, 60)) @ np.array(values))
+
+        assert differing(*values).p_value == pytest.approx(np.mean(sums >= abs(sum(values))), abs=0.008)
+
+    def test_a_p_value_is_never_zero(self) -> None:
+        assert differing(*[one + 10 for one in bell(60)]).p_value == pytest.approx(1e-4)
+
+    def test_right_and_wrong_answers_are_compared_as_mcnemar_does(self) -> None:
+        found = comparison(RIGHT, cases(*[1.0] * 9, *[0.0] * 11), cases(*[0.0] * 8, *[1.0] * 2, *[0.0] * 10))
+
+        assert (found.wins, found.losses, found.ties) == (8, 1, 11)
+        assert found.p_value == pytest.approx(stats.binomtest(8, 9).pvalue)
+
+    def test_right_and_wrong_answers_have_the_interval_of_bonett_and_price(self) -> None:
+        found = comparison(RIGHT, cases(*[1.0] * 8, *[0.0] * 72), cases(*[0.0] * 8, 1.0, *[0.0] * 71))
+
+        # One more win and one more loss in 82 cases: 9 and 2.
+        share, spread = 7 / 82, (11 / 82 - (7 / 82) ** 2) * 82 / 81
+        reach = stats.t.ppf(0.975, 81) * (spread / 82) ** 0.5
+        assert found.method is Method.PSEUDO_CASES
+        assert ends(found.interval) == pytest.approx((share - reach, share + reach))
+
+    def test_equal_answers_do_not_prove_equality(self) -> None:
+        low, high = ends(comparison(RIGHT, cases(*[1.0] * 80), cases(*[1.0] * 80)).interval)
+
+        assert -0.04 < low < -0.03
+        assert high == -low
+
+    def test_bounds_are_one_sided(self) -> None:
+        values = bell(8)
+        found = differing(*values)
+
+        oracle = stats.ttest_1samp(values, 0, alternative="greater").confidence_interval(0.95)
+        assert ends(found.bounds)[0] == pytest.approx(oracle.low)
+
+    def test_the_effect_size_is_in_standard_deviations_of_the_differences(self) -> None:
+        assert differing(1.0, 2.0, 3.0).effect_size == pytest.approx(2.0)
+        assert differing(2.0, 2.0, 2.0).effect_size is None
+
+    def test_needed_cases_are_those_of_the_textbook(self) -> None:
+        # An effect of half a standard deviation needs 34 pairs for 80 % power in a paired t-test.
+        sample = stats.zscore(bell(20), ddof=1) + 0.5
+        found = differing(*sample.tolist())
+
+        assert found.effect_size == pytest.approx(0.5)
+        assert found.needed_cases() == 34
+        assert found.needed_cases(0.05 / 5) == 51
+
+    def test_needed_cases_allow_for_ties(self) -> None:
+        # Six wins without a loss are the fewest that can be significant; the second has them in every other case.
+        assert differing(1.0, 1.0, 1.0).needed_cases() == 6
+        assert differing(*[1.0] * 50, *[0.0] * 50).needed_cases() == 11
+
+    def test_errors_count_as_worst_or_drop_the_pair(self) -> None:
+        candidate, baseline = cases(1.0, Absent.ERROR, 1.0), cases(0.0, 1.0, Absent.MISSING)
+        worst = comparison(RIGHT, candidate, baseline)
+        dropped = comparison(RIGHT, candidate, baseline, errors=Errors.DROP)
+
+        assert (worst.pairs, worst.dropped, worst.difference) == (2, 1, 0.0)
+        assert (dropped.pairs, dropped.dropped, dropped.difference) == (1, 2, 1.0)
+
+    def test_nothing_in_common_gives_no_difference_and_no_evidence(self) -> None:
+        found = comparison(PLAIN, {"q1": [1.0]}, {"q2": [1.0]})
+
+        assert (found.pairs, found.dropped, found.difference, found.interval, found.p_value) == (0, 2, None, None, 1.0)
+        assert verdicts([found])[0].finding is Finding.NO_EVIDENCE
+
+    def test_an_unknown_baseline_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="no combination 'old' to compare with; there are new"):
+            compare([ScoreTable(metric=PLAIN, combinations={"new": {}})], "old")
+
+    def test_a_comparison_does_not_depend_on_the_others(self) -> None:
+        rows = {name: cases(*bell(60, seed)) for seed, name in enumerate(["old", "a", "b", "c"])}
+        alone = compare([ScoreTable(metric=PLAIN, combinations={name: rows[name] for name in ("old", "b")})], "old")
+        together = compare([ScoreTable(metric=PLAIN, combinations=rows)], "old")
+
+        assert together[1].p_value == alone[0].p_value
+        assert ends(together[1].interval) == pytest.approx(ends(alone[0].interval), rel=1e-12)
+
+    def test_another_seed_gives_nearly_the_same_answer(self) -> None:
+        rows = {"old": cases(*bell(60)), "new": cases(*bell(60, 1))}
+        table = ScoreTable(metric=PLAIN, combinations=rows)
+        (one,), (other,) = compare([table], "old"), compare([table], "old", seed=1)
+
+        assert one.p_value != other.p_value
+        assert one.p_value == pytest.approx(other.p_value, abs=0.03)
+        assert ends(one.interval) == pytest.approx(ends(other.interval), abs=0.05)
+
+
+class TestVerdicts:
+    def test_p_values_are_adjusted_as_holm_does(self) -> None:
+        found = [differing(*[1.0] * wins, *[-1.0] * losses) for wins, losses in ((8, 0), (6, 0), (7, 1), (4, 4))]
+        p_values = [one.p_value for one in found]
+
+        assert p_values == [2 / 256, 2 / 64, 18 / 256, 1.0]
+        assert [one.adjusted_p for one in verdicts(found)] == [8 / 256, 6 / 64, 36 / 256, 1.0]
+
+    def test_adjusted_p_values_never_fall_in_their_order(self) -> None:
+        found = [differing(*[1.0] * 6), differing(*[1.0] * 7, *[-1.0] * 0), differing(*[1.0] * 6)]
+
+        assert [one.adjusted_p for one in verdicts(found)] == [4 / 64, 6 / 128, 4 / 64]
+
+    def test_many_candidates_make_a_verdict_harder(self) -> None:
+        strong, idle = differing(*[1.0] * 7), differing(1.0, -1.0)
+
+        assert verdicts([strong])[0].finding is Finding.BETTER
+        assert verdicts([strong, idle, idle, idle])[0].finding is Finding.NO_EVIDENCE
+
+    def test_lower_is_better_where_it_is(self) -> None:
+        faster, slower = differing(*[-1.0] * 7, metric=LATENCY), differing(*[1.0] * 7, metric=LATENCY)
+
+        assert [one.finding for one in verdicts([faster, slower])] == [Finding.BETTER, Finding.WORSE]
+
+    def test_needed_cases_are_for_as_many_comparisons(self) -> None:
+        found = differing(*[one + 0.3 for one in bell(20)])
+
+        assert verdicts([found])[0].needed_cases == found.needed_cases(0.05)
+        assert verdicts([found] * 4)[0].needed_cases == found.needed_cases(0.05 / 4)
+
+    def test_no_comparison_gives_no_verdict(self) -> None:
+        assert verdicts([]) == ()
+
+    @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1])
+    def test_a_level_that_is_none_is_refused(self, alpha: float) -> None:
+        with pytest.raises(InvalidInput, match="alpha"):
+            verdicts([], alpha)
+
+    @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0]), min_size=1, max_size=30))
+    def test_a_winner_has_an_interval_on_its_side_and_the_other_side_is_its_mirror(self, values: list[float]) -> None:
+        found, turned = differing(*values), comparison(PLAIN, cases(*[0.0] * len(values)), cases(*values))
+        (verdict,), (mirror,) = verdicts([found]), verdicts([turned])
+
+        assert found.p_value == turned.p_value
+        assert (found.wins, found.losses) == (turned.losses, turned.wins)
+        assert {verdict.finding, mirror.finding} in ({Finding.NO_EVIDENCE}, {Finding.BETTER, Finding.WORSE})
+        if found.interval is not None and found.difference is not None:
+            assert found.interval.low <= found.difference <= found.interval.high
+        if verdict.finding is Finding.BETTER:
+            assert ends(found.interval)[0] > 0
