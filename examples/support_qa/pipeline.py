@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from search import DOCUMENTS, TEXTS, Bm25, Document, Lsa, Scores, TfIdf
-from text import character_grams, sentences, words
+from text import character_grams, sentences, spoken_words, words
 
 import wtb
 
@@ -25,6 +26,7 @@ READ = 3
 """Documents that an answer is looked for in."""
 
 ASKS_NUMBER = re.compile(r"\bhow (long|many|much|big|large|often|fast|soon)\b|\blimit|\bmaximum\b|\bsize\b")
+HAS_NUMBER = re.compile(r"\d")
 
 SYNONYMS = {
     "bill": "invoice invoices",
@@ -126,8 +128,8 @@ def plain(state: State) -> Update:
 def expand(state: State) -> Update:
     """Search for the question, and for what the help centre calls the things in it."""
     query = state["question"].strip().lower()
-    spoken = f" {' '.join(words(query))} "
-    added = [synonyms for phrase, synonyms in SYNONYMS.items() if f" {' '.join(words(phrase))} " in spoken]
+    spoken = f" {' '.join(spoken_words(query))} "
+    added = [synonyms for phrase, synonyms in SYNONYMS.items() if f" {phrase} " in spoken]
     return {"query": " ".join([query, *added])}
 
 
@@ -155,8 +157,9 @@ def lsa(state: State) -> Update:
 def hybrid(state: State) -> Update:
     """Find documents by words and by pieces of words, and fuse the two rankings (reciprocal rank fusion)."""
     fused: Scores = {}
-    for index in (bm25_index(), chargrams_index()):
-        for rank, document in enumerate(best(index.scores(state["query"]))):
+    indexes: list[Bm25 | TfIdf] = [bm25_index(), chargrams_index()]
+    for index in indexes:
+        for rank, document in enumerate(best(index.scores(state["query"])), start=1):
             fused[document["id"]] = fused.get(document["id"], 0.0) + 1 / (60 + rank)
     return {"found": best(fused)}
 
@@ -184,15 +187,15 @@ def first_sentence(state: State) -> Update:
 
 
 def best_sentence(state: State) -> Update:
-    """Answer with the sentence of the best few documents that has most of the query, or a number if one is asked for."""
-    wanted = chargrams_index().vector(state["query"])
-    asks_number = ASKS_NUMBER.search(state["query"]) is not None
-    scores = {
-        sentence: coverage(wanted, sentence) / (1 + 0.3 * rank) + (0.1 if asks_number and re.search(r"\d", sentence) else 0)
-        for rank, id in reversed(list(enumerate(state["documents"][:READ])))
+    """Answer with the sentence of the best few documents that has most of the query."""
+    query = state["query"]
+    wanted = chargrams_index().vector(query)
+    candidates = [
+        (coverage(wanted, sentence) / (1 + 0.3 * rank) + (0.1 if gives_number(query, sentence) else 0.0), sentence)
+        for rank, id in enumerate(state["documents"][:READ])
         for sentence in sentences(DOCUMENTS[id].text)
-    }
-    return {"answer": max(scores, key=lambda sentence: scores[sentence], default="")}
+    ]
+    return {"answer": max(candidates, key=itemgetter(0), default=(0.0, ""))[1]}
 
 
 def best(scores: Scores) -> list[dict[str, Any]]:
@@ -213,8 +216,18 @@ def closeness(query: str, document: Document) -> float:
 
 def coverage(wanted: Mapping[str, float], sentence: str) -> float:
     """Return how much of a query's vector a sentence has, up to 1."""
-    present = set(character_grams(sentence))
+    present = grams_of(sentence)
     return sum(weight * weight for gram, weight in wanted.items() if gram in present)
+
+
+def gives_number(query: str, sentence: str) -> bool:
+    """Return whether a query asks for a number and a sentence has one."""
+    return ASKS_NUMBER.search(query) is not None and HAS_NUMBER.search(sentence) is not None
+
+
+@cache
+def grams_of(sentence: str) -> frozenset[str]:
+    return frozenset(character_grams(sentence))
 
 
 @cache
@@ -235,6 +248,12 @@ def chargrams_index() -> TfIdf:
 @cache
 def lsa_index() -> Lsa:
     return Lsa(TEXTS)
+
+
+def make_indexes() -> None:
+    """Make now, once in this process, what the first question would otherwise wait for."""
+    for make in (bm25_index, tfidf_index, chargrams_index, lsa_index):
+        make()
 
 
 flow.edge("rewrite", "retrieve")
