@@ -1,5 +1,6 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
+from wtb.batches import BatchResult, BatchTest
 from wtb.bench import Bench, Run
 from wtb.domain.errors import (
     AlreadyExists,
@@ -18,25 +19,51 @@ from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
 from wtb.flow import Workflow, tool
 from wtb.infrastructure.codecs.types import serialisable
+from wtb.infrastructure.evaluators.builtin import (
+    Contains,
+    Cost,
+    ExactMatch,
+    FitsSchema,
+    Latency,
+    NumericMatch,
+    RegexMatch,
+    Steps,
+    TokenF1,
+    Tokens,
+    ToolErrors,
+)
 from wtb.settings import Settings
 
 __all__ = [
     "DELETE",
     "END",
     "AlreadyExists",
+    "BatchResult",
+    "BatchTest",
     "Bench",
     "CheckpointNotFound",
     "Conflict",
+    "Contains",
+    "Cost",
     "DamagedData",
+    "ExactMatch",
+    "FitsSchema",
     "InvalidInput",
     "InvalidWorkflow",
+    "Latency",
     "NotFound",
+    "NumericMatch",
+    "RegexMatch",
     "RetryPolicy",
     "Run",
     "Secret",
     "Settings",
     "StateNotSerialisable",
+    "Steps",
     "StorageError",
+    "TokenF1",
+    "Tokens",
+    "ToolErrors",
     "WTBError",
     "Workflow",
     "add",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from wtb.application.batch_test_runner import Progress
 from wtb.application.run_driver import Watch
+from wtb.batches import BatchResult, BatchTest
 from wtb.bootstrap import Services, bootstrap
+from wtb.domain.batch import Batch
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
@@ -131,6 +137,42 @@ class Bench:
         lease = execution.lease
         gone = None if lease is None else self.services.owners.is_gone(lease.owner)
         return execution.neglect(self.services.clock.now(), gone)
+
+    def batch(
+        self,
+        flow: Workflow | BatchTest,
+        *,
+        only: Sequence[str] = (),
+        stop: threading.Event | None = None,
+        told: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> BatchResult:
+        """Run every combination of variants over every case, and return what was found.
+
+        Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
+        implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed.
+        """
+        test = flow if isinstance(flow, BatchTest) else BatchTest(flow, **options)
+        if isinstance(flow, BatchTest) and options:
+            test = replace(flow, **options)
+        plan = test.plan(only)
+        workers = test.workers or min(8, (os.cpu_count() or 1) * 2)
+        batch = self.services.batches.run(
+            plan, workers=workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
+        )
+        return self.get_batch(batch.id)
+
+    def get_batch(self, name_or_id: str) -> BatchResult:
+        """Return a batch by its id, or the latest of its name."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            named = uow.batches.list_batches(name=name_or_id, limit=1)
+            batch = named[0] if named else uow.batches.get(name_or_id)
+            return BatchResult(self, batch, uow.batches.list_jobs(batch.id))
+
+    def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
+        """Return batches, newest first."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.batches.list_batches(limit=limit)
 
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]

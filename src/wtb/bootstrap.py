@@ -17,11 +17,14 @@ from uuid import uuid4
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from wtb.application.batch_test_runner import BatchTestRunner
 from wtb.application.branching import Branching
 from wtb.application.comparison import Comparison
+from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.integrity import Integrity
+from wtb.application.node_cache import NodeCache
 from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
@@ -66,6 +69,7 @@ class Services:
     controller: ExecutionController
     travel: TimeTravel
     branching: Branching
+    batches: BatchTestRunner
     heartbeat: Heartbeat
     replay: Replayer
     comparison: Comparison
@@ -113,6 +117,21 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     heartbeat = Heartbeat(storage)
     garbage = SweptGarbage(storage, objects, codec=codec, clock=clock)
     grace = timedelta(seconds=settings.sweep_grace_s)
+    controller = ExecutionController(
+        storage=storage,
+        clock=clock,
+        codec=codec,
+        conditions=conditions,
+        owners=owners,
+        workspaces=workspaces,
+        recorder=recorder,
+        reversals=reversals,
+        heartbeat=heartbeat,
+        find_tool=TOOLS.get,
+        sleep=time.sleep,
+        masker=masker,
+        warn_of_changes=settings.preset is Preset.TESTING,
+    )
     return Services(
         settings=settings,
         clock=clock,
@@ -124,21 +143,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         storage=storage,
         objects=objects,
         workspaces=workspaces,
-        controller=ExecutionController(
-            storage=storage,
-            clock=clock,
-            codec=codec,
-            conditions=conditions,
-            owners=owners,
-            workspaces=workspaces,
-            recorder=recorder,
-            reversals=reversals,
-            heartbeat=heartbeat,
-            find_tool=TOOLS.get,
-            sleep=time.sleep,
-            masker=masker,
-            warn_of_changes=settings.preset is Preset.TESTING,
-        ),
+        controller=controller,
         replay=Replayer(storage, conditions, codec),
         travel=TimeTravel(
             storage=storage,
@@ -150,6 +155,17 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             reversals=reversals,
             heartbeat=heartbeat,
             masker=masker,
+        ),
+        batches=BatchTestRunner(
+            storage=storage,
+            clock=clock,
+            ids=ids,
+            codec=codec,
+            controller=controller,
+            cache=NodeCache(storage, clock, codec, owners),
+            evaluation=EvaluationEngine(storage, masker),
+            masker=masker,
+            find_tool=TOOLS.get,
         ),
         branching=Branching(storage, clock, owners, recorder, workspaces),
         heartbeat=heartbeat,

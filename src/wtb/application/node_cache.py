@@ -82,6 +82,12 @@ class NodeCache:
             uow.commit()
         return None if claimed else self.claim(key, attempt)
 
+    def is_being_made(self, key: bytes) -> bool:
+        """Whether somebody who is alive is making a result."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.cache.find(key)
+        return found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found)
+
     def _is_free(self, entry: CacheEntry) -> bool:
         gone = self._owners.is_gone(entry.owner)
         return gone is True or (gone is None and entry.expires_at < self._clock.now())

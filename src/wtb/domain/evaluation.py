@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Protocol
 
+from wtb.domain.batch import Case
 from wtb.domain.errors import InvalidInput
 
 
@@ -230,3 +232,50 @@ def pareto(points: Mapping[str, Mapping[str, float]], directions: Mapping[str, D
 
 def _dominates(other: Sequence[float], own: Sequence[float]) -> bool:
     return other != own and all(theirs >= ours for theirs, ours in zip(other, own, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationContext:
+    """What an evaluator may look at: the case, and what the run made of it.
+
+    Times and costs are those of the nodes, whether they were run for this job or shared with others: what the
+    combination costs, not what was spent.
+    """
+
+    case: Case
+    state: Mapping[str, Any]
+    latency_s: float
+    steps: int
+    usage: Mapping[str, float]
+    tool_errors: int
+
+    @property
+    def expected(self) -> Any:
+        """What the case says should come out."""
+        return self.case.expected
+
+
+class Evaluator(Protocol):
+    """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
+
+    `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure of that score.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the metric."""
+        ...
+
+    def evaluate(self, context: EvaluationContext) -> Any:
+        """Return the score."""
+        ...
+
+
+def metric_of(evaluator: Evaluator) -> Metric:
+    """Return what an evaluator measures."""
+    return Metric(
+        name=evaluator.name,
+        direction=Direction(getattr(evaluator, "direction", Direction.HIGHER)),
+        worst=getattr(evaluator, "worst", None),
+        best=getattr(evaluator, "best", None),
+    )

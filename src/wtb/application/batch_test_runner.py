@@ -1,0 +1,453 @@
+"""BatchTestRunner: every combination over every case, in parallel; what is there already is not run again."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import traceback
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.application.code import Fingerprint, fingerprint
+from wtb.application.evaluation_engine import EvaluationEngine
+from wtb.application.execution_controller import ExecutionController, WaitsForResult
+from wtb.application.node_cache import NodeCache, Sharing
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import Evaluator
+from wtb.domain.events import Event, EventType
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock, Codec, Ids, Storage
+from wtb.domain.secrets import Masker
+from wtb.domain.variants import Combination, label
+from wtb.domain.workflow import WorkflowDefinition
+
+_LOOK_S = 0.1
+"""How often jobs that wait for another process are tried again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """What a batch is to run."""
+
+    name: str
+    definition: WorkflowDefinition
+    source: str | None
+    combinations: Sequence[Combination]
+    cases: Sequence[Case]
+    repeats: int
+    baseline: Combination
+    evaluators: Sequence[Evaluator]
+    share: bool = True
+    seed: int = 0
+    retries: int = 0
+    budget_usd: float | None = None
+    budget_s: float | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a batch has come; `total` jobs, of which some were there already."""
+
+    total: int
+    kept: int
+    completed: int = 0
+    failed: int = 0
+    executed: int = 0
+    shared: int = 0
+    spent_usd: float = 0.0
+    by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass(slots=True)
+class _Work:
+    """A job on its way: the run that it has become, and what that shares."""
+
+    job: Job
+    sharing: Sharing
+    execution: Execution | None = None
+    attempts: int = 0
+
+
+class BatchTestRunner:
+    """Runs jobs on threads. A job that needs what another one is making leaves its thread to others meanwhile."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        ids: Ids,
+        codec: Codec,
+        controller: ExecutionController,
+        cache: NodeCache,
+        evaluation: EvaluationEngine,
+        masker: Masker,
+        find_tool: Callable[[str], Any],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._ids = ids
+        self._codec = codec
+        self._controller = controller
+        self._cache = cache
+        self._evaluation = evaluation
+        self._masker = masker
+        self._find_tool = find_tool
+
+    def prepare(self, plan: BatchPlan) -> tuple[Batch, list[Job]]:
+        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept."""
+        prints = self._fingerprints(plan)
+        now = self._clock.now()
+        with self._storage.unit_of_work() as uow:
+            before = uow.batches.list_batches(name=plan.name, limit=1)
+            known = uow.batches.list_jobs(before[0].id) if before else ()
+            batch = Batch(
+                id=before[0].id if before else self._ids.new(),
+                name=plan.name,
+                workflow_name=plan.definition.name,
+                status=BatchStatus.RUNNING,
+                plan=_plan_data(plan),
+                created_at=before[0].created_at if before else now,
+                updated_at=now,
+            )
+            jobs = _jobs(batch.id, plan, prints, known, self._codec)
+            uow.batches.save(batch)
+            uow.batches.save_jobs(jobs)
+            data = {"name": batch.name, "jobs": len(jobs)}
+            uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
+            uow.commit()
+        return batch, jobs
+
+    def _fingerprints(self, plan: BatchPlan) -> dict[str, dict[str, Fingerprint]]:
+        """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
+        made: dict[tuple[str, str], Fingerprint] = {}
+        found: dict[str, dict[str, Fingerprint]] = {}
+        for combination in plan.combinations:
+            definition = plan.definition.with_variants(combination)
+            for node in definition.nodes:
+                if (node.name, node.variant) not in made:
+                    made[node.name, node.variant] = fingerprint(
+                        node.function, node.config, definition.version, self._find_tool
+                    )
+            found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
+        return found
+
+    def run(
+        self,
+        plan: BatchPlan,
+        *,
+        workers: int,
+        stop: threading.Event,
+        told: Callable[[Progress], None] = lambda progress: None,
+    ) -> Batch:
+        """Run what is missing until it is done, stopped, or the budget is used up."""
+        batch, jobs = self.prepare(plan)
+        prints = self._fingerprints(plan)
+        pending = [job for job in jobs if job.status is JobStatus.PENDING]
+        random.Random(plan.seed).shuffle(pending)
+        floor = _Floor(self, plan, batch, prints, pending, kept=len(jobs) - len(pending), stop=stop, told=told)
+        floor.work(workers)
+        return self._ended(batch, floor)
+
+    def _ended(self, batch: Batch, floor: _Floor) -> Batch:
+        now = self._clock.now()
+        with self._storage.unit_of_work() as uow:
+            statuses = {job.status for job in uow.batches.list_jobs(batch.id)}
+            status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
+            if JobStatus.PENDING in statuses:
+                status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
+            elif JobStatus.FAILED in statuses:
+                status = BatchStatus.COMPLETED_WITH_ERRORS
+            batch = batch.moved_to(status, now)
+            uow.batches.save(batch)
+            done = floor.progress
+            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent_usd}
+            uow.events.append(Event(type=kind, stream=batch.id, at=now, data=data))
+            uow.commit()
+        return batch
+
+    def run_job(self, plan: BatchPlan, work: _Work, case: Case) -> Job:
+        """Take a job to its end; WaitsForResult when it needs what another one is making."""
+        job, definition = work.job, plan.definition
+        try:
+            if work.execution is None:
+                work.execution = self._controller.create(
+                    definition, case.input, self._options(plan, job), source=plan.source, metadata=_origin(job)
+                )
+            sharing = work.sharing if plan.share else None
+            ended = self._controller.run(work.execution.id, definition, sharing=sharing)
+            return self._scored(job, ended, case, plan.evaluators, work.sharing)
+        except WaitsForResult:
+            raise
+        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
+            told = self._masker.text("".join(traceback.format_exception(error)))
+            failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
+            execution_id = None if work.execution is None else work.execution.id
+            return job.ended(JobStatus.FAILED, execution_id, {"error": failure})
+
+    def _options(self, plan: BatchPlan, job: Job) -> RunOptions:
+        by_label = {label(combination): combination for combination in plan.combinations}
+        seed = zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
+        return RunOptions(variants=dict(by_label[job.combination]), seed=seed)
+
+    def _scored(
+        self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
+    ) -> Job:
+        if execution.status is not ExecutionStatus.COMPLETED:
+            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution)})
+        context = self._evaluation.context(execution.id, case)
+        result = {
+            "scores": self._evaluation.scores(context, evaluators),
+            "latency_s": context.latency_s,
+            "usage": dict(context.usage),
+            "executed": sharing.executed,
+            "shared": sharing.shared,
+            "unshared": dict(sharing.unshared),
+        }
+        return job.ended(JobStatus.COMPLETED, execution.id, result)
+
+    def evaluate(self, batch_id: str, cases: Mapping[str, Case], evaluators: Sequence[Evaluator]) -> None:
+        """Score the finished jobs of a batch anew, without running anything."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            jobs = uow.batches.list_jobs(batch_id)
+        for job in jobs:
+            if job.status is JobStatus.COMPLETED and job.execution_id is not None and job.case_id in cases:
+                context = self._evaluation.context(job.execution_id, cases[job.case_id])
+                scores = {**job.result.get("scores", {}), **self._evaluation.scores(context, evaluators)}
+                self.save(replace(job, result={**job.result, "scores": scores}))
+
+    def save(self, job: Job) -> None:
+        """Keep what came of a job."""
+        with self._storage.unit_of_work() as uow:
+            uow.batches.save_jobs([job])
+            uow.commit()
+
+    def sharing(self, plan: BatchPlan, job: Job, prints: Mapping[str, Fingerprint], attempt: str) -> Sharing:
+        """Return what a job shares with others."""
+        return Sharing(
+            cache=self._cache,
+            codec=self._codec,
+            fingerprints=prints,
+            scope=job.batch_id,
+            case_id=job.case_id,
+            repeat=job.repeat,
+            attempt=attempt,
+        )
+
+    def new_attempt(self) -> str:
+        """Return an id for this go at a batch: failures are shared within it."""
+        return self._ids.new()
+
+    def is_being_made(self, key: bytes) -> bool:
+        """Whether a result that somebody waits for is on its way."""
+        return self._cache.is_being_made(key)
+
+    def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
+        """Hear of results that are made."""
+        return self._cache.listen(listener)
+
+
+class _Floor:
+    """The threads of one batch, the jobs that are ready, and those that wait for a result."""
+
+    def __init__(
+        self,
+        runner: BatchTestRunner,
+        plan: BatchPlan,
+        batch: Batch,
+        prints: Mapping[str, Mapping[str, Fingerprint]],
+        jobs: Sequence[Job],
+        *,
+        kept: int,
+        stop: threading.Event,
+        told: Callable[[Progress], None],
+    ) -> None:
+        self._runner = runner
+        self._plan = plan
+        self._cases = {case.id: case for case in plan.cases}
+        self._stop = stop
+        self._told = told
+        self._lock = threading.Lock()
+        self._ready: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._waiting: dict[bytes, list[_Work]] = defaultdict(list)
+        self._left = len(jobs)
+        self.progress = Progress(total=len(jobs) + kept, kept=kept)
+        attempt = runner.new_attempt()
+        for job in jobs:
+            self._ready.put(_Work(job, runner.sharing(plan, job, prints[job.combination], attempt)))
+        self._done = threading.Event()
+        if not jobs:
+            self._done.set()
+
+    def work(self, workers: int) -> None:
+        """Run until nothing is left, or somebody says stop; what has begun is finished."""
+        stop_listening = self._runner.listen(self._wake)
+        threads = [threading.Thread(target=self._work, name=f"wtb-job-{number}") for number in range(workers)]
+        for thread in threads:
+            thread.start()
+        try:
+            while not self._done.wait(_LOOK_S):
+                self._wake_all()
+                if self._stop.is_set() or not any(thread.is_alive() for thread in threads):
+                    break
+        finally:
+            self._stop_at_end(threads)
+            stop_listening()
+        self._told(self.progress)
+
+    def _stop_at_end(self, threads: Sequence[threading.Thread]) -> None:
+        for _ in threads:
+            self._ready.put(None)
+        for thread in threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (work := self._ready.get()) is not None:
+            if self._stop.is_set() or self._is_spent():
+                self._stop.set()
+                work.sharing.close()
+                continue
+            case = self._cases[work.job.case_id]
+            try:
+                self._end(work, self._runner.run_job(self._plan, work, case))
+            except WaitsForResult as waiting:
+                self._park(work, waiting.key)
+
+    def _is_spent(self) -> bool:
+        limit = self._plan.budget_usd
+        return limit is not None and self.progress.spent_usd >= limit
+
+    def _park(self, work: _Work, key: bytes) -> None:
+        with self._lock:
+            self._waiting[key].append(work)
+
+    def _wake(self, key: bytes) -> None:
+        """Take up the jobs that waited for a result which is there now."""
+        with self._lock:
+            woken = self._waiting.pop(key, [])
+        for work in woken:
+            self._ready.put(work)
+
+    def _wake_all(self) -> None:
+        """Take up every job that waits: what another process makes nobody tells of here."""
+        with self._lock:
+            keys = list(self._waiting)
+        for key in keys:
+            if not self._runner.is_being_made(key):
+                self._wake(key)
+
+    def _end(self, work: _Work, job: Job) -> None:
+        work.sharing.close()
+        work.attempts += 1
+        if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
+            work.execution = None
+            work.sharing = replace(work.sharing, attempt=self._runner.new_attempt(), claimed=set())
+            self._ready.put(work)
+            return
+        self._runner.save(job)
+        with self._lock:
+            progress = self.progress
+            progress.executed += work.sharing.executed
+            progress.shared += work.sharing.shared
+            progress.completed += job.status is JobStatus.COMPLETED
+            progress.failed += job.status is JobStatus.FAILED
+            progress.spent_usd += _spent(job)
+            progress.by_combination[job.combination] += 1
+            self._left -= 1
+            if self._left == 0:
+                self._done.set()
+            self._told(progress)
+
+
+def _spent(job: Job) -> float:
+    """Return what a job has cost in fact: of shared node runs nothing."""
+    executed, shared = job.result.get("executed", 0), job.result.get("shared", 0)
+    cost = job.result.get("usage", {}).get("cost_usd", 0.0)
+    return float(cost) * executed / (executed + shared) if executed + shared else 0.0
+
+
+def _why(execution: Execution) -> dict[str, Any]:
+    failure = execution.failure
+    if failure is not None:
+        return {"type": failure.type, "message": failure.message, "node": failure.node, "traceback": failure.traceback}
+    reason = execution.pause.reason if execution.pause is not None else str(execution.status)
+    if execution.pause is not None and execution.pause.question is not None:
+        reason = f"it asked {execution.pause.question.get('question')!r}, and a batch has nobody to answer"
+    return {
+        "type": "NotCompleted",
+        "message": reason,
+        "node": None if execution.pause is None else execution.pause.node,
+    }
+
+
+def _origin(job: Job) -> dict[str, Any]:
+    return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}
+
+
+def _plan_data(plan: BatchPlan) -> dict[str, Any]:
+    return {
+        "combinations": [label(combination) for combination in plan.combinations],
+        "baseline": label(plan.baseline),
+        "cases": [case.id for case in plan.cases],
+        "repeats": plan.repeats,
+        "metrics": [
+            {
+                "name": evaluator.name,
+                "direction": str(getattr(evaluator, "direction", "higher")),
+                "worst": getattr(evaluator, "worst", None),
+                "best": getattr(evaluator, "best", None),
+            }
+            for evaluator in plan.evaluators
+        ],
+        "source": plan.source,
+    }
+
+
+def _jobs(
+    batch_id: str,
+    plan: BatchPlan,
+    prints: Mapping[str, Mapping[str, Fingerprint]],
+    known: Sequence[Job],
+    codec: Codec,
+) -> list[Job]:
+    """Return all jobs of a plan; one that is known and completed is kept when everything it depends on is the same."""
+    before = {(job.combination, job.case_id, job.repeat): job for job in known}
+    numbers = iter(range(len(known), len(known) + len(plan.combinations) * len(plan.cases) * plan.repeats))
+    jobs = []
+    for combination in plan.combinations:
+        name = label(combination)
+        made_of = "".join(prints[name][node.name].digest for node in plan.definition.nodes)
+        for case in plan.cases:
+            about = codec.encode({"input": dict(case.input), "expected": case.expected}, f"case {case.id}")[1]
+            digest = codec.digest(made_of.encode(), about).hex()[:32]
+            for repeat in range(plan.repeats):
+                job = before.get((name, case.id, repeat))
+                if job is None:
+                    job = Job(
+                        batch_id=batch_id,
+                        number=next(numbers),
+                        combination=name,
+                        case_id=case.id,
+                        repeat=repeat,
+                        fingerprint=digest,
+                    )
+                wanted = {evaluator.name for evaluator in plan.evaluators}
+                scored = wanted <= job.result.get("scores", {}).keys()
+                if job.fingerprint != digest or job.status is JobStatus.FAILED or not scored:
+                    job = replace(job, fingerprint=digest, status=JobStatus.PENDING, execution_id=None, result={})
+                jobs.append(job)
+    return jobs
+
+
+def check_plan(plan: BatchPlan) -> None:
+    """Raise InvalidInput for figures that make no sense, before anything runs."""
+    if plan.repeats < 1:
+        raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
+    if not plan.evaluators:
+        raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")

@@ -1,0 +1,325 @@
+"""BatchTest and BatchResult: what a user says of a batch, and what they get."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.application.batch_test_runner import BatchPlan, check_plan
+from wtb.application.evaluation_engine import check_evaluators, error_of
+from wtb.domain.batch import Batch, Case, Job, JobStatus, cases_of
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, ScoreTable, pareto
+from wtb.domain.variants import combinations, parse_label
+from wtb.flow import Workflow, source_of
+
+if TYPE_CHECKING:
+    from wtb.bench import Bench, Run
+    from wtb.domain.statistics import Summary, Verdict
+
+
+@dataclass(frozen=True)
+class BatchTest:
+    """A batch as it is written down: `batch = wtb.BatchTest(flow, cases="cases.jsonl", evaluators=[…])`.
+
+    `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
+    combinations; `baseline` is the combination that others are compared with.
+    """
+
+    flow: Workflow
+    name: str | None = field(default=None, kw_only=True)
+    cases: Any = field(default=(), kw_only=True)
+    variants: Any = field(default="all", kw_only=True)
+    repeats: int = field(default=1, kw_only=True)
+    baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    evaluators: Sequence[Any] = field(default=(), kw_only=True)
+    workers: int | None = field(default=None, kw_only=True)
+    budget_usd: float | None = field(default=None, kw_only=True)
+    retries: int = field(default=0, kw_only=True)
+    share: bool = field(default=True, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+
+    def plan(self, only: Sequence[str] = ()) -> BatchPlan:
+        """Check everything that can be checked before anything runs, and return what is to be run."""
+        definition = self.flow.definition()
+        chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
+        if only:
+            wanted = [parse_label(text) for text in only]
+            chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
+        for combination in chosen:
+            definition.with_variants(combination)
+        check_evaluators(self.evaluators)
+        plan = BatchPlan(
+            name=self.name or self.flow.name,
+            definition=definition,
+            source=source_of(self.flow),
+            combinations=chosen,
+            cases=read_cases(self.cases),
+            repeats=self.repeats,
+            baseline=dict(self.baseline),
+            evaluators=tuple(self.evaluators),
+            share=self.share,
+            seed=self.seed,
+            retries=self.retries,
+            budget_usd=self.budget_usd,
+        )
+        check_plan(plan)
+        return plan
+
+
+def read_cases(source: Any) -> tuple[Case, ...]:
+    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
+    if not isinstance(source, str | Path):
+        return cases_of(list(source))
+    path = Path(source)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the cases {path} cannot be read: {error}") from error
+    if path.suffix == ".csv":
+        return cases_of([_from_csv(row) for row in csv.DictReader(io.StringIO(text))], f"{path.name} row")
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                raise InvalidInput(f"{path.name} line {number} is no JSON: {error}") from error
+    return cases_of(rows, f"{path.name} line")
+
+
+def _from_csv(row: Mapping[str, Any]) -> dict[str, Any]:
+    case: dict[str, Any] = {"id": row.get("id"), "input": {}, "tags": (row.get("tags") or "").split()}
+    expected: dict[str, Any] = {}
+    for column, value in row.items():
+        kind, _, key = str(column).partition(".")
+        if kind == "input" and key:
+            case["input"][key] = value
+        elif kind == "expected" and key:
+            expected[key] = value
+        elif column == "expected":
+            case["expected"] = value
+    return {**case, "expected": expected} if expected else case
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What came of one combination on one case."""
+
+    combination: str
+    case_id: str
+    repeat: int
+    status: str
+    scores: Mapping[str, Any]
+    error: Mapping[str, Any] | None
+    run_id: str | None
+    latency_s: float | None
+    usage: Mapping[str, float]
+    bench: Bench = field(repr=False, compare=False)
+
+    @property
+    def run(self) -> Run:
+        """The run behind it: open its history, fork it."""
+        if self.run_id is None:
+            raise InvalidInput(f"{self.combination} on {self.case_id} has no run: it failed before it began")
+        return self.bench.get(self.run_id)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state that it ended with."""
+        return self.run.state
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRow:
+    """One combination: its figures on every metric, and how each compares with the baseline."""
+
+    combination: str
+    is_baseline: bool
+    summaries: Mapping[str, Summary]
+    verdicts: Mapping[str, Verdict]
+
+
+class BatchResult:
+    """What a batch found, as far as it has come."""
+
+    def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
+        self._bench = bench
+        wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
+        self._jobs = [
+            job
+            for job in jobs
+            if job.combination in wanted[0] and job.case_id in wanted[1] and job.repeat < batch.plan["repeats"]
+        ]
+        self.batch = batch
+
+    def __repr__(self) -> str:
+        return f"<BatchResult {self.batch.name}: {self.batch.status}, {len(self._jobs)} jobs>"
+
+    @property
+    def id(self) -> str:
+        """The id of the batch."""
+        return self.batch.id
+
+    @property
+    def status(self) -> str:
+        """How the batch stands."""
+        return self.batch.status.value
+
+    @property
+    def baseline(self) -> str:
+        """The combination that others are compared with."""
+        return str(self.batch.plan["baseline"])
+
+    @property
+    def combinations(self) -> list[str]:
+        """All combinations, the baseline first."""
+        return list(self.batch.plan["combinations"])
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What was measured."""
+        return {
+            each["name"]: Metric(
+                name=each["name"], direction=Direction(each["direction"]), worst=each["worst"], best=each["best"]
+            )
+            for each in self.batch.plan["metrics"]
+        }
+
+    @property
+    def results(self) -> list[JobResult]:
+        """Every job that has ended."""
+        return [
+            JobResult(
+                combination=job.combination,
+                case_id=job.case_id,
+                repeat=job.repeat,
+                status=job.status.value,
+                scores=job.result.get("scores", {}),
+                error=job.result.get("error"),
+                run_id=job.execution_id,
+                latency_s=job.result.get("latency_s"),
+                usage=job.result.get("usage", {}),
+                bench=self._bench,
+            )
+            for job in self._jobs
+            if job.status is not JobStatus.PENDING
+        ]
+
+    @property
+    def sharing(self) -> dict[str, Any]:
+        """How many node runs were executed and how many were shared; which nodes could not be, and why."""
+        unshared: dict[str, str] = {}
+        for job in self._jobs:
+            unshared |= job.result.get("unshared", {})
+        return {
+            "executed": sum(job.result.get("executed", 0) for job in self._jobs),
+            "shared": sum(job.result.get("shared", 0) for job in self._jobs),
+            "not_shareable": unshared,
+        }
+
+    def table(self, metric: str) -> ScoreTable:
+        """Return all scores on a metric, by combination and case, one a repeat."""
+        if metric not in self.metrics:
+            raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self.metrics)}")
+        repeats = self.batch.plan["repeats"]
+        scores: dict[str, dict[str, list[Score]]] = {
+            name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
+        }
+        for job in self._jobs:
+            if job.status is not JobStatus.PENDING:
+                scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
+        return ScoreTable(metric=self.metrics[metric], combinations=scores)
+
+    def compare(self, *metrics: str, errors: str = "worst") -> tuple[Verdict, ...]:
+        """Compare every combination with the baseline on these metrics (all, when none is named), judged together."""
+        from wtb.domain.statistics import compare, verdicts  # numpy and scipy take half a second to load
+
+        tables = [self.table(metric) for metric in metrics or self.metrics]
+        if len(self.combinations) < 2:
+            return ()
+        return verdicts(compare(tables, self.baseline, errors=Errors(errors)))
+
+    @property
+    def matrix(self) -> list[MatrixRow]:
+        """Combinations by metrics, with intervals and verdicts; the baseline first."""
+        summaries = self._summaries(tuple(self.metrics))
+        found = self.compare()
+        return [
+            MatrixRow(
+                combination=name,
+                is_baseline=name == self.baseline,
+                summaries={metric: summaries[metric][name] for metric in self.metrics},
+                verdicts={each.comparison.metric.name: each for each in found if each.comparison.candidate == name},
+            )
+            for name in self.combinations
+        ]
+
+    def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
+        from wtb.domain.statistics import summarise
+
+        return {metric: summarise(self.table(metric)) for metric in metrics}
+
+    def pareto(self, *metrics: str) -> tuple[str, ...]:
+        """Return the combinations that no other beats on one of these metrics without losing on another."""
+        wanted = metrics or tuple(self.metrics)
+        summaries = self._summaries(wanted)
+        points = {
+            name: {metric: figure for metric in wanted if (figure := summaries[metric][name].mean) is not None}
+            for name in self.combinations
+        }
+        whole = {name: point for name, point in points.items() if len(point) == len(wanted)}
+        return pareto(whole, {metric: self.metrics[metric].direction for metric in wanted})
+
+    def different(self, metric: str) -> list[str]:
+        """Return the cases on which combinations disagree, those with the widest spread first."""
+        table = self.table(metric)
+        means = {name: table.case_means(name) for name in self.combinations}
+        spread = {
+            case: max(found) - min(found)
+            for case in self.batch.plan["cases"]
+            if len(found := [own[case] for own in means.values() if case in own]) > 1
+        }
+        return sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row a job, for tables and files."""
+        return [
+            {
+                "combination": each.combination,
+                "case": each.case_id,
+                "repeat": each.repeat,
+                "status": each.status,
+                **{name: None if error_of(score) else score for name, score in each.scores.items()},
+                "latency_s": each.latency_s,
+                "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
+                "run": each.run_id,
+            }
+            for each in self.results
+        ]
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write one row a job."""
+        rows = self.rows()
+        with Path(path).open("w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def to_pandas(self) -> Any:
+        """Return one row a job as a DataFrame; needs pandas."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        except ImportError as error:
+            raise InvalidInput("to_pandas needs pandas: pip install pandas; to_csv does without") from error
+        return pd.DataFrame(self.rows())
+
+
+def _score(job: Job, metric: str) -> Score:
+    score = job.result.get("scores", {}).get(metric)
+    return Absent.ERROR if score is None or error_of(score) else float(score)

@@ -1,0 +1,1 @@
+"""Evaluators that come with WTB."""

@@ -1,0 +1,185 @@
+"""Built-in evaluators: dataclasses that score what a run made of its case."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import Direction, EvaluationContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Keyed:
+    """Compares one key of the state with the same key of what is expected, or with all of it."""
+
+    key: str
+    expected_key: str | None = None
+    worst: float = 0.0
+    best: float = 1.0
+
+    def actual(self, context: EvaluationContext) -> Any:
+        if self.key not in context.state:
+            raise InvalidInput(f"the state has no key {self.key!r}; it has {', '.join(sorted(context.state))}")
+        return context.state[self.key]
+
+    def wanted(self, context: EvaluationContext) -> Any:
+        expected = context.expected
+        if expected is None:
+            raise InvalidInput(f"case {context.case.id!r} has no expected value")
+        if isinstance(expected, Mapping):
+            key = self.expected_key or self.key
+            if key not in expected:
+                raise InvalidInput(f"case {context.case.id!r} expects nothing of {key!r}")
+            return expected[key]
+        return expected
+
+
+@dataclass(frozen=True)
+class ExactMatch(_Keyed):
+    """1 when a key of the state is what is expected, else 0."""
+
+    key: str
+    name: str = "exact_match"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return float(self.actual(context) == self.wanted(context))
+
+
+@dataclass(frozen=True)
+class Contains(_Keyed):
+    """1 when the expected text, or every one of several, stands in a key of the state; capitals do not matter."""
+
+    key: str
+    name: str = "contains"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        wanted = self.wanted(context)
+        texts = wanted if isinstance(wanted, list | tuple) else [wanted]
+        actual = str(self.actual(context)).casefold()
+        return float(all(str(text).casefold() in actual for text in texts))
+
+
+@dataclass(frozen=True)
+class RegexMatch(_Keyed):
+    """1 when a pattern, given here or expected by the case, is found in a key of the state."""
+
+    key: str
+    pattern: str | None = None
+    name: str = "regex_match"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        pattern = self.pattern if self.pattern is not None else str(self.wanted(context))
+        return float(re.search(pattern, str(self.actual(context))) is not None)
+
+
+@dataclass(frozen=True)
+class NumericMatch(_Keyed):
+    """1 when a number differs from the expected one by no more than a tolerance (relative, or absolute near zero)."""
+
+    key: str
+    relative: float = 1e-6
+    absolute: float = 1e-9
+    name: str = "numeric_match"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        actual, wanted = float(self.actual(context)), float(self.wanted(context))
+        return float(abs(actual - wanted) <= max(self.relative * abs(wanted), self.absolute))
+
+
+@dataclass(frozen=True)
+class FitsSchema(_Keyed):
+    """1 when a key of the state fits a JSON schema."""
+
+    key: str
+    schema: Mapping[str, Any]
+    name: str = "fits_schema"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        from jsonschema import Draft202012Validator
+        from referencing import Registry
+
+        return float(Draft202012Validator(dict(self.schema), registry=Registry()).is_valid(self.actual(context)))
+
+
+_ARTICLES = frozenset({"a", "an", "the"})
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class TokenF1(_Keyed):
+    """How many words an answer shares with the expected one: the harmonic mean of precision and recall, as in SQuAD."""
+
+    key: str
+    name: str = "token_f1"
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        actual, wanted = _words(str(self.actual(context))), _words(str(self.wanted(context)))
+        common = sum((Counter(actual) & Counter(wanted)).values())
+        if not actual or not wanted:
+            return float(actual == wanted)
+        return 2 * common / (len(actual) + len(wanted))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.casefold().translate(_PUNCTUATION).split() if word not in _ARTICLES]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds on the longest way through the nodes; waiting for workers and for people does not count."""
+
+    name: str = "latency_s"
+    direction: Direction = Direction.LOWER
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return context.latency_s
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Money that the nodes reported."""
+
+    name: str = "cost_usd"
+    direction: Direction = Direction.LOWER
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return context.usage.get("cost_usd", 0.0)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens in and out that the nodes reported."""
+
+    name: str = "tokens"
+    direction: Direction = Direction.LOWER
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return context.usage.get("input_tokens", 0) + context.usage.get("output_tokens", 0)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that the run took."""
+
+    name: str = "steps"
+    direction: Direction = Direction.LOWER
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return context.steps
+
+
+@dataclass(frozen=True)
+class ToolErrors:
+    """Calls of tools that failed."""
+
+    name: str = "tool_errors"
+    direction: Direction = Direction.LOWER
+    best: float = 0.0
+
+    def evaluate(self, context: EvaluationContext) -> float:
+        return context.tool_errors
