@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Tool
@@ -30,11 +31,25 @@ _BY_REPR = (re.Pattern, PurePath, date, time, timedelta, Decimal, UUID, range)
 
 def with_code(definition: WorkflowDefinition) -> dict[str, Any]:
     """Return a workflow as data with a digest of the code of each node, and of each variant as `node@variant`."""
-    code = {node.name: code_digest(node.function) for node in definition.nodes if node.function is not None}
+    code = {node.name: _known_digest(node.function) for node in definition.nodes if node.function is not None}
     for variant in definition.variants:
         if variant.function is not None:
-            code[f"{variant.node}@{variant.name}"] = code_digest(variant.function)
+            code[f"{variant.node}@{variant.name}"] = _known_digest(variant.function)
     return {**definition.to_dict(), "code": code}
+
+
+_DIGESTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+"""Of functions that were looked at before: an edited function is another one, and a batch begins thousands of runs."""
+
+
+def _known_digest(function: Any) -> str:
+    try:
+        digest = _DIGESTS.get(function)
+        if digest is None:
+            digest = _DIGESTS[function] = code_digest(function)
+    except TypeError:  # an object that cannot be a key
+        digest = code_digest(function)
+    return digest
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -55,11 +55,21 @@ class Heartbeat:
                 uow.executions.renew(execution_id, token, uow.now() + self._lease)
                 uow.commit()
         except WTBError as error:
-            with self._lock:
-                if self._tokens.get(execution_id) != token:
-                    return  # the run has ended meanwhile
+            if self._has_ended(execution_id, token):
+                return
             # Not fatal here: the run itself meets the fence with its next write, where it can be said to somebody.
             _log.warning("the lease of run %s could not be renewed: %s", execution_id, error)
+
+    def _has_ended(self, execution_id: ExecutionId, token: int) -> bool:
+        """Whether a run has let go of its lease by itself meanwhile."""
+        with self._lock:
+            if self._tokens.get(execution_id) != token:
+                return True
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                return uow.executions.get(execution_id).lease is None
+        except WTBError:
+            return False
 
     def close(self) -> None:
         """Stop beating."""

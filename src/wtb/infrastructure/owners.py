@@ -12,7 +12,7 @@ class ProcessOwners:
     """Names this process as `host/pid/start`, and looks whether another one of this machine still lives."""
 
     def me(self) -> str:
-        return f"{_machine()}/{os.getpid()}/{_started(os.getpid())}"
+        return _process(os.getpid())
 
     def is_gone(self, owner: str) -> bool | None:
         machine, _, process = owner.partition("/")
@@ -20,6 +20,11 @@ class ProcessOwners:
         if machine != _machine() or not pid.isdigit() or not _started(os.getpid()):
             return None  # another machine, or one that does not tell when processes began
         return _started(int(pid)) != started
+
+
+@cache
+def _process(pid: int) -> str:
+    return f"{_machine()}/{pid}/{_started(pid)}"
 
 
 @cache
