@@ -87,7 +87,7 @@ def test_a_gate_is_wrong_once_in_twenty_times_at_the_edge(kind: Kind) -> None:
 
     assert simulate.false_regressions(comparisons, drop) <= most(0.05)
     # Latencies that grow by a factor have a long tail, which 80 cases do not show in full.
-    assert simulate.false_proofs(comparisons, drop) <= most(0.065 if kind is LOGNORMAL else 0.05)
+    assert simulate.false_proofs(comparisons, drop) <= most(0.07 if kind is LOGNORMAL else 0.05)
 
 
 def percentile_bootstrap(columns: Array, levels: Sequence[float], *, seed: int) -> list[list[tuple[float, float]]]:
