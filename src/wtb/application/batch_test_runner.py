@@ -288,7 +288,9 @@ class _Floor:
     def work(self, workers: int) -> None:
         """Run until nothing is left, or somebody says stop; what has begun is finished."""
         stop_listening = self._runner.listen(self._wake)
-        threads = [threading.Thread(target=self._work, name=f"wtb-job-{number}") for number in range(workers)]
+        threads = [
+            threading.Thread(target=self._work, name=f"wtb-job-{number}", daemon=True) for number in range(workers)
+        ]
         for thread in threads:
             thread.start()
         try:

@@ -279,7 +279,9 @@ class RunDriver:
             if self._options.checkpoint_failure == "fatal" or files is not None:
                 raise
             _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
-        return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
+        made = Outcome(run=kept, returned=outcome.returned, data=outcome.data)
+        self._share([made])  # now: a sibling may wait for a run that waits for this one
+        return made
 
     def _run(self, run: NodeRun, member: str = "") -> Outcome:
         """Run one node, again while its policy allows."""

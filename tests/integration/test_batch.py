@@ -1,0 +1,376 @@
+"""Batch tests over every storage: exact counts of what is run and shared, resumption, failures, budgets, bad input."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.bench import Bench
+from wtb.domain.errors import InvalidInput
+from wtb.domain.variants import combinations, label, parse_label
+from wtb.flow import Workflow
+
+CASES = [{"id": str(number), "input": {"q": number}, "expected": {"answer": "abc"}} for number in range(3)]
+ANSWER = [wtb.ExactMatch("answer")]
+
+
+class Tally(Counter[str]):
+    """Counts what ran; what it counted so far is no part of the functions that count with it."""
+
+    begun: threading.Event
+
+    def __wtb_fingerprint__(self) -> str:
+        return "a tally"
+
+    def noted(self, name: str, update: dict[str, Any]) -> dict[str, Any]:
+        self[name] += 1
+        return update
+
+
+def chain(ran: Tally, nodes: str = "abc", variants: int = 2, **options: Any) -> Workflow:
+    """A chain of nodes that each append their name, with variants that append another one."""
+    flow = Workflow("chain")
+
+    def make(name: str) -> Any:
+        def node(state: Any) -> dict[str, Any]:
+            ran[name] += 1
+            return {"answer": state.get("answer", "") + name}
+
+        return node
+
+    for position, name in enumerate(nodes):
+        flow.add_node(name, make(name), start=position == 0, **options)
+        for number in range(1, variants + 1):
+            flow.add_variant(name, f"{name}{number}", make(f"{name}{number}"))
+    for one, other in itertools.pairwise(nodes):
+        flow.edge(one, other)
+    return flow
+
+
+def answers(result: Any) -> dict[tuple[str, str, int], Any]:
+    return {(each.combination, each.case_id, each.repeat): each.state for each in result.results}
+
+
+def test_a_shared_beginning_runs_once_for_each_case(bench: Bench) -> None:
+    ran = Tally()
+    result = bench.batch(chain(ran), cases=CASES, evaluators=ANSWER, workers=4)
+    assert (result.status, len(result.results)) == ("completed", 27 * 3)
+    assert ran.total() == 39 * 3, "3 + 9 + 27 node runs a case, not 81"
+    assert result.sharing == {"executed": 39 * 3, "shared": 42 * 3, "not_shareable": {}}
+    assert {each.scores["exact_match"] for each in result.results if each.combination == "baseline"} == {1.0}
+
+
+def test_sharing_changes_nothing_but_the_work(bench: Bench) -> None:
+    shared = answers(bench.batch(chain(Tally()), name="shared", cases=CASES, evaluators=ANSWER))
+    alone = bench.batch(chain(Tally()), name="alone", cases=CASES, evaluators=ANSWER, share=False)
+    assert answers(alone) == shared
+    assert alone.sharing["executed"] == 0 or alone.sharing["shared"] == 0
+
+
+def test_repeats_are_runs_of_their_own(bench: Bench) -> None:
+    ran = Tally()
+    result = bench.batch(chain(ran, "a", 1), cases=CASES, evaluators=ANSWER, repeats=3)
+    assert (len(result.results), ran) == (18, {"a": 9, "a1": 9})
+
+
+def test_running_it_again_runs_nothing_and_what_is_new_only_what_is_new(bench: Bench) -> None:
+    ran = Tally()
+    flow = chain(ran, "ab", 1)
+    bench.batch(flow, cases=CASES[:2], evaluators=ANSWER)
+    assert ran.total() == 6 * 2
+    bench.batch(flow, cases=CASES[:2], evaluators=ANSWER)
+    assert ran.total() == 6 * 2
+    bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert ran.total() == 6 * 3, "a case more: its own node runs"
+    flow.add_variant("b", "b9", chain(ran, "b", 0).definition().nodes[0].function)
+    result = bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert ran.total() == 6 * 3 + 2 * 3, "a variant of the last node: run once after each of two beginnings"
+    assert len(result.results) == 6 * 3
+
+
+def test_reads_say_what_a_node_depends_on(bench: Bench) -> None:
+    ran = Tally()
+    flow = Workflow("reads")
+    flow.add_node("noise", lambda state: {"noise": 1}, start=True)
+    flow.add_variant("noise", "other", lambda state: {"noise": 2})
+    flow.add_node("answer", lambda state: ran.noted("answer", {"answer": state["q"]}), reads=["q"])
+    flow.edge("noise", "answer")
+    bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert ran["answer"] == 3, "the two beginnings differ only in what it does not read"
+
+
+def test_loops_diamonds_and_conditions_share_too(bench: Bench) -> None:
+    ran = Tally()
+    flow = Workflow("shapes")
+    flow.add_node("start", lambda state: {"n": 0}, start=True)
+    flow.add_node("loop", lambda state: ran.noted("loop", {"n": state["n"] + 1}))
+    for name in ("left", "right"):
+        flow.add_node(name, lambda state, name=name: ran.noted(name, {name: state["n"]}))
+    flow.add_node("end", lambda state: ran.noted("end", {"answer": f"{state['left']}{state['right']}"}))
+    flow.add_variant("end", "other", lambda state: ran.noted("other", {"answer": "abc"}))
+    flow.edge("start", "loop")
+    flow.edge("loop", "loop", when="n < 3")
+    flow.edge("loop", "fan", otherwise=True)
+    flow.add_node("fan", lambda state: None)
+    flow.edge("fan", "left")
+    flow.edge("fan", "right")
+    flow.edge(["left", "right"], "end")
+    result = bench.batch(flow, cases=CASES, evaluators=ANSWER, workers=4)
+    assert result.status == "completed"
+    assert ran == {"loop": 9, "left": 3, "right": 3, "end": 3, "other": 3}
+
+
+def test_files_come_with_a_shared_result(bench: Bench) -> None:
+    flow = Workflow("files")
+
+    def write(state: Any, ctx: Any) -> None:
+        (ctx.workspace / "notes").write_text(f"for {state['q']}")
+
+    flow.add_node("write", write, start=True)
+    flow.add_node("read", lambda state, ctx: {"answer": (ctx.workspace / "notes").read_text()})
+    flow.add_variant("read", "loud", lambda state, ctx: {"answer": (ctx.workspace / "notes").read_text().upper()})
+    flow.edge("write", "read")
+    result = bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert result.sharing["executed"] == 3 + 6
+    assert {each.state["answer"] for each in result.results} == {
+        f"{text} {number}" for text in ("for", "FOR") for number in range(3)
+    }
+
+
+@pytest.mark.parametrize("why", ["cache", "ask", "external"])
+def test_what_must_not_be_shared_is_not_and_the_result_says_why(bench: Bench, why: str) -> None:
+    ran = Tally()
+    send = wtb.tool(name=f"batch-send-{why}")(lambda: ran.update(["sent"]))
+
+    def first(state: Any, ctx: Any) -> None:
+        ran["first"] += 1
+        if why == "external":
+            ctx.tool(send)
+        if why == "ask":
+            ctx.ask("Really?")
+
+    flow = Workflow("unshared")
+    flow.add_node("first", first, start=True, cache=why != "cache")
+    flow.add_node("answer", lambda state: {"answer": "abc"})
+    flow.add_variant("answer", "other", lambda state: {"answer": "x"})
+    flow.edge("first", "answer")
+    result = bench.batch(flow, cases=CASES[:1], evaluators=ANSWER, workers=1)
+    assert ran["first"] == 2
+    if why == "ask":
+        assert result.status == "completed_with_errors"
+        assert "a batch has nobody to answer" in str(result.results[0].error)
+    else:
+        assert list(result.sharing["not_shareable"]) == ["first"]
+
+
+def test_a_failure_is_recorded_and_the_batch_goes_on(bench: Bench) -> None:
+    ran = Tally()
+
+    def fragile(state: Any) -> dict[str, Any]:
+        ran["fragile"] += 1
+        if state["q"] == 1:
+            raise ValueError("no answer for 1")
+        return {"answer": "abc"}
+
+    flow = Workflow("failing")
+    flow.add_node("fragile", fragile, start=True)
+    flow.add_node("end", lambda state: None)
+    flow.add_variant("end", "other", lambda state: {})
+    flow.edge("fragile", "end")
+    result = bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert result.status == "completed_with_errors"
+    failed = [each for each in result.results if each.error]
+    assert {(each.case_id, each.error["type"]) for each in failed if each.error} == {("1", "ValueError")}
+    assert "no answer for 1" in str(failed[0].error)
+    assert ran["fragile"] == 3, "a failure is shared within the attempt"
+    summary = result.matrix[0].summaries["exact_match"]
+    assert summary.errors == 1
+    assert summary.mean == pytest.approx(2 / 3), "an error scores worst"
+    bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert ran["fragile"] == 4, "only what failed is tried again"
+
+
+def test_a_flaky_job_is_tried_again_when_that_is_asked_for(bench: Bench) -> None:
+    ran = Tally()
+
+    def flaky(state: Any) -> dict[str, Any]:
+        ran["flaky"] += 1
+        if ran["flaky"] == 1:
+            raise OSError("not yet")
+        return {"answer": "abc"}
+
+    flow = Workflow("flaky")
+    flow.add_node("flaky", flaky, start=True)
+    assert bench.batch(flow, cases=CASES[:1], evaluators=ANSWER, retries=1).status == "completed"
+
+
+def test_a_budget_stops_new_work_and_the_batch_goes_on_later(bench: Bench) -> None:
+    flow = Workflow("dear")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.usage(model="m", input_tokens=10, cost_usd=1.0)
+        return {"answer": "abc"}
+
+    flow.add_node("node", node, start=True)
+    cases = [{"id": str(number), "input": {"q": number}, "expected": "abc"} for number in range(10)]
+    result = bench.batch(flow, cases=cases, evaluators=[*ANSWER, wtb.Cost()], budget_usd=3.0, workers=1)
+    assert (result.status, len(result.results)) == ("cancelled", 3)
+    result = bench.batch(flow, cases=cases, evaluators=[*ANSWER, wtb.Cost()])
+    assert (result.status, len(result.results)) == ("completed", 10)
+    assert result.matrix[0].summaries["cost_usd"].mean == 1.0
+
+
+def test_a_batch_that_is_stopped_goes_on_where_it_was(bench: Bench) -> None:
+    ran = Tally()
+    stop = threading.Event()
+
+    def node(state: Any) -> dict[str, Any]:
+        ran["node"] += 1
+        if ran["node"] == 4:
+            stop.set()
+        return {"answer": "abc"}
+
+    flow = Workflow("stopped")
+    flow.add_node("node", node, start=True)
+    cases = [{"id": str(number), "input": {"q": number}, "expected": "abc"} for number in range(20)]
+    assert bench.batch(flow, cases=cases, evaluators=ANSWER, workers=1, stop=stop).status == "cancelled"
+    assert bench.batch(flow, cases=cases, evaluators=ANSWER, workers=1).status == "completed"
+    assert ran["node"] == 20
+
+
+def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> None:
+    class Bad:
+        name = "bad"
+
+        def evaluate(self, context: Any) -> float:
+            raise KeyError("nothing")
+
+    class NaN:
+        name = "nan"
+
+        async def evaluate(self, context: Any) -> float:
+            return float("nan")
+
+    class Slow:
+        name = "slow"
+
+        async def evaluate(self, context: Any) -> bool:
+            return bool(context.expected["answer"] == "abc")
+
+    flow = chain(Tally(), "a", 0)
+    result = bench.batch(flow, cases=CASES[:1], evaluators=[Bad(), NaN(), Slow()])
+    scores = result.results[0].scores
+    assert (scores["slow"], scores["bad"]["error"]) == (1.0, "KeyError: 'nothing'")
+    assert "no score" in scores["nan"]["error"]
+    assert result.matrix[0].summaries["bad"].errors == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cases": []}, "there are no cases"),
+        ({"cases": [{"input": {}}]}, "case 1 has no id"),
+        ({"cases": [{"id": "a", "input": {}}, {"id": "a", "input": {}}]}, "case 2 has the id 'a' of case 1"),
+        ({"cases": [{"id": "a", "input": 5}]}, r"case 1 \(a\): input must be a mapping"),
+        ({"cases": [{"id": "a", "input": {}, "expect": 1}]}, "case 1 has the unknown field expect"),
+        ({"cases": "missing.jsonl"}, r"the cases missing\.jsonl cannot be read"),
+        ({"variants": "some"}, "variants='some' is unknown"),
+        ({"variants": [{"a": "zzz"}]}, "node 'a' has no variant 'zzz'"),
+        ({"baseline": {"x": "y"}}, "there is no node 'x'"),
+        ({"evaluators": []}, "a batch needs at least one evaluator"),
+        ({"evaluators": [wtb.Latency]}, r"Latency is a class; make one: Latency\(\)"),
+        ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
+        ({"evaluators": [object()]}, "object is no evaluator"),
+        ({"repeats": 0}, "repeats must be at least 1"),
+    ],
+)
+def test_bad_input_is_told_before_anything_runs(bench: Bench, options: dict[str, Any], told: str) -> None:
+    ran = Tally()
+    given = {"cases": CASES, "evaluators": ANSWER, **options}
+    with pytest.raises(InvalidInput, match=told):
+        bench.batch(chain(ran, "a", 1), **given)
+    assert (ran.total(), bench.list_runs(), bench.list_batches()) == (0, (), ())
+
+
+def test_cases_come_from_files(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("id,input.q,expected.answer,tags\n1,x,a,easy new\n2,y,b,\n")
+    (tmp_path / "cases.jsonl").write_text('{"id": "1", "input": {"q": "x"}}\n\n{"id": "2", "input": {\n')
+    flow = chain(Tally(), "a", 0)
+    result = bench.batch(flow, cases=tmp_path / "cases.csv", evaluators=ANSWER)
+    assert [each.scores["exact_match"] for each in result.results] == [1.0, 0.0]
+    with pytest.raises(InvalidInput, match=r"cases\.jsonl line 3 is no JSON"):
+        bench.batch(flow, cases=tmp_path / "cases.jsonl", evaluators=ANSWER)
+
+
+def test_combinations_are_chosen_as_is_said() -> None:
+    choices = {"a": ["1", "2"], "b": ["1"], "c": ["1", "2", "3"]}
+    assert len(combinations(choices, "all", baseline={})) == 24
+    assert [label(each) for each in combinations(choices, "one_at_a_time", baseline={"b": "1"})][:3] == [
+        "b=1",
+        "a=1, b=1",
+        "a=2, b=1",
+    ]
+    assert len(combinations(choices, "random:5", baseline={})) in (5, 6)
+    pairs = combinations(choices, "pairwise", baseline={})
+    assert len(pairs) < 16
+    for (one, first), (other, second) in itertools.combinations(
+        [(node, name) for node, names in choices.items() for name in ("baseline", *names)], 2
+    ):
+        if one != other:
+            assert any((each.get(one, "baseline"), each.get(other, "baseline")) == (first, second) for each in pairs), (
+                one,
+                first,
+                other,
+                second,
+            )
+    assert parse_label("a=1, b=2") == {"a": "1", "b": "2"}
+    assert parse_label("baseline") == {}
+    with pytest.raises(InvalidInput, match="is no combination"):
+        parse_label("a")
+
+
+def test_two_processes_share_what_they_need_at_the_same_time(tmp_path: Path) -> None:
+    """Two benches on one database, as two processes have them: a result that one makes the other waits for."""
+    ran = Tally()
+    ran.begun = begun = threading.Event()
+
+    def slow(state: Any) -> dict[str, Any]:
+        ran["slow"] += 1
+        ran.begun.set()
+        threading.Event().wait(0.3)
+        return {"answer": "abc"}
+
+    flow = Workflow("slow")
+    flow.add_node("slow", slow, start=True)
+    flow.add_node("end", lambda state: None)
+    flow.edge("slow", "end")
+    with Bench(folder=tmp_path / "wtb") as one, Bench(folder=tmp_path / "wtb") as other:
+        options: dict[str, Any] = {"cases": CASES[:1], "evaluators": ANSWER}
+        first = threading.Thread(target=lambda: one.batch(flow, name="one", **options))
+        first.start()
+        assert begun.wait(5)
+        result = other.batch(flow, name="other", **options)
+        first.join()
+    assert (result.status, ran["slow"]) == ("completed", 1)
+
+
+def test_verdicts_are_those_of_paired_statistics(bench: Bench) -> None:
+    flow = Workflow("verdicts")
+    flow.add_node("answer", lambda state: {"answer": "abc" if state["q"] % 2 else "x"}, start=True)
+    flow.add_variant("answer", "better", lambda state: {"answer": "abc"})
+    flow.add_variant("answer", "same", lambda state: {"answer": "abc" if state["q"] % 2 else "y"})
+    cases = [{"id": str(number), "input": {"q": number}, "expected": {"answer": "abc"}} for number in range(40)]
+    result = bench.batch(flow, cases=cases, evaluators=ANSWER)
+    found = {each.comparison.candidate: each.finding for each in result.compare("exact_match")}
+    assert found == {"answer=better": "better", "answer=same": "no evidence"}
+    assert result.pareto("exact_match") == ("answer=better",)
+    assert len(result.different("exact_match")) == 20
+    result.to_csv("/dev/null")
+    with pytest.raises(InvalidInput, match="there is no metric 'f1'"):
+        result.compare("f1")
