@@ -346,10 +346,13 @@ class Run:
         self._bench.services.travel.continue_rollback(self.id, in_doubt)
         return self
 
-    def abandon_rollback(self) -> Run:
-        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was."""
+    def abandon_rollback(self, *, in_doubt: str | None = None) -> Run:
+        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was.
+
+        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died.
+        """
         self._learn_tools()
-        self._bench.services.travel.abandon_rollback(self.id)
+        self._bench.services.travel.abandon_rollback(self.id, in_doubt)
         return self
 
     def redo(self) -> Run:

@@ -139,7 +139,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             heartbeat=heartbeat,
             masker=masker,
         ),
-        branching=Branching(storage, clock, recorder, workspaces),
+        branching=Branching(storage, clock, owners, recorder, workspaces),
         heartbeat=heartbeat,
         scratch=scratch,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.application.leases import Leases
 from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
@@ -15,7 +16,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
-from wtb.domain.ports import Clock, Storage
+from wtb.domain.ports import Clock, Owners, Storage
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -35,7 +36,10 @@ class Forked:
 class Branching:
     """Forks and names; what is there already stays as it is."""
 
-    def __init__(self, storage: Storage, clock: Clock, recorder: Recorder, workspaces: Workspaces) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, owners: Owners, recorder: Recorder, workspaces: Workspaces
+    ) -> None:
+        self._leases = Leases(storage, clock, owners)
         self._storage = storage
         self._clock = clock
         self._recorder = recorder
@@ -66,9 +70,14 @@ class Branching:
         change = StateDelta.setting(update or {})
         if input is not None and state is not None:
             change = StateDelta.between(state, State({**input})).compose(change)
-        forked = self._recorder.fork_run(execution, point, name=name, execution_id=run_id, created_by=created_by)
-        if change:
-            self._recorder.change_state(forked, change, created_by)
+        if change and point.is_inside:
+            raise InvalidInput(
+                f"checkpoint {point.id!r} is in the middle of node {point.node!r}, which has begun with the state as "
+                "it is; fork it without update, or from before the node"
+            )
+        forked = self._recorder.fork_run(
+            execution, point, name=name, execution_id=run_id, change=change, created_by=created_by
+        )
         return Forked(execution=forked.execution, checkpoint=point, effects=_effects_after(history, point, calls))
 
     def checkpoint(
@@ -91,7 +100,15 @@ class Branching:
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
         """Delete one checkpoint; everything that builds on it stays whole."""
         with self._storage.unit_of_work() as uow:
+            execution = uow.executions.get(execution_id)
             found = uow.checkpoints.load_history(execution_id).resolve(target)
+            if found.execution_id != execution_id:
+                raise InvalidInput(
+                    f"checkpoint {found.id!r} belongs to run {found.execution_id!r}, which {execution_id!r} was forked "
+                    f"from; delete it there: `wtb delete {found.execution_id} {found.id}`"
+                )
+            if execution.status is ExecutionStatus.ROLLING_BACK:
+                check_still(execution, STILL)  # continuing or abandoning may need it
             uow.checkpoints.delete([found.id])
             data = {"checkpoint": found.id, "name": found.name, "count": 1}
             now = self._clock.now()
@@ -101,9 +118,12 @@ class Branching:
 
     def delete_run(self, execution_id: ExecutionId) -> None:
         """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
-        with self._storage.unit_of_work() as uow:
+        with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
-            check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        self._leases.check_free(execution)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
             data = {"workflow": execution.workflow_name}

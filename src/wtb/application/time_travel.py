@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.recorder import Position, Recorder
 from wtb.application.recovery import is_open
-from wtb.application.reversals import Doubt, RedoDiverged, Reversals
+from wtb.application.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import InvalidInput, InvalidTransition, LeaseLost, WTBError
@@ -107,12 +107,15 @@ class TimeTravel:
             with self._staged(at, self._commit_of(journal)) as swap:
                 return self._finish(at, journal, target, swap, doubt)
 
-    def abandon_rollback(self, execution_id: ExecutionId) -> Execution:
+    def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
         """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
 
-        A redo that is given up takes back again what it has repeated.
+        A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
+        was killed is settled first, so that everybody knows how it stands.
         """
+        doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id) as (at, journal):
+            self._settle(at, journal, doubt)
             if journal.direction is Direction.REDO:
                 self._take_back(at, journal)
             files = at.head if journal.direction is Direction.REDO else self._checkpoint(journal.safety_id)
@@ -148,14 +151,14 @@ class TimeTravel:
             history = uow.checkpoints.load_history(at.execution.id)
             found = history.resolve(target)
             line = history.lineage()
-            behind = line[line.index(found) :] if found in line else ()
+            undone = [checkpoint.id for checkpoint in line[line.index(found) + 1 :]] if found in line else []
             return plan_rollback(
                 history,
                 found,
                 uow.tool_calls.list_calls(at.execution.id),
                 find_tool=self._reversals.find_tool,
                 files=_tree_delta(uow, at.head.file_commit, found.file_commit) if files else TreeDelta(),
-                forks=uow.branches.list_forks([checkpoint.id for checkpoint in behind[1:]]),
+                forks=uow.branches.list_forks(history.builds_on(undone)),
                 tools=tools,
                 reverse_shared=shared == "reverse",
             )
@@ -245,13 +248,22 @@ class TimeTravel:
         except LeaseLost:
             raise
         except RedoDiverged as error:
-            self._take_back(at, journal)
-            told = f"{error}; the run stays where it is: resume it to run the node again"
-            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
-            raise RedoDiverged(told) from error
+            raise self._diverged(at, journal, error) from error
         except Exception as error:
             raise self._failed(at, journal, error) from error
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
+
+    def _diverged(self, at: Position, journal: Rollback, error: RedoDiverged) -> WTBError:
+        """Take back what the redo has repeated, and leave the run where it is."""
+        try:
+            self._take_back(at, journal)
+        except LeaseLost:
+            raise
+        except Exception as second:  # noqa: BLE001  a reverse function may raise anything
+            return self._failed(at, journal, second)
+        told = f"{error}; the run stays where it is: resume it to run the node again"
+        self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
+        return RedoDiverged(told)
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
@@ -259,6 +271,15 @@ class TimeTravel:
                 self._reversals.reverse(call, at.token, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
+
+    def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
+        """Finish what was being done to a call; when that fails, it is known that it was not done."""
+        for call in self._calls(journal):
+            with suppress(ReversalFailed, RedoDiverged):
+                if call.status is CallStatus.REVERSING:
+                    self._reversals.reverse(call, at.token, doubt)
+                elif call.status is CallStatus.REDOING:
+                    self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _take_back(self, at: Position, journal: Rollback) -> None:
         for call in reversed(self._calls(journal)):
