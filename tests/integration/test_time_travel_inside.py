@@ -178,7 +178,9 @@ def test_a_reversal_needs_its_tool_also_when_it_is_continued(bench: Bench, desk:
         run.rollback("b")
     desk.broken = False
     object.__setattr__(desk.open, "reverse", None)
-    with pytest.raises(RollbackFailed, match="there is no tool 'open-.* with a reverse= here; import its module first"):
+    with pytest.raises(
+        RollbackFailed, match=r"there is no tool 'open-.* with a reverse= here; import its module first"
+    ):
         run.continue_rollback()
     object.__setattr__(desk.open, "reverse", desk.close)
     run.continue_rollback()
@@ -299,3 +301,37 @@ def test_a_run_is_not_deleted_while_somebody_alive_rolls_it_back(bench: Bench, d
     with pytest.raises(Conflict, match="is being run by somebody@elsewhere"):
         run.delete()
     assert world(run, desk) == AFTER_D
+
+
+def test_a_safety_checkpoint_holds_no_file_of_an_attempt_that_failed(bench: Bench) -> None:
+    flow = Workflow("retried")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        (ctx.workspace / f"attempt {ctx.run.attempt}").touch()
+        if ctx.run.attempt == 1:
+            raise OSError("refused")
+        return {"n": 1}
+
+    flow.add_node("before", lambda state, ctx: (ctx.workspace / "before").touch(), start=True)
+    flow.add_node("node", node, retry=wtb.RetryPolicy(times=2, wait_s=0))
+    flow.edge("before", "node")
+    run = bench.run(flow, {})
+    run.rollback("before", files=False)
+    assert sorted(files(run)) == ["attempt 2", "before"]
+    fork = run.fork(next(each.id for each in run.checkpoints if each.kind == "system"))
+    assert sorted(files(fork)) == ["attempt 2", "before"]
+
+
+def test_files_that_stay_as_they_are_are_those_of_all_members_of_a_parallel_step(bench: Bench) -> None:
+    flow = Workflow("parallel")
+    for name in ("start", "left", "right"):
+
+        def node(state: Any, ctx: Any, name: str = name) -> None:
+            (ctx.workspace / name).touch()
+
+        flow.add_node(name, node, start=name == "start")
+    flow.edge("start", "left")
+    flow.edge("start", "right")
+    run = bench.run(flow, {})
+    run.rollback("start", files=False)
+    assert sorted(files(run)) == ["left", "right", "start"]

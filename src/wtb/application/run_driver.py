@@ -104,7 +104,7 @@ class Attempt:
 
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""
-        return None if self._files is None else self._files.prepared()
+        return None if self._files is None else self._files.left()
 
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""

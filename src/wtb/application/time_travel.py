@@ -174,8 +174,15 @@ class TimeTravel:
             yield lambda: None
             return
         folder = self._workspaces.path(at.execution.id, at.branch.id)
-        with self._workspaces.staged(folder, None if commit is None else FileCommitId(commit)) as swap:
-            yield swap
+        wanted = None if commit is None else FileCommitId(commit)
+        with self._workspaces.staged(folder, wanted) as swap:
+
+            def swap_in() -> None:
+                self._workspaces.note(folder, None)
+                swap()
+                self._workspaces.note(folder, wanted)
+
+            yield swap_in
 
     def _safety(self, at: Position, target: Checkpoint, *, files: bool) -> tuple[Checkpoint, Checkpoint]:
         """Keep the run as it is, and return that checkpoint with the one to go to.
@@ -232,11 +239,11 @@ class TimeTravel:
         return self._checkpoint(wanted).file_commit
 
     def _present_files(self, at: Position) -> PreparedCommit | None:
-        """Return the files as they lie in the folder now, which a person may have changed since the last step."""
+        """Return the files as they lie in the folder now, if it held those of the head and a person changed them."""
         if at.head.file_commit is None:
             return None
-        folder = self._workspaces.path(at.execution.id, at.branch.id)
-        return self._workspaces.prepare(folder, FileCommitId(at.head.file_commit)) if any(folder.iterdir()) else None
+        folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
+        return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
 
     def _finish(
         self, at: Position, journal: Rollback, target: Checkpoint, swap: Callable[[], object], doubt: Doubt | None
