@@ -335,3 +335,55 @@ def test_files_that_stay_as_they_are_are_those_of_all_members_of_a_parallel_step
     run = bench.run(flow, {})
     run.rollback("start", files=False)
     assert sorted(files(run)) == ["left", "right", "start"]
+
+
+def test_a_fork_goes_on_counting_visits_when_its_origin_is_deleted(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("loop")
+    flow.add_node("node", lambda state: {"n": state["n"] + 1}, start=True)
+    flow.edge("node", "node", when="n < 5")
+    flow.edge("node", wtb.END, otherwise=True)
+    run = bench.run(flow, {"n": 0})
+    fork = bench.resume(run.fork("node#2").id, flow, break_after=["node"])
+    run.delete()
+    fork = bench.resume(fork.id, flow, break_after=[])
+    assert fork.history.path() == tuple(("node", visit) for visit in range(1, 6))
+
+
+def test_redo_takes_up_every_member_that_had_begun(bench: Bench, desk: Desk) -> None:
+    flow = Workflow("members")
+
+    def right(state: Any, ctx: Any) -> dict[str, Any]:
+        if not desk.broken:
+            raise OSError("refused")
+        return {"right": ctx.tool(desk.open, title="right")}
+
+    flow.add_node("start", lambda state: None, start=True)
+    flow.add_node("left", lambda state, ctx: {"left": ctx.tool(desk.mail, text="left")})
+    flow.add_node("right", right)
+    flow.edge("start", "left")
+    flow.edge("start", "right")
+    run = bench.run(flow, {})
+    run.rollback("start", allow_irreversible=True)
+    run.redo()
+    desk.broken = True
+    assert run.resume().status is ExecutionStatus.COMPLETED
+    assert desk.log == ["mail left", "+right"]
+
+
+def test_an_answer_that_was_given_after_a_checkpoint_is_asked_for_again_from_there(bench: Bench) -> None:
+    flow = Workflow("asking")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.checkpoint("before the question")
+        answer = ctx.ask("well?")
+        if answer == "wrong":
+            raise ValueError(answer)
+        return {"answer": answer}
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {}).resume(answer="wrong")
+    assert run.status is ExecutionStatus.FAILED
+    run.rollback("before the question")
+    run = run.resume()
+    assert run.waiting is not None
+    assert run.resume(answer="right").state == {"answer": "right"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from wtb.application.branching import STILL, check_still
@@ -322,8 +321,8 @@ class TimeTravel:
         )
         with self._storage.unit_of_work() as uow:
             if was_done:
-                for run in _begun_at(uow, at, head):
-                    uow.node_runs.save(_left_or_taken_up(run, journal, now))
+                for run in _left_or_taken_up(uow, at, journal, head):
+                    uow.node_runs.save(run)
                 uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
                 data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
                 uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
@@ -401,18 +400,20 @@ def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
     return diff(trees[0], trees[1])
 
 
-def _begun_at(uow: UnitOfWork, at: Position, head: Checkpoint) -> list[NodeRun]:
-    """Return the runs that were once begun where the run goes to, and led nowhere."""
-    return [
-        run
-        for run in uow.node_runs.list_runs(at.execution.id)
-        if run.last_id is None and run.input_id == head.id and run.branch_id == at.branch.id
-    ]
-
-
-def _left_or_taken_up(run: NodeRun, journal: Rollback, now: datetime) -> NodeRun:
-    """Return a run as it is not gone on with after a rollback, and is after a redo that has repeated its calls."""
+def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
+    """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
+    begun = [run for run in uow.node_runs.list_runs(at.execution.id) if _was_begun_at(run, at, head)]
     if journal.direction is Direction.ROLLBACK:
-        return run.ended(NodeStatus.SKIPPED, now)
-    repeated = any(key.node_run_id == run.id for key in journal.calls)
-    return evolve(run, status=NodeStatus.STARTED) if repeated else run
+        assert journal.ended_at is not None
+        return [
+            run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in begun if run.status is not NodeStatus.SKIPPED
+        ]
+    done = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.status is RollbackStatus.COMPLETED]
+    left = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == done[-1].ended_at]
+    return [evolve(run, status=NodeStatus.STARTED) for run in left]
+
+
+def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
+    """Whether a run began at a checkpoint, or made it in its middle, and got no further."""
+    began = run.input_id == head.id and run.last_id is None
+    return run.branch_id == at.branch.id and (began or (head.is_inside and run.last_id == head.id))
