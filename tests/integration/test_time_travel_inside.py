@@ -387,3 +387,27 @@ def test_an_answer_that_was_given_after_a_checkpoint_is_asked_for_again_from_the
     run = run.resume()
     assert run.waiting is not None
     assert run.resume(answer="right").state == {"answer": "right"}
+
+
+@pytest.mark.parametrize("looks_again", [True, False])
+def test_a_node_that_leaves_the_files_as_they_were_leaves_none_of_those_in_between(
+    bench: Bench, desk: Desk, looks_again: bool
+) -> None:
+    flow = Workflow("tidy")
+
+    def node(state: Any, ctx: Any) -> None:
+        if ctx.run.attempt == 1 or looks_again:
+            (ctx.workspace / "scratch").touch()
+        ctx.checkpoint("in between")
+        if ctx.run.attempt == 1:
+            raise OSError("refused")
+        if looks_again:
+            (ctx.workspace / "scratch").unlink()
+
+    flow.add_node("before", lambda state, ctx: (ctx.workspace / "before").touch(), start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    run = bench.run(flow, {}).resume()
+    assert run.status is ExecutionStatus.COMPLETED
+    assert sorted(files(run)) == ["before"]
+    assert sorted(run.files("in between")) == ["before", "scratch"]

@@ -26,8 +26,8 @@ MAIN = "main"
 LEASE = timedelta(seconds=30)
 """How long a process may be silent before others may take its run over."""
 
-SaveFiles = Callable[[UnitOfWork], str]
-"""Saves the files of a step in its transaction, and returns their commit."""
+SaveFiles = Callable[[UnitOfWork], str | None]
+"""Saves the files of a step in its transaction, and returns their commit, None for no files."""
 
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _UNKNOWN: Any = None

@@ -149,15 +149,13 @@ class TimeTravel:
         with self._storage.unit_of_work(readonly=True) as uow:
             history = uow.checkpoints.load_history(at.execution.id)
             found = history.resolve(target)
-            line = history.lineage()
-            undone = [checkpoint.id for checkpoint in line[line.index(found) + 1 :]] if found in line else []
             return plan_rollback(
                 history,
                 found,
                 uow.tool_calls.list_calls(at.execution.id),
                 find_tool=self._reversals.find_tool,
                 files=_tree_delta(uow, at.head.file_commit, found.file_commit) if files else TreeDelta(),
-                forks=uow.branches.list_forks(history.builds_on(undone)),
+                forks=uow.branches.list_forks(history.builds_on(found.id)),
                 tools=tools,
                 reverse_shared=shared == "reverse",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,12 +121,12 @@ class ExecutionHistory:
             return False
         return call.ended_at <= began.created_at
 
-    def builds_on(self, checkpoint_ids: Collection[CheckpointId]) -> set[CheckpointId]:
-        """Return these checkpoints and all that come after one of them, on whichever line."""
+    def builds_on(self, checkpoint_id: CheckpointId) -> set[CheckpointId]:
+        """Return a checkpoint and all that come after it, on whichever line."""
         children: dict[CheckpointId | None, list[CheckpointId]] = defaultdict(list)
         for checkpoint in self.checkpoints:
             children[checkpoint.parent_id].append(checkpoint.id)
-        found, ahead = set(checkpoint_ids), list(checkpoint_ids)
+        found, ahead = {checkpoint_id}, [checkpoint_id]
         while ahead:
             after = [child for child in children[ahead.pop()] if child not in found]
             found.update(after)

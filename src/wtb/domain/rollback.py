@@ -124,8 +124,8 @@ def plan_rollback(
 ) -> RollbackPlan:
     """Return what going back to a checkpoint of the active lineage undoes.
 
-    `calls` are the calls of the execution, `forks` the branches, of whichever execution, that have an undone
-    checkpoint in their lineage.
+    `calls` are the calls of the execution, `forks` the branches, of whichever execution, that have the target in
+    their lineage.
     """
     check_target(history, target)
     line = history.lineage()
@@ -177,7 +177,8 @@ class _Reach:
         for run in history.node_runs:
             is_done = run.status is NodeStatus.COMPLETED and run.last_id in ids
             began = (run.branch_id, run.last_id or run.input_id)
-            if is_done or (open_at is not None and began == (open_at.id, open_at.head_id)):
+            is_open = open_at is not None and began == (open_at.id, open_at.head_id)
+            if is_done or (is_open and run.status is not NodeStatus.SKIPPED):
                 self._whole.add(run.id)
         self._until: dict[NodeRunId | None, datetime] = {}
         for checkpoint in checkpoints:
