@@ -411,3 +411,15 @@ def test_a_node_that_leaves_the_files_as_they_were_leaves_none_of_those_in_betwe
     assert run.status is ExecutionStatus.COMPLETED
     assert sorted(files(run)) == ["before"]
     assert sorted(run.files("in between")) == ["before", "scratch"]
+
+
+def test_redo_leaves_what_was_begun_in_vain_since_the_rollback(bench: Bench) -> None:
+    flow = Workflow("asking")
+    flow.add_node("node", lambda state, ctx: {"answer": ctx.ask("well?")}, start=True)
+    run = bench.run(flow, {})
+    run.rollback(0)
+    run = run.resume()
+    run.redo()
+    run.checkpoint("here")
+    run = run.resume()
+    assert run.resume(answer="yes").state == {"answer": "yes"}

@@ -401,14 +401,15 @@ def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
 def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
     """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
     begun = [run for run in uow.node_runs.list_runs(at.execution.id) if _was_begun_at(run, at, head)]
+    current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
+    assert journal.ended_at is not None
+    left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
     if journal.direction is Direction.ROLLBACK:
-        assert journal.ended_at is not None
-        return [
-            run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in begun if run.status is not NodeStatus.SKIPPED
-        ]
+        return left
     done = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.status is RollbackStatus.COMPLETED]
-    left = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == done[-1].ended_at]
-    return [evolve(run, status=NodeStatus.STARTED) for run in left]
+    again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == done[-1].ended_at]
+    begun_since = left if head.id == at.head.id else []  # a rollback to where the run stood, and a new try from there
+    return [*begun_since, *(evolve(run, status=NodeStatus.STARTED) for run in again)]
 
 
 def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
