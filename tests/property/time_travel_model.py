@@ -46,11 +46,11 @@ class World:
         self.points = CrashPoints(lambda: None)
         number = next(_numbers)
         self.tools = {
-            "open": wtb.tool(name=f"open-{number}", reverse=self.undo)(self.do),
-            "book": wtb.tool(name=f"book-{number}", reverse=self.undo, confirm=self.confirm)(self.do),
-            "send": wtb.tool(name=f"send-{number}")(self.do),
+            "open": wtb.tool(name=f"machine-open-{number}", reverse=self.undo)(self.do),
+            "book": wtb.tool(name=f"machine-book-{number}", reverse=self.undo, confirm=self.confirm)(self.do),
+            "send": wtb.tool(name=f"machine-send-{number}")(self.do),
         }
-        self.bad = wtb.tool(name=f"bad-{number}")(self.refuse)
+        self.bad = wtb.tool(name=f"machine-bad-{number}")(self.refuse)
 
     def do(self, title: str) -> str:
         self.points.reach("before an effect")
