@@ -26,7 +26,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.rollback import Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
@@ -454,11 +454,13 @@ class Run:
         self._bench.services.travel.continue_rollback(self.id, in_doubt)
         return self
 
-    def abandon_rollback(self) -> Run:
-        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was."""
-        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
-            self._learn_tools()
-        self._bench.services.travel.abandon_rollback(self.id)
+    def abandon_rollback(self, *, in_doubt: str | None = None) -> Run:
+        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was.
+
+        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died.
+        """
+        self._learn_tools()
+        self._bench.services.travel.abandon_rollback(self.id, in_doubt)
         return self
 
     def redo(self) -> Run:

@@ -305,7 +305,3 @@ def serve() -> None:
             time.sleep(job["kill_after_s"])
             os.kill(pid, signal.SIGKILL)  # it is there still, if only as a zombie: nobody else gets its pid
         say(f"ended {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")
-
-
-if __name__ == "__main__":
-    serve()

@@ -62,12 +62,12 @@ Point = tuple[str, int]
 
 
 class EngineProcess:
-    """The process of `engine_worker.py`, over one database."""
+    """The process of a worker that forks a child for every job, over one database."""
 
-    def __init__(self, home: Path, url: str | None) -> None:
+    def __init__(self, home: Path, url: str | None, worker: str = "engine_worker") -> None:
         self.home = home
         self.url = url
-        command = [sys.executable, "-W", "error", "-m", "tests.crash.engine_worker"]
+        command = [sys.executable, "-W", "error", "-c", f"from tests.crash import {worker}; {worker}.serve()"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1
         )
@@ -87,12 +87,17 @@ class EngineProcess:
         self, run: str, *, answer: str | None = None, die_at: Point | None = None, kill_after_s: float | None = None
     ) -> dict[str, Any] | None:
         """Begin a run or go on with it; return what the worker said, None when it was killed."""
+        self.send(run, answer=answer, die_at=die_at, kill_after_s=kill_after_s)
+        return self.receive()
+
+    def send(self, run: str, **facts: Any) -> None:
+        """Give the worker a job."""
         job = {"folder": str(self.home / "wtb"), "url": self.url, "run": run, "effects": str(self.effects(run))}
         assert self._process.stdin is not None
-        print(
-            json.dumps({**job, "answer": answer, "die_at": die_at, "kill_after_s": kill_after_s}),
-            file=self._process.stdin,
-        )
+        print(json.dumps({**job, **facts}), file=self._process.stdin)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return what the worker said of its job, None when it was killed."""
         said: dict[str, Any] | None = None
         while (line := self._read())[0] != "ended":
             said = json.loads(line[1])

@@ -72,11 +72,16 @@ class Branching:
         change = StateDelta.setting(update or {})
         if input is not None and state is not None:
             change = StateDelta.between(state, State({**input})).compose(change)
+        if change and point.is_inside:
+            raise InvalidInput(
+                f"checkpoint {point.id!r} is in the middle of node {point.node!r}, which has begun with the state as "
+                "it is; fork it without update, or from before the node"
+            )
         chosen = {**execution.options.get("variants", {}), **(variants or {})}
         source = evolve(execution, options={**execution.options, "variants": chosen})
-        forked = self._recorder.fork_run(source, point, name=name, execution_id=run_id, created_by=created_by)
-        if change:
-            self._recorder.change_state(forked, change, created_by)
+        forked = self._recorder.fork_run(
+            source, point, name=name, execution_id=run_id, change=change, created_by=created_by
+        )
         return Forked(execution=forked.execution, checkpoint=point, effects=effects)
 
     def checkpoint(
@@ -116,10 +121,12 @@ class Branching:
 
     def delete_run(self, execution_id: ExecutionId) -> None:
         """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
-        self._leases.check_free(self._recorder.load(execution_id).execution)
-        with self._storage.unit_of_work() as uow:
+        with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
-            check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        self._leases.check_free(execution)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
             data = {"workflow": execution.workflow_name}

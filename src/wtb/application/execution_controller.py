@@ -247,8 +247,9 @@ class ExecutionController:
                 continue
             with self._storage.unit_of_work(readonly=True) as uow:
                 calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+                history = uow.checkpoints.load_history(at.execution.id)
             for call in reversed(calls):
-                if call.may_have_happened:
+                if self._reversals.can_reverse(call) and not history.is_inherited(call):
                     self._reversals.reverse(call, at.token)
             self._recorder.abandon(at, run)
 

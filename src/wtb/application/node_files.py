@@ -37,6 +37,8 @@ class NodeFiles:
         with self._lock:
             if self._folder is None:
                 folder = self._workspaces.path(*self._place)
+                if not self._place[2]:
+                    self._workspaces.note(folder, None)
                 self._workspaces.restore(folder, self._base_id)
                 self._folder = folder
             return self._folder
@@ -44,3 +46,10 @@ class NodeFiles:
     def prepared(self) -> PreparedCommit | None:
         """Return what the node left behind, its large contents stored; None when it never looked."""
         return None if self._folder is None else self._workspaces.prepare(self._folder, self._base_id)
+
+    def left(self) -> PreparedCommit | None:
+        """Return the same at the end of the node; the folder of the branch then holds just that."""
+        prepared = self.prepared()
+        if prepared is not None and self._folder is not None and not self._place[2]:
+            self._workspaces.note(self._folder, prepared.id)
+        return prepared

@@ -26,8 +26,8 @@ MAIN = "main"
 LEASE = timedelta(seconds=30)
 """How long a process may be silent before others may take its run over."""
 
-SaveFiles = Callable[[UnitOfWork], str]
-"""Saves the files of a step in its transaction, and returns their commit."""
+SaveFiles = Callable[[UnitOfWork], str | None]
+"""Saves the files of a step in its transaction, and returns their commit, None for no files."""
 
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _UNKNOWN: Any = None
@@ -397,11 +397,14 @@ class Recorder:
 
     def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:
         """Record a change that a person made while the run was paused, as a checkpoint of its own."""
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
         with self._storage.unit_of_work() as uow:
-            after = self._moved(uow, at, uow.checkpoints.save(draft, delta))
+            after = self._changed(uow, at, delta, created_by)
             uow.commit()
         return after
+
+    def _changed(self, uow: UnitOfWork, at: Position, delta: StateDelta, created_by: str | None) -> Position:
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
+        return self._moved(uow, at, uow.checkpoints.save(draft, delta))
 
     def thin(self, at: Position) -> None:
         """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
@@ -426,16 +429,15 @@ class Recorder:
     def safety_checkpoint(self, uow: UnitOfWork, at: Position, description: str, files: SaveFiles | None) -> Checkpoint:
         """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
         facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts)
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **_inside(at.head))
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
         return uow.checkpoints.save(draft, StateDelta())
 
     def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
         """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
-        draft = self._draft(
-            at, at.head.next_nodes, at.head.joins, trigger=Trigger.USER_REQUEST, kind=Kind.MANUAL, **facts
-        )
+        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL}
+        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **_inside(at.head))
         if begun is not None:
             draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)
         with self._storage.unit_of_work() as uow:
@@ -458,9 +460,13 @@ class Recorder:
         *,
         name: str,
         execution_id: str | None = None,
+        change: StateDelta | None = None,
         created_by: str | None = None,
     ) -> Position:
-        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options."""
+        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
+
+        A `change` of its state is a first checkpoint of its own.
+        """
         now = self._clock.now()
         execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
         branch = Branch(
@@ -486,11 +492,14 @@ class Recorder:
         with self._storage.unit_of_work() as uow:
             uow.executions.add(execution)
             uow.branches.add(branch)
+            at = Position(execution=execution, branch=branch, head=point)
+            if change:
+                at = self._changed(uow, at, change, created_by)
             data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
             for stream in (source.id, execution_id):
                 uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
             uow.commit()
-        return Position(execution=execution, branch=branch, head=point)
+        return at
 
     def fork(self, at: Position, checkpoint_id: CheckpointId, name: str) -> Position:
         """Record a new branch of the run that begins at a checkpoint, and make it the active one."""
@@ -518,6 +527,11 @@ def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[s
     took_ms = ((run.ended_at or now) - run.started_at) // _MS
     data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **more}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
+
+
+def _inside(head: Checkpoint) -> dict[str, Any]:
+    """Return the node in the middle of which a checkpoint lies: one made right behind it lies there as well."""
+    return {"node": head.node, "visit": head.visit, "node_run_id": head.node_run_id} if head.is_inside else {}
 
 
 def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpoint:

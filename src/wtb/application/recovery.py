@@ -15,7 +15,7 @@ from wtb.domain.execution import Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import NodeRunId
-from wtb.domain.ports import Clock, Storage
+from wtb.domain.ports import Clock, Storage, UnitOfWork
 from wtb.domain.state import State
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 from wtb.domain.values import evolve
@@ -46,10 +46,10 @@ class Recovery:
             state = uow.checkpoints.load(at.head.id).state
             history = uow.checkpoints.load_history(at.execution.id)
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
-        if is_inside(at.head) and not open_runs:
+        if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
         begun = {run.id for run in open_runs}
-        current = at.head.node_run_id if is_inside(at.head) else None
+        current = at.head.node_run_id if at.head.is_inside else None
         visits = {
             boundary.node: boundary.visit
             for boundary in history.boundaries()
@@ -64,21 +64,22 @@ class Recovery:
         )
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
-        """Record a run that begins in the middle of another: the calls up to there that are in effect are its own."""
+        """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
         known = next(run for run in history.node_runs if run.id == at.head.node_run_id)
-        run = evolve(self._recorder.node_run(at, known.node, known.visit), tool_count=known.tool_count)
+        run = self._recorder.node_run(at, known.node, known.visit)
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
+            calls = [call for call in _settled_calls(uow, history, known) if _ended_by(call, at.head)]
+            run = evolve(run, tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls))
             uow.node_runs.save(run)
-            for call in uow.tool_calls.list_calls(known.execution_id, known.id):
-                if call.status is CallStatus.SUCCEEDED and call.ended_at and call.ended_at <= at.head.created_at:
-                    uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))
+            for call in calls:
+                uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))
             uow.commit()
         return run
 
     def check_nothing_called(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
         """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
-        if is_inside(at.head):
+        if at.head.is_inside:
             raise InvalidInput(
                 f"run {at.execution.id!r} is in the middle of node {at.head.node!r}, which has begun with the state as "
                 "it is; resume without update, or roll back to before the node"
@@ -112,24 +113,43 @@ class Recovery:
             uow.commit()
 
 
-def is_inside(head: Checkpoint) -> bool:
-    """Whether a checkpoint stands in the middle of a node."""
-    return head.node_run_id is not None and head.trigger is not Trigger.NODE_END
-
-
 def is_open(run: NodeRun, at: Position) -> bool:
     """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
     if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
         return False
-    if is_inside(at.head) and run.id == at.head.node_run_id:
+    if at.head.is_inside and run.id == at.head.node_run_id:
         return run.last_id == at.head.id
     return run.input_id == at.head.id and run.last_id is None
+
+
+def _ended_by(call: ToolCall, checkpoint: Checkpoint) -> bool:
+    return call.ended_at is not None and call.ended_at <= checkpoint.created_at
+
+
+def _settled_calls(uow: UnitOfWork, history: ExecutionHistory, run: NodeRun) -> list[ToolCall]:
+    """Return the calls of a run that answer; one that it inherited does for as long as it does where it was made."""
+    origin = _origin(history, run)
+    valid = None if origin is None else {call.identity for call in _settled_calls(uow, history, origin)}
+    return [
+        call
+        for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+        if call.status is CallStatus.SUCCEEDED
+        and (valid is None or call.identity in valid or not history.is_inherited(call))
+    ]
+
+
+def _origin(history: ExecutionHistory, run: NodeRun) -> NodeRun | None:
+    """Return the run in the middle of which this one began, if it did and that one is still there."""
+    began = next((checkpoint for checkpoint in history.checkpoints if checkpoint.id == run.input_id), None)
+    if began is None or not began.is_inside:
+        return None
+    return next((known for known in history.node_runs if known.id == began.node_run_id), None)
 
 
 def _start(history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
     """Return the checkpoint that the node which a checkpoint stands in began from; itself, when in none."""
     by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
-    while is_inside(head) and head.parent_id is not None:
+    while head.is_inside and head.parent_id is not None:
         head = by_id[head.parent_id]
     return head
 

@@ -53,11 +53,18 @@ class Reversals:
             return self._find_tool(name)
         return None
 
+    def can_reverse(self, call: ToolCall) -> bool:
+        """Whether the call may be in effect and its tool can take it back."""
+        tool = self.find_tool(call.tool) if call.may_have_happened else None
+        return tool is not None and tool.reverse is not None
+
     def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None) -> None:
         """Take back a call that is in effect; one that is not is left alone."""
-        tool = self.find_tool(call.tool)
-        if tool is None or tool.reverse is None or call.status in (CallStatus.FAILED, CallStatus.REVERSED):
+        if call.status in (CallStatus.FAILED, CallStatus.REVERSED):
             return
+        tool = self.find_tool(call.tool)
+        if tool is None or tool.reverse is None:
+            raise InvalidInput(f"there is no tool {call.tool!r} with a reverse= here; import its module first")
         if call.status is CallStatus.REVERSING and not self._is_to_be_repeated(call, tool, doubt):
             self._save(call.reversed(), token, EventType.TOOL_REVERSED)
             return
@@ -81,11 +88,13 @@ class Reversals:
         tool = self.find_tool(call.tool)
         if tool is None:
             raise InvalidInput(f"there is no tool {call.tool!r} here to be called again; import its module first")
+        if call.status is CallStatus.SUCCEEDED and call.error is not None:  # found by a process that died then
+            raise RedoDiverged(call.error)
         if call.status is CallStatus.REDOING and not self._is_to_be_repeated(call, tool, doubt):
             self._save(call.redone(), token, EventType.TOOL_COMPLETED)
             return
-        if call.status not in (CallStatus.REVERSED, CallStatus.REDOING):
-            return
+        if call.status not in (CallStatus.REVERSED, CallStatus.REDOING) or call.ended_at is None:
+            return  # nobody ever knew whether one that has not ended happened: whoever goes on makes it
         self._save(call.redoing(), token, EventType.TOOL_STARTED)
         try:
             result = self._called(tool, call, redo_id)
@@ -93,12 +102,14 @@ class Reversals:
             told = self._masker.text(f"{type(error).__qualname__}: {error}")
             self._save(call.reversed(), token, EventType.TOOL_FAILED)
             raise RedoDiverged(f"{call.tool} ({call.identity}) failed when it was called again: {told}") from error
-        if not self._are_same(result, call.result):
-            told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
-            self._take_back_other(tool, call, result, told)
-            self._save(call.reversed(), token, EventType.TOOL_REVERSED)
-            raise RedoDiverged(told)
-        self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+        if self._are_same(result, call.result):
+            self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+            return
+        told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
+        self._save(call.diverged(told), token, EventType.TOOL_COMPLETED)
+        self._take_back_other(tool, call, result, told)
+        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+        raise RedoDiverged(told)
 
     def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, told: str) -> None:
         """Take back what gave another result than the recorded one, which is not what its reverse must be given."""

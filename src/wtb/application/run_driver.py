@@ -111,7 +111,7 @@ class Attempt:
 
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""
-        return None if self._files is None else self._files.prepared()
+        return None if self._files is None else self._files.left()
 
     def unshareable(self) -> str | None:
         """Return why its result must not be taken by others: it asked a person, or changed the world."""
@@ -443,10 +443,8 @@ class RunDriver:
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
         if len(outcomes) == 1:
-            files, taken = outcomes[0].files, outcomes[0].taken
-            if taken is not None:
-                return lambda uow: taken
-            return None if files is None or not files.has_changes else files.save
+            taken = outcomes[0].taken
+            return self._files_of(outcomes[0]) if taken is None else (lambda uow: taken)
         sides = {
             outcome.run.node: FileCommitId(outcome.run.pending["file_commit"])
             for outcome in outcomes
@@ -454,6 +452,14 @@ class RunDriver:
         }
         base = _commit(self.at.head.file_commit)
         return (lambda uow: self._tools.workspaces.merge(uow, base, sides)) if sides else None
+
+    def _files_of(self, outcome: Outcome) -> SaveFiles | None:
+        """Compare with the head, which may be a checkpoint in the middle of the node that holds other files."""
+        head, files = _commit(self.at.head.file_commit), outcome.files
+        left = self._bases.get(outcome.run.id, head) if files is None else files.id
+        if left == head:
+            return None
+        return (lambda uow: left) if files is None else files.save
 
     def _ending(self, route: Route, nodes: Collection[str]) -> Ending | None:
         """Return the end that this step makes, so that it is written with it."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from wtb.application.branching import STILL, check_still, resolved
@@ -32,10 +31,9 @@ from wtb.domain.rollback import (
     chosen,
     keys_of,
     plan_rollback,
-    undone_by,
 )
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import ToolCall
+from wtb.domain.tools import CallStatus, ToolCall
 from wtb.domain.values import evolve
 
 
@@ -115,12 +113,15 @@ class TimeTravel:
             with self._staged(at, self._commit_of(journal)) as swap:
                 return self._finish(at, journal, target, swap, doubt)
 
-    def abandon_rollback(self, execution_id: ExecutionId) -> Execution:
+    def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
         """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
 
-        A redo that is given up takes back again what it has repeated.
+        A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
+        was killed is settled first, so that everybody knows how it stands.
         """
+        doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id) as (at, journal):
+            self._settle(at, journal, doubt)
             if journal.direction is Direction.REDO:
                 self._take_back(at, journal)
             files = at.head if journal.direction is Direction.REDO else self._checkpoint(journal.safety_id)
@@ -153,16 +154,19 @@ class TimeTravel:
         if shared not in ("keep", "reverse"):
             raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
         with self._storage.unit_of_work(readonly=True) as uow:
-            history, found = resolved(uow, at.execution.id, target)
-            undone = undone_by(history, found)
+            calls = uow.tool_calls.list_calls(at.execution.id)
+            if calls:
+                history = uow.checkpoints.load_history(at.execution.id)
+                found = history.resolve(target)
+            else:  # nothing to be taken back: the end of the history tells all
+                history, found = resolved(uow, at.execution.id, target)
             return plan_rollback(
                 history,
                 found,
-                _calls_of(uow, undone.runs),
-                undone=undone,
+                calls,
                 find_tool=self._reversals.find_tool,
                 files=_tree_delta(uow, at.head.file_commit, found.file_commit) if files else TreeDelta(),
-                forks=uow.branches.list_forks([checkpoint.id for checkpoint in undone.checkpoints]),
+                forks=uow.branches.list_forks(history.builds_on(found.id)) if calls else (),
                 tools=tools,
                 reverse_shared=shared == "reverse",
             )
@@ -178,8 +182,15 @@ class TimeTravel:
             yield lambda: None
             return
         folder = self._workspaces.path(at.execution.id, at.branch.id)
-        with self._workspaces.staged(folder, None if commit is None else FileCommitId(commit)) as swap:
-            yield swap
+        wanted = None if commit is None else FileCommitId(commit)
+        with self._workspaces.staged(folder, wanted) as swap:
+
+            def swap_in() -> None:
+                self._workspaces.note(folder, None)
+                swap()
+                self._workspaces.note(folder, wanted)
+
+            yield swap_in
 
     def _safety(self, at: Position, target: Checkpoint, *, files: bool) -> tuple[Checkpoint, Checkpoint]:
         """Keep the run as it is, and return that checkpoint with the one to go to.
@@ -236,11 +247,11 @@ class TimeTravel:
         return self._checkpoint(wanted).file_commit
 
     def _present_files(self, at: Position) -> PreparedCommit | None:
-        """Return the files as they lie in the folder now, which a person may have changed since the last step."""
+        """Return the files as they lie in the folder now, if it held those of the head and a person changed them."""
         if at.head.file_commit is None:
             return None
-        folder = self._workspaces.path(at.execution.id, at.branch.id)
-        return self._workspaces.prepare(folder, FileCommitId(at.head.file_commit)) if any(folder.iterdir()) else None
+        folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
+        return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
 
     def _finish(
         self, at: Position, journal: Rollback, target: Checkpoint, swap: Callable[[], object], doubt: Doubt | None
@@ -252,13 +263,22 @@ class TimeTravel:
         except LeaseLost:
             raise
         except RedoDiverged as error:
-            self._take_back(at, journal)
-            told = f"{error}; the run stays where it is: resume it to run the node again"
-            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
-            raise RedoDiverged(told) from error
+            raise self._diverged(at, journal, error) from error
         except Exception as error:
             raise self._failed(at, journal, error) from error
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
+
+    def _diverged(self, at: Position, journal: Rollback, error: RedoDiverged) -> WTBError:
+        """Take back what the redo has repeated, and leave the run where it is."""
+        try:
+            self._take_back(at, journal)
+        except LeaseLost:
+            raise
+        except Exception as second:  # noqa: BLE001  a reverse function may raise anything
+            return self._failed(at, journal, second)
+        told = f"{error}; the run stays where it is: resume it to run the node again"
+        self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
+        return RedoDiverged(told)
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
@@ -266,6 +286,15 @@ class TimeTravel:
                 self._reverse(at, call, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
+
+    def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
+        """Finish what was being done to a call; when that fails, it is known that it was not done."""
+        for call in self._calls(journal):
+            with suppress(ReversalFailed, RedoDiverged):
+                if call.status is CallStatus.REVERSING:
+                    self._reversals.reverse(call, at.token, doubt)
+                elif call.status is CallStatus.REDOING:
+                    self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _take_back(self, at: Position, journal: Rollback) -> None:
         try:
@@ -314,8 +343,8 @@ class TimeTravel:
         )
         with self._storage.unit_of_work() as uow:
             if was_done:
-                for run in _begun_at(uow, at, head):
-                    uow.node_runs.save(_left_or_taken_up(run, journal, now))
+                for run in _left_or_taken_up(uow, at, journal, head):
+                    uow.node_runs.save(run)
                 uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
                 data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
                 uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
@@ -406,18 +435,21 @@ def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
     return diff(trees[0], trees[1])
 
 
-def _begun_at(uow: UnitOfWork, at: Position, head: Checkpoint) -> list[NodeRun]:
-    """Return the runs that were once begun where the run goes to, and led nowhere."""
-    return [
-        run
-        for run in uow.node_runs.list_leading_to(at.execution.id, [])
-        if run.last_id is None and run.input_id == head.id and run.branch_id == at.branch.id
-    ]
-
-
-def _left_or_taken_up(run: NodeRun, journal: Rollback, now: datetime) -> NodeRun:
-    """Return a run as it is not gone on with after a rollback, and is after a redo that has repeated its calls."""
+def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
+    """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
+    begun = [run for run in uow.node_runs.list_runs(at.execution.id) if _was_begun_at(run, at, head)]
+    current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
+    assert journal.ended_at is not None
+    left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
     if journal.direction is Direction.ROLLBACK:
-        return run.ended(NodeStatus.SKIPPED, now)
-    repeated = any(key.node_run_id == run.id for key in journal.calls)
-    return evolve(run, status=NodeStatus.STARTED) if repeated else run
+        return left
+    done = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.status is RollbackStatus.COMPLETED]
+    again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == done[-1].ended_at]
+    begun_since = left if head.id == at.head.id else []  # a rollback to where the run stood, and a new try from there
+    return [*begun_since, *(evolve(run, status=NodeStatus.STARTED) for run in again)]
+
+
+def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
+    """Whether a run began at a checkpoint, or made it in its middle, and got no further."""
+    began = run.input_id == head.id and run.last_id is None
+    return run.branch_id == at.branch.id and (began or (head.is_inside and run.last_id == head.id))

@@ -106,7 +106,23 @@ class Workspaces:
     def materialise(self, folder: Path, commit_id: FileCommitId | None) -> Path:
         """Make a folder, with its parents, that holds the tree of a commit; one that is there is restored."""
         self.restore(_made(folder), commit_id)
+        self.note(folder, commit_id)
         return folder
+
+    def note(self, folder: Path, commit_id: FileCommitId | None) -> None:
+        """Remember which commit the folder of a branch holds: what differs from it later, a person has changed.
+
+        None forgets it: a node is at work there, and what it leaves half done is nobody's wish.
+        """
+        if commit_id is None:
+            (folder.parent / _NOTE).unlink(missing_ok=True)
+        else:
+            (folder.parent / _NOTE).write_text(commit_id)
+
+    def is_noted(self, folder: Path, commit_id: FileCommitId) -> bool:
+        """Whether the folder held this commit when it was last put right."""
+        note = folder.parent / _NOTE
+        return note.exists() and note.read_text() == commit_id
 
     def export(self, commit_id: FileCommitId, target: Path) -> None:
         """Write the tree of a commit into a folder that is absent or empty."""
@@ -150,6 +166,9 @@ class Workspaces:
         with self._storage.unit_of_work(readonly=True) as uow:
             return uow.files.get_contents(digests)
 
+
+_NOTE = "holds"
+"""A file beside the folder of a branch, with the commit that was last put there."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
 

@@ -85,6 +85,11 @@ class Checkpoint(CheckpointDraft):
     size_bytes: int
     deleted: bool = False
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it stands in the middle of a node."""
+        return self.node_run_id is not None and self.trigger is not Trigger.NODE_END
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:

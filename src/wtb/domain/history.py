@@ -13,6 +13,7 @@ from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus,
 from wtb.domain.errors import BranchNotFound, CheckpointNotFound, InvalidInput
 from wtb.domain.execution import Branch
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.tools import ToolCall
 
 _TOOL_TRIGGERS = frozenset({Trigger.TOOL_START, Trigger.TOOL_END, Trigger.LLM_CALL})
 _SHORTEST_PREFIX = 4
@@ -52,6 +53,10 @@ class ExecutionHistory:
         for run in self.node_runs:
             runs[run.input_id].append(run)
         return runs
+
+    @cached_property
+    def _runs_by_id(self) -> dict[NodeRunId, NodeRun]:
+        return {run.id: run for run in self.node_runs}
 
     def branch(self, name_or_id: str | None = None) -> Branch:
         """Return a branch by name or id, the active one when none is given."""
@@ -101,14 +106,36 @@ class ExecutionHistory:
         """Yield the node runs that led along the line, and those that began at its end and have not led on.
 
         Several runs can begin at one checkpoint: members of a superstep, or first tries that a rollback or a
-        fork left behind. A run belongs to the line when its last checkpoint lies on it.
+        fork left behind. A run belongs to the line when its last checkpoint lies on it; one that has not completed
+        and that the line goes on from was taken up by another, which counts for both.
         """
         on_line = {checkpoint.id for checkpoint in line}
         for checkpoint in (None, *(checkpoint.id for checkpoint in line)):
             for run in self._runs_by_input.get(checkpoint, ()):
                 ended_here = run.last_id in on_line if run.last_id else run.branch_id == open_at.id
-                if ended_here and (run.last_id or checkpoint == open_at.head_id):
+                is_last = (run.last_id or checkpoint) == open_at.head_id
+                if ended_here and (is_last or (run.last_id and run.status is NodeStatus.COMPLETED)):
                     yield run
+
+    def is_inherited(self, call: ToolCall) -> bool:
+        """Whether a run that began in the middle of another took this call over from it: it made it not itself."""
+        run = self._runs_by_id.get(call.node_run_id)
+        began = self._by_id.get(run.input_id) if run is not None and run.input_id is not None else None
+        if began is None or not began.is_inside or call.ended_at is None:
+            return False
+        return call.ended_at <= began.created_at
+
+    def builds_on(self, checkpoint_id: CheckpointId) -> set[CheckpointId]:
+        """Return a checkpoint and all that come after it, on whichever line."""
+        children: dict[CheckpointId | None, list[CheckpointId]] = defaultdict(list)
+        for checkpoint in self.checkpoints:
+            children[checkpoint.parent_id].append(checkpoint.id)
+        found, ahead = {checkpoint_id}, [checkpoint_id]
+        while ahead:
+            after = [child for child in children[ahead.pop()] if child not in found]
+            found.update(after)
+            ahead += after
+        return found
 
     def path(self, branch: str | None = None) -> tuple[tuple[str, int], ...]:
         """Return the visits of a branch in order, as (node, visit), finished or not."""

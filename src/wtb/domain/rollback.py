@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun
+from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeStatus
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Branch
 from wtb.domain.files import TreeDelta
@@ -126,33 +126,37 @@ def plan_rollback(
     target: Checkpoint,
     calls: Sequence[ToolCall],
     *,
-    undone: Undone,
     find_tool: Callable[[str], Tool | None],
     files: TreeDelta,
     forks: Collection[Branch] = (),
     tools: bool = True,
     reverse_shared: bool = False,
 ) -> RollbackPlan:
-    """Return what going back to a checkpoint of the active lineage does.
+    """Return what going back to a checkpoint of the active lineage undoes.
 
-    `calls` are those of the runs that are undone, `forks` the branches, of whichever execution, that left the lineage
-    behind the target.
+    `calls` are the calls of the execution, `forks` the branches, of whichever execution, that have the target in
+    their lineage.
     """
-    shared = _shared_runs(history, undone.checkpoints, forks)
+    check_target(history, target)
+    line = history.lineage()
+    cut = line.index(target) + 1
+    undone = {checkpoint.id for checkpoint in line[cut:]}
+    now, then = _Reach(history, line, open_at=history.branch()), _Reach(history, line[:cut])
+    shared = _Reach(history, _lineages(history, forks))
     reverse: list[ToolCall] = []
     irreversible: list[ToolCall] = []
     kept: list[ToolCall] = []
     for call in _newest_first(calls):
-        if not _happened_behind(call, target):
+        if not _is_in_effect(call) or history.is_inherited(call) or call not in now or call in then:
             continue
-        if not tools or (call.node_run_id in shared and not reverse_shared):
+        if not tools or (call in shared and not reverse_shared):
             kept.append(call)
         else:
             (reverse if _can_reverse(call, find_tool(call.tool)) else irreversible).append(call)
     return RollbackPlan(
         target=target,
-        nodes=tuple(reversed([node for node in history.boundaries() if node.node_run_id in undone.runs])),
-        checkpoints=len(undone.checkpoints),
+        nodes=tuple(node for node in reversed(history.boundaries()) if node.last_id is None or node.last_id in undone),
+        checkpoints=len(undone),
         reverse=tuple(reverse),
         irreversible=tuple(irreversible),
         kept=tuple(kept),
@@ -160,62 +164,59 @@ def plan_rollback(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """What lies behind a target: checkpoints, and the runs that ended there, have not ended, or go on through it."""
-
-    checkpoints: tuple[Checkpoint, ...]
-    runs: Mapping[NodeRunId, NodeRun]
-
-
-def undone_by(history: ExecutionHistory, target: Checkpoint) -> Undone:
-    """Return what lies behind a target, or raise InvalidInput when the run cannot go back to it."""
+def check_target(history: ExecutionHistory, target: Checkpoint) -> None:
+    """Raise InvalidInput unless the run can go back to this checkpoint."""
     if not target.restore_point:
         raise InvalidInput(f"checkpoint {target.id!r} is no restore point; `wtb history` shows those there are")
-    line = history.lineage()
-    place = next((place for place in range(len(line) - 1, -1, -1) if line[place].id == target.id), None)
-    if place is None:
+    if target not in history.lineage():
         raise InvalidInput(
             f"checkpoint {target.id!r} is not on the way to where the run stands now; "
             f"fork it: `wtb fork {target.execution_id} {target.id}`"
         )
-    behind = line[place + 1 :]
-    ids = {checkpoint.id for checkpoint in behind}
-    head_id = history.branch().head_id
-    runs = {}
-    for run in history.node_runs:
-        if run.execution_id != history.execution_id:
-            continue  # an execution takes back its own calls only
-        is_open = run.last_id is None and run.input_id == head_id and run.branch_id == history.active_branch_id
-        if run.last_id in ids or is_open or (run.id == target.node_run_id and run.last_id != target.id):
-            runs[run.id] = run
-    return Undone(checkpoints=behind, runs=runs)
 
 
-def _shared_runs(history: ExecutionHistory, undone: Sequence[Checkpoint], forks: Collection[Branch]) -> set[NodeRunId]:
-    """Return the runs that ended at or before a checkpoint which another branch left from."""
-    left_from = {branch.forked_from_id for branch in forks if branch.id != history.active_branch_id}
-    shared: set[CheckpointId] = set()
-    is_shared = False
-    for checkpoint in reversed(undone):
-        is_shared = is_shared or checkpoint.id in left_from
-        if is_shared:
-            shared.add(checkpoint.id)
-    return {run.id for run in history.node_runs if run.last_id in shared}
+class _Reach:
+    """Which calls belong to some checkpoints: those of runs that completed there, or that were made up to one inside.
+
+    `open_at` adds what was begun at the head of a branch and has not led on.
+    """
+
+    def __init__(self, history: ExecutionHistory, checkpoints: Sequence[Checkpoint], open_at: Branch | None = None):
+        ids = {checkpoint.id for checkpoint in checkpoints}
+        self._whole: set[NodeRunId] = set()
+        for run in history.node_runs:
+            is_done = run.status is NodeStatus.COMPLETED and run.last_id in ids
+            began = (run.branch_id, run.last_id or run.input_id)
+            is_open = open_at is not None and began == (open_at.id, open_at.head_id)
+            if is_done or (is_open and run.status is not NodeStatus.SKIPPED):
+                self._whole.add(run.id)
+        self._until: dict[NodeRunId | None, datetime] = {}
+        for checkpoint in checkpoints:
+            known = self._until.get(checkpoint.node_run_id, checkpoint.created_at)
+            self._until[checkpoint.node_run_id] = max(known, checkpoint.created_at)
+
+    def __contains__(self, call: ToolCall) -> bool:
+        if call.node_run_id in self._whole:
+            return True
+        until = self._until.get(call.node_run_id)
+        return until is not None and call.ended_at is not None and call.ended_at <= until
+
+
+def _lineages(history: ExecutionHistory, forks: Collection[Branch]) -> list[Checkpoint]:
+    """Return the checkpoints that other branches build on."""
+    others = [branch.head_id for branch in history.branches if branch.id != history.active_branch_id]
+    ends = {*others, *(branch.forked_from_id for branch in forks)}
+    found = {checkpoint.id: checkpoint for end in ends for checkpoint in history.lineage_of(end)}
+    return list(found.values())
 
 
 def _newest_first(calls: Sequence[ToolCall]) -> list[ToolCall]:
     return sorted(calls, key=lambda call: (call.started_at, call.node_run_id, call.sequence), reverse=True)
 
 
-def _happened_behind(call: ToolCall, target: Checkpoint) -> bool:
-    """Whether the call changed the world, or may have, and is not part of what the target holds."""
-    if call.kind is not CallKind.TOOL or call.effects is not Effects.EXTERNAL:
-        return False
-    if call.status not in _IN_EFFECT:
-        return False
-    inside = call.node_run_id == target.node_run_id and call.ended_at is not None
-    return not (inside and call.ended_at is not None and call.ended_at <= target.created_at)
+def _is_in_effect(call: ToolCall) -> bool:
+    """Whether the call changed the world, or may have."""
+    return call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL and call.status in _IN_EFFECT
 
 
 _IN_EFFECT = (CallStatus.SUCCEEDED, CallStatus.INTENDED, CallStatus.REVERSING, CallStatus.REDOING)

@@ -134,7 +134,8 @@ class ToolCall:
 
     def not_reversed(self, error: str) -> ToolCall:
         """Return the call as it was before somebody tried to undo it in vain."""
-        return evolve(self, status=CallStatus.SUCCEEDED, error=error)
+        status = CallStatus.INTENDED if self.ended_at is None else CallStatus.SUCCEEDED
+        return evolve(self, status=status, error=error)
 
     def redoing(self) -> ToolCall:
         """Return the call, undone before, as about to be made again."""
@@ -143,6 +144,10 @@ class ToolCall:
     def redone(self) -> ToolCall:
         """Return the call as in effect again, with the result that it had."""
         return evolve(self, status=CallStatus.SUCCEEDED, error=None)
+
+    def diverged(self, error: str) -> ToolCall:
+        """Return the call as in effect again, but not as before."""
+        return evolve(self, status=CallStatus.SUCCEEDED, error=error)
 
     def again(self, now: datetime) -> ToolCall:
         """Return the call as intended once more."""

@@ -132,9 +132,12 @@ class MemoryExecutionRepository:
         if any(not row.deleted for row, _ in self._transaction.group("checkpoints", 0, execution_id)):
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         self._transaction.drop("executions", execution_id)
-        for table in ("branches", "node_runs"):
-            for row in list(self._transaction.group(table, 0, execution_id)):
-                self._transaction.drop(table, row.id)
+        for branch in list(self._transaction.group("branches", 0, execution_id)):
+            self._transaction.drop("branches", branch.id)
+        kept = {row.id for row, _ in self._transaction.group("checkpoints", 0, execution_id)}
+        for run in list(self._transaction.group("node_runs", 0, execution_id)):
+            if run.last_id not in kept:  # else a fork goes on counting its visits
+                self._transaction.drop("node_runs", run.id)
         for call, _, _ in list(self._transaction.group("tool_calls", 0, execution_id)):
             self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):

@@ -203,8 +203,12 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_node_runs", "wtb_tool_calls", "wtb_rollbacks"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
+        # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
+        kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
+        statement = f"DELETE FROM wtb_node_runs WHERE execution_id = ? AND (last_id IS NULL OR last_id NOT IN ({kept}))"
+        self._transaction.run(statement, (execution_id, execution_id))
 
 
 def _pause_text(execution: Execution) -> str | None:
