@@ -21,11 +21,11 @@ _TRADED = ("latency_s", "cost_usd", "tokens")
 METHOD = (
     "Combinations are compared with the baseline case by case; the repeats of a case are averaged first. An interval "
     "holds the mean over all cases of this kind with 95 % confidence.",
-    "A p-value says how often chance alone would make a difference as large (a sign-flip test). All comparisons of this "
-    "report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes any "
+    "A p-value says how often chance alone would make a difference as large (a sign-flip test). All comparisons "
+    "of this report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes any "
     "of them better or worse in at most one batch of twenty.",
-    "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 out "
-    "can go with no evidence.",
+    "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 "
+    "out can go with no evidence.",
     "A run that failed scores the worst value of the metric; one that has not been made is left out. Both are counted.",
     "Combinations are not compared with one another, and the Pareto front considers means only, not chance.",
 )
@@ -116,7 +116,7 @@ class Report:
     def _shared(self) -> str:
         sharing = self.result.sharing
         total = sharing["executed"] + sharing["shared"]
-        part = f" ({sharing['shared'] / total:.0%} of {total:,})" if total else ""
+        part = f" ({100 * sharing['shared'] / total:.0f} % of {total:,})" if total else ""
         return f"{sharing['executed']:,} executed, {sharing['shared']:,} shared{part}"
 
     @property
@@ -146,22 +146,24 @@ class Report:
         better, worse = (
             [row for row in self.rows if row.finding(metric.name) == kind] for kind in (Finding.BETTER, Finding.WORSE)
         )
+        if others == 1 and (better or worse):
+            row, change = self.rows[1], self._change(self.rows[1], metric)
+            return f"{row.name} is {row.finding(metric.name)} than the baseline on {metric.name}: {change}."
         lost = f" {len(worse):,} {'is' if len(worse) == 1 else 'are'} worse." if worse else ""
         if better:
-            some = f"{better[0].name} is" if len(better) == 1 else f"{len(better):,} of {others:,} combinations are"
-            return f"{some} better than the baseline on {metric.name}. {self._highest(metric, better)}{lost}"
-        subject = f"{self.rows[1].name} is" if others == 1 else f"any of the {others:,} combinations is"
-        return f"There is no evidence that {subject} better than the baseline on {metric.name}.{lost}{self._needed(metric)}"
+            are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean,")
+            some = f"{len(better):,} of {others:,} combinations {are} better than the baseline on {metric.name}."
+            return f"{some} {better[0].name} {has} {self._change(better[0], metric)}.{lost}"
+        subject = self.rows[1].name if others == 1 else f"any of the {others:,} combinations"
+        none = f"There is no evidence that {subject} is better than the baseline on {metric.name}."
+        return f"{none}{lost}{self._needed(metric)}"
 
-    def _highest(self, metric: Metric, better: Sequence[Row]) -> str:
-        figures, best = self.figures(metric), better[0]
-        comparison = best.verdicts[metric.name].comparison
-        means = [row.summaries[metric.name].mean for row in (best, self.rows[0])]
-        name = "It has" if len(better) == 1 else f"{best.name} has the best mean,"
-        return (
-            f"{name} {figures.number(means[0])} against {figures.number(means[1])}: {figures.change(comparison.difference)}"
-            f"{figures.interval(comparison.interval, ', 95 % interval {}', signed=True)}."
-        )
+    def _change(self, row: Row, metric: Metric) -> str:
+        """Say what a combination has, against what, and what is known of the difference."""
+        figures, comparison = self.figures(metric), row.verdicts[metric.name].comparison
+        own, other = (figures.number(each.summaries[metric.name].mean) for each in (row, self.rows[0]))
+        interval = figures.interval(comparison.interval, " (95 % interval {})", signed=True)
+        return f"{own} against {other}, a difference of {figures.change(comparison.difference)}{interval}"
 
     def _needed(self, metric: Metric) -> str:
         """Say how many cases it would take to show the largest gain that was seen."""
@@ -184,7 +186,9 @@ class Report:
         if quality is None or price is None:
             return None
         points = {
-            row.name: {each.name: mean for each in (quality, price) if (mean := row.summaries[each.name].mean) is not None}
+            row.name: {
+                each.name: mean for each in (quality, price) if (mean := row.summaries[each.name].mean) is not None
+            }
             for row in self.rows
         }
         whole = {name: point for name, point in points.items() if len(point) == 2}
@@ -249,7 +253,7 @@ class Figures:
     def change(self, value: float | None) -> str:
         """Return a difference with its sign."""
         text = self.number(value)
-        return f"+{text}" if value is not None and value > 0 else text
+        return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
 
     def interval(self, interval: Interval | None, frame: str = "{}", *, signed: bool = False) -> str:
         """Return both ends in their frame; nothing when there is no interval."""

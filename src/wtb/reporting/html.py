@@ -109,7 +109,11 @@ def _plots(report: Report) -> Markup:
     note = "Mean and 95 % interval. The dashed line is the mean of the baseline; the word is the verdict."
     folded = [_folded(metric.name, _interval_plot(report, metric)) for metric in others]
     return _section(
-        "Intervals", element("p", note, class_="note"), element("h3", first.name), _interval_plot(report, first), *folded
+        "Intervals",
+        element("p", note, class_="note"),
+        element("h3", first.name),
+        _interval_plot(report, first),
+        *folded,
     )
 
 
@@ -117,7 +121,7 @@ def _interval_plot(report: Report, metric: Metric) -> Markup:
     lines = [
         svg.Line(
             key=row.key,
-            label=f"{row.name}  {row.key}",
+            label=row.name,
             mean=row.summaries[metric.name].mean,
             interval=row.summaries[metric.name].interval,
             finding=row.finding(metric.name),
@@ -164,9 +168,9 @@ def _cases(report: Report) -> Markup:
         return _section("Cases", element("p", f"On {metric.name} no two combinations differ on any case."))
     cases, rows = found.cases[:MOST_CASES], report.rows[:MOST_LINES]
     note = (
-        f"{counted(len(found.cases), 'case')} of {len(found.table.cases):,} on which combinations differ on {metric.name}, "
-        "the widest spread first. The darker, the better; × has an error and counts as worst, a dot has no score. "
-        "Columns are numbered as in the results; B is the baseline."
+        f"{counted(len(found.cases), 'case')} of {len(found.table.cases):,} on which combinations differ on "
+        f"{metric.name}, the widest spread first. The stronger the colour, the better; × has an error and counts as worst, "
+        "a dot has no score. Columns are numbered as in the results; B is the baseline."
     )
     cells = [[_heat_cell(found, row, case, report.figures(metric)) for row in rows] for case in cases]
     plot = svg.heat(cases, [row.key for row in rows], cells, f"{metric.name} by case and combination")
@@ -207,13 +211,25 @@ def _comparisons(report: Report) -> Markup:
     others = [row for row in report.rows if not row.is_baseline]
     if not others:
         return Markup("")
-    tables = [_folded(metric.name, _comparison_table(others, metric, report.figures(metric))) for metric in report.metrics]
+    tables = [
+        _folded(metric.name, _comparison_table(others, metric, report.figures(metric))) for metric in report.metrics
+    ]
     note = "Candidate less baseline, over the cases that both have. “Needed” is about how many cases would show it."
     return _section("Comparisons in full", element("p", note, class_="note"), *tables)
 
 
 def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> Markup:
-    names = ("#", "Combination", "Verdict", "Difference", "95 % interval", "p (Holm)", "Wins–ties–losses", "Effect", "Needed")
+    names = (
+        "#",
+        "Combination",
+        "Verdict",
+        "Difference",
+        "95 % interval",
+        "p (Holm)",
+        "Wins–ties–losses",
+        "Effect",
+        "Needed",
+    )
     return _table(
         [element("th", name) for name in names],
         [_comparison_row(row, metric, figures) for row in rows if metric.name in row.verdicts],
@@ -246,9 +262,13 @@ def _failures(report: Report) -> Markup:
         return Markup("")
     names = ("Combination", "Case", "Error", "Run")
     note = "A run opens with wtb show RUN, and its steps with wtb history RUN."
-    table = _table([element("th", name) for name in names], [_failure(each, report) for each in troubles[:MOST_TROUBLES]])
+    table = _table(
+        [element("th", name) for name in names], [_failure(each, report) for each in troubles[:MOST_TROUBLES]]
+    )
     title = f"{counted(len(troubles), 'failure')}"
-    return _section(title, element("p", note, class_="note"), table, *_left_out(len(troubles) - MOST_TROUBLES, "failure"))
+    return _section(
+        title, element("p", note, class_="note"), table, *_left_out(len(troubles) - MOST_TROUBLES, "failure")
+    )
 
 
 def _failure(trouble: Trouble, report: Report) -> Markup:
@@ -294,7 +314,9 @@ def _table(heads: Sequence[Markup], rows: Sequence[Markup]) -> Markup:
 def _name(combination: str) -> Markup:
     """Return a combination that breaks between its parts only."""
     parts = combination.split(", ")
-    marked = [element("span", part + ("," if at < len(parts) - 1 else ""), class_="part") for at, part in enumerate(parts)]
+    marked = [
+        element("span", part + ("," if at < len(parts) - 1 else ""), class_="part") for at, part in enumerate(parts)
+    ]
     return joined(*(piece for part in marked for piece in (part, " ")))
 
 

@@ -12,11 +12,12 @@ from wtb.reporting.content import Report, Row, Trouble, counted
 SHOWN_ROWS = 16
 MOST_TROUBLES = 10
 _LONGEST_ERROR = 160
-_SPECIAL = re.compile(r"([\\`*_{}\[\]|~#@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
+_CALL = re.compile(r"@(?=[A-Za-z])")
 
 _NOTE = (
-    "Mean over the cases (95 % interval), and the verdict against the baseline with the difference. Compared case by case; "
-    "verdicts are adjusted for all comparisons (Holm). “No evidence” is not “the same”."
+    "Mean over the cases (95 % interval), and the verdict against the baseline with the difference. Compared case by "
+    "case; verdicts are adjusted for all comparisons (Holm). “No evidence” is not “the same”."
 )
 
 
@@ -34,9 +35,7 @@ def to_markdown(report: Report) -> str:
 def _matrix(report: Report, rows: Sequence[Row]) -> str:
     heads = ["#", "Combination", *(_head(metric) for metric in report.metrics)]
     lines = [heads, ["---"] * len(heads)]
-    lines += [
-        [row.key, _plain(row.name), *(_cell(report, row, metric) for metric in report.metrics)] for row in rows
-    ]
+    lines += [[row.key, _plain(row.name), *(_cell(report, row, metric) for metric in report.metrics)] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -84,5 +83,6 @@ def _folded(title: str, text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line; an @ of a user's must call nobody."""
-    return _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    """Return a text that Markdown shows as it is, on one line; a name after an @ is not called."""
+    escaped = _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return _CALL.sub("@\N{ZERO WIDTH SPACE}", escaped)

@@ -10,11 +10,13 @@ from typing import Any
 from wtb.domain.intervals import Interval
 from wtb.reporting.markup import Markup, element, joined
 
-WIDTH = 960
+WIDTH = 1072
 _ROW = 22
 _TOP = 14
-_LABEL = 400
-_LONGEST_LABEL = 62
+_KEY = 30
+_CHARACTER = 7.2
+"""About how wide a character is; there is no way to measure it here."""
+_LONGEST_LABEL = 70
 _VERDICT = 90
 _CELL = 20
 
@@ -84,7 +86,8 @@ def interval_plot(lines: Sequence[Line], title: str, write: Callable[[float], st
     """Draw a mean with its interval a line; a dashed rule marks the mean of the baseline."""
     seen = [line.mean for line in lines if line.mean is not None]
     ends = [end for line in lines if line.interval for end in (line.interval.low, line.interval.high)]
-    axis = Axis.around([*seen, *ends], _LABEL + 16, WIDTH - _VERDICT - 16)
+    longest = min(max(len(line.label) for line in lines), _LONGEST_LABEL)
+    axis = Axis.around([*seen, *ends], longest * _CHARACTER + _KEY + 16, WIDTH - _VERDICT - 16)
     bottom = _TOP + _ROW * len(lines)
     baseline = next((line.mean for line in lines if line.finding == "baseline"), None)
     rule = [] if baseline is None else [_rule(axis.at(baseline), _TOP, axis.at(baseline), bottom, "rule")]
@@ -94,10 +97,11 @@ def interval_plot(lines: Sequence[Line], title: str, write: Callable[[float], st
 
 def _interval(line: Line, axis: Axis, y: float, write: Callable[[float], str]) -> Markup:
     kind = f"line {class_of(line.finding)}"
-    label = _text(_LABEL, y + 4, _short(line.label), "end")
+    label = _text(axis.start - _KEY - 10, y + 4, _short(line.label, _LONGEST_LABEL), "end")
+    key = _text(axis.start - 10, y + 4, line.key, "end", "tick")
     if line.mean is None:
-        return element("g", label, _text(axis.start, y + 4, "no scores", "start", "faint"), class_=kind)
-    x, parts = axis.at(line.mean), [label]
+        return element("g", label, key, _text(axis.start, y + 4, "no scores", "start", "faint"), class_=kind)
+    x, parts = axis.at(line.mean), [label, key]
     told = f"{line.label}: {write(line.mean)}"
     if line.interval is not None:
         parts.append(_rule(axis.at(line.interval.low), y, axis.at(line.interval.high), y, "span"))
@@ -133,7 +137,7 @@ def _mark(point: Point, x_axis: Axis, y_axis: Axis) -> Markup:
 
 
 def heat(cases: Sequence[str], keys: Sequence[str], cells: Sequence[Sequence[Cell]], title: str) -> Markup:
-    """Draw a row a case and a column a combination: the darker, the better; × is an error, a dot no score."""
+    """Draw a row a case and a column a combination: the stronger, the better; × is an error, a dot no score."""
     left = 210
     heads = [_text(left + _CELL * (at + 0.5), 14, key, "middle") for at, key in enumerate(keys)]
     rows = []
@@ -203,7 +207,7 @@ def _number(tick: float) -> str:
     return f"{tick:,.12g}".replace("-", "−")
 
 
-def _short(text: str, longest: int = _LONGEST_LABEL) -> str:
+def _short(text: str, longest: int) -> str:
     """Return a text that fits; both ends are kept, since that is where names differ."""
     if len(text) <= longest:
         return text
