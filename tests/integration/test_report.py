@@ -134,7 +134,8 @@ def test_failures_are_listed_with_their_runs_and_count_as_errors(bench: wtb.Benc
     assert "answer=broken is worse than the baseline on answer: " in page.text
     assert "6 errors" in markdown
     assert "24 failures" in markdown
-    assert "and 14 more" in markdown
+    assert "and 17 more" in markdown
+    assert page.text.index("ValueError") < page.text.index("evaluator picky")
     assert "no scores" in page.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +23,8 @@ METHOD = (
     "Combinations are compared with the baseline case by case; the repeats of a case are averaged first. An interval "
     "holds the mean over all cases of this kind with 95 % confidence.",
     "A p-value says how often chance alone would make a difference as large (a sign-flip test). All comparisons "
-    "of this report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes any "
-    "of them better or worse in at most one batch of twenty.",
+    "of this report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes "
+    "any of them better or worse in at most one batch of twenty.",
     "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 "
     "out can go with no evidence.",
     "A run that failed scores the worst value of the metric; one that has not been made is left out. Both are counted.",
@@ -48,17 +49,20 @@ class Row:
         verdict = self.verdicts.get(metric)
         return "" if verdict is None or verdict.comparison.difference is None else verdict.finding.value
 
+    def unscored(self, metric: str) -> str:
+        """Return how many runs have no score, and why; nothing when all have one."""
+        summary = self.summaries[metric]
+        parts = [counted(summary.errors, "error")] if summary.errors else []
+        return ", ".join([*parts, f"{summary.missing:,} missing"] if summary.missing else parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """A run that failed, or a score that an evaluator could not give."""
+    """Why runs failed, or an evaluator could not give a score; and the jobs to which it happened."""
 
-    combination: str
-    case_id: str
-    repeat: int
     what: str
-    run_id: str | None
-    traceback: str = ""
+    traceback: str
+    jobs: tuple[JobResult, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,7 @@ class Report:
         if others == 1 and (better or worse):
             row, change = self.rows[1], self._change(self.rows[1], metric)
             return f"{row.name} is {row.finding(metric.name)} than the baseline on {metric.name}: {change}."
-        lost = f" {len(worse):,} {'is' if len(worse) == 1 else 'are'} worse." if worse else ""
+        lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
         if better:
             are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean,")
             some = f"{len(better):,} of {others:,} combinations {are} better than the baseline on {metric.name}."
@@ -197,8 +201,26 @@ class Report:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """Every run that failed, and every score that an evaluator could not give."""
-        return [trouble for job in self.jobs for trouble in _troubles(job)]
+        """What went wrong, each error once: failed runs first, then failed evaluators, the most frequent first."""
+        jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
+        for job in self.jobs:
+            if job.error is not None:
+                jobs[False, _sentence(job.error)].append(job)
+            for metric, score in job.scores.items():
+                if (why := error_of(score)) is not None:
+                    jobs[True, f"evaluator {metric}: {why}"].append(job)
+        order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
+        return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
+
+    @property
+    def failures(self) -> int:
+        """How many runs failed and scores could not be given."""
+        return sum(len(trouble.jobs) for trouble in self.troubles)
+
+    def place(self, job: JobResult) -> str:
+        """Return which job it is: the combination, the case, and the repeat when there are several."""
+        repeat = f" (repeat {job.repeat + 1})" if self.result.batch.plan["repeats"] > 1 else ""
+        return f"{job.combination} on {job.case_id}{repeat}"
 
     def differences(self) -> Differences:
         """Return the cases on which combinations disagree on the first metric, the widest spread first."""
@@ -288,23 +310,9 @@ def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:
         )
 
 
-def _troubles(job: JobResult) -> Iterator[Trouble]:
-    def trouble(what: str, traceback: str = "") -> Trouble:
-        return Trouble(
-            combination=job.combination,
-            case_id=job.case_id,
-            repeat=job.repeat,
-            what=what,
-            run_id=job.run_id,
-            traceback=traceback,
-        )
-
-    if job.error is not None:
-        yield trouble(_sentence(job.error), str(job.error.get("traceback") or ""))
-    for metric, score in job.scores.items():
-        if (why := error_of(score)) is not None:
-            yield trouble(f"evaluator {metric}: {why}")
-
-
 def _sentence(error: Mapping[str, Any]) -> str:
     return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed"
+
+
+def _traceback(job: JobResult) -> str:
+    return "" if job.error is None else str(job.error.get("traceback") or "")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from wtb.batches import JobResult
 from wtb.domain.evaluation import Direction, Metric
 from wtb.reporting import svg
 from wtb.reporting.content import METHOD, Differences, Figures, Report, Row, Trouble, counted
@@ -15,6 +16,7 @@ SHOWN_ROWS = 16
 MOST_LINES = 41
 MOST_CASES = 30
 MOST_TROUBLES = 50
+MOST_PLACES = 5
 _LONGEST_ERROR = 300
 _LONGEST_TRACEBACK = 4_000
 
@@ -55,16 +57,14 @@ def _matrix(report: Report) -> Markup:
 
 
 def _matrix_table(report: Report, rows: Sequence[Row]) -> Markup:
-    heads = [element("th", "#"), element("th", "Combination"), *map(_metric_head, report.metrics)]
-    counts = any(_absent(row) for row in report.rows)
+    heads = [element("th", "#", class_="key"), element("th", "Combination"), *map(_metric_head, report.metrics)]
     body = []
     for row in rows:
         cells = [_matrix_cell(row, metric, report.figures(metric)) for metric in report.metrics]
-        lost = [element("td", _absent(row), class_="lost")] if counts else []
         name = element("th", _name(row.name), scope="row")
         kind = "is-baseline" if row.is_baseline else None
-        body.append(element("tr", element("td", row.key, class_="key"), name, *cells, *lost, class_=kind))
-    return _table([*heads, *([element("th", "No score")] if counts else [])], body)
+        body.append(element("tr", element("td", row.key, class_="key"), name, *cells, class_=kind))
+    return _table(heads, body)
 
 
 def _metric_head(metric: Metric) -> Markup:
@@ -74,17 +74,13 @@ def _metric_head(metric: Metric) -> Markup:
 
 def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
     summary = row.summaries[metric.name]
+    lost = [element("small", row.unscored(metric.name), class_="lost")] if row.unscored(metric.name) else []
     if summary.mean is None:
-        return element("td", element("span", "no scores", class_="faint"))
-    interval = figures.interval(summary.interval)
+        return element("td", element("span", "no scores ", class_="faint"), *lost, class_="score")
+    interval = element("small", figures.interval(summary.interval))
+    verdict = _verdict(row, metric, figures)
     return element(
-        "td",
-        element("b", figures.number(summary.mean)),
-        " ",
-        element("small", interval),
-        " ",
-        _verdict(row, metric, figures),
-        class_="score",
+        "td", element("b", figures.number(summary.mean)), " ", interval, " ", verdict, " ", *lost, class_="score"
     )
 
 
@@ -94,14 +90,6 @@ def _verdict(row: Row, metric: Metric, figures: Figures) -> Markup:
         return element("span", "not comparable", class_="verdict unknown")
     change = "" if row.is_baseline else f" {figures.change(row.verdicts[metric.name].comparison.difference)}"
     return element("span", f"{finding}{change}", class_=f"verdict {svg.class_of(finding)}")
-
-
-def _absent(row: Row) -> str:
-    """Return how many runs have no score, where it is most on any metric."""
-    errors = max(summary.errors for summary in row.summaries.values())
-    missing = max(summary.missing for summary in row.summaries.values())
-    parts = [counted(errors, "error")] if errors else []
-    return ", ".join([*parts, f"{missing:,} missing"] if missing else parts)
 
 
 def _plots(report: Report) -> Markup:
@@ -169,8 +157,8 @@ def _cases(report: Report) -> Markup:
     cases, rows = found.cases[:MOST_CASES], report.rows[:MOST_LINES]
     note = (
         f"{counted(len(found.cases), 'case')} of {len(found.table.cases):,} on which combinations differ on "
-        f"{metric.name}, the widest spread first. The stronger the colour, the better; × has an error and counts as worst, "
-        "a dot has no score. Columns are numbered as in the results; B is the baseline."
+        f"{metric.name}, the widest spread first. The stronger the colour, the better; × has an error and counts as "
+        "worst, a dot has no score. Columns are numbered as in the results; B is the baseline."
     )
     cells = [[_heat_cell(found, row, case, report.figures(metric)) for row in rows] for case in cases]
     plot = svg.heat(cases, [row.key for row in rows], cells, f"{metric.name} by case and combination")
@@ -231,7 +219,7 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
         "Needed",
     )
     return _table(
-        [element("th", name) for name in names],
+        [element("th", name, class_="key" if name == "#" else None) for name in names],
         [_comparison_row(row, metric, figures) for row in rows if metric.name in row.verdicts],
     )
 
@@ -260,29 +248,33 @@ def _failures(report: Report) -> Markup:
     troubles = report.troubles
     if not troubles:
         return Markup("")
-    names = ("Combination", "Case", "Error", "Run")
-    note = "A run opens with wtb show RUN, and its steps with wtb history RUN."
-    table = _table(
-        [element("th", name) for name in names], [_failure(each, report) for each in troubles[:MOST_TROUBLES]]
-    )
-    title = f"{counted(len(troubles), 'failure')}"
+    note = "Failed runs first, then failed evaluators. A run opens with wtb show RUN, its steps with wtb history RUN."
+    heads = [element("th", name) for name in ("Error", "Times", "Where", "Run")]
+    rows = [row for trouble in troubles[:MOST_TROUBLES] for row in _failure(report, trouble)]
     return _section(
-        title, element("p", note, class_="note"), table, *_left_out(len(troubles) - MOST_TROUBLES, "failure")
+        counted(report.failures, "failure"),
+        element("p", note, class_="note"),
+        _table(heads, rows),
+        *_left_out(len(troubles) - MOST_TROUBLES, "error"),
     )
 
 
-def _failure(trouble: Trouble, report: Report) -> Markup:
-    repeat = f" (repeat {trouble.repeat + 1})" if report.result.batch.plan["repeats"] > 1 else ""
+def _failure(report: Report, trouble: Trouble) -> list[Markup]:
+    """Return a row a job, the first of which says what they have in common."""
+    jobs = trouble.jobs[:MOST_PLACES]
     what: list[Any] = [_cut(trouble.what, _LONGEST_ERROR)]
     if trouble.traceback:
         what.append(_folded("Traceback", element("pre", trouble.traceback[-_LONGEST_TRACEBACK:])))
-    return element(
-        "tr",
-        element("th", _name(trouble.combination), scope="row"),
-        element("td", trouble.case_id, repeat),
-        element("td", *what, class_="error"),
-        element("td", element("code", trouble.run_id or "none: it failed before it began")),
-    )
+    common = [
+        element("td", *what, class_="error", rowspan=len(jobs)),
+        element("td", f"{len(trouble.jobs):,}", rowspan=len(jobs)),
+    ]
+    return [element("tr", *([] if at else common), *_place(report, job)) for at, job in enumerate(jobs)]
+
+
+def _place(report: Report, job: JobResult) -> list[Markup]:
+    run = element("code", job.run_id) if job.run_id else "none: it failed before it began"
+    return [element("td", _name(report.place(job))), element("td", run)]
 
 
 def _method(report: Report) -> Markup:

@@ -27,7 +27,7 @@ def to_markdown(report: Report) -> str:
     parts = [f"## {_plain(report.title)}", f"**{_plain(report.answer)}**", _matrix(report, shown)]
     if rest:
         parts.append(_folded(counted(len(rest), "more combination"), _matrix(report, rest)))
-    parts += [*_front(report), *_failures(report.troubles), _NOTE]
+    parts += [*_front(report), *_failures(report), _NOTE]
     parts.append(" · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items()))
     return "\n\n".join(parts) + "\n"
 
@@ -45,14 +45,13 @@ def _head(metric: Metric) -> str:
 
 def _cell(report: Report, row: Row, metric: Metric) -> str:
     summary, figures = row.summaries[metric.name], report.figures(metric)
+    lost = [row.unscored(metric.name)] if row.unscored(metric.name) else []
     if summary.mean is None:
-        return "no scores"
+        return ", ".join(["no scores", *lost])
     finding = row.finding(metric.name) or "not comparable"
     if metric.name in row.verdicts:
         finding = f"{finding} {figures.change(row.verdicts[metric.name].comparison.difference)}"
     word = f"**{finding}**" if finding.startswith(("better", "worse")) else finding
-    lost = [f"{counted(summary.errors, 'error')}"] if summary.errors else []
-    lost += [f"{summary.missing:,} missing"] if summary.missing else []
     told = ", ".join([word, *lost])
     return f"{figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')} {told}"
 
@@ -65,17 +64,21 @@ def _front(report: Report) -> list[str]:
     return [f"Pareto front of {_plain(front.quality.name)} and {_plain(front.price.name)}: {names}."]
 
 
-def _failures(troubles: Sequence[Trouble]) -> list[str]:
+def _failures(report: Report) -> list[str]:
+    troubles = report.troubles
     if not troubles:
         return []
-    lines = [
-        f"- {_plain(each.combination)} on {_plain(each.case_id)}: {_plain(each.what[:_LONGEST_ERROR])}"
-        f" (run {_plain(each.run_id or 'none')})"
-        for each in troubles[:MOST_TROUBLES]
-    ]
+    lines = [_failure(report, trouble) for trouble in troubles[:MOST_TROUBLES]]
     if len(troubles) > MOST_TROUBLES:
-        lines.append(f"- and {len(troubles) - MOST_TROUBLES:,} more")
-    return [_folded(counted(len(troubles), "failure"), "\n".join(lines))]
+        lines.append(f"- and {counted(len(troubles) - MOST_TROUBLES, 'other error')}")
+    return [_folded(counted(report.failures, "failure"), "\n".join(lines))]
+
+
+def _failure(report: Report, trouble: Trouble) -> str:
+    first = trouble.jobs[0]
+    more = f", and {len(trouble.jobs) - 1:,} more" if trouble.jobs[1:] else ""
+    place = f"{_plain(report.place(first))}, run {_plain(first.run_id or 'none')}{more}"
+    return f"- {_plain(trouble.what[:_LONGEST_ERROR])}: {place}"
 
 
 def _folded(title: str, text: str) -> str:
