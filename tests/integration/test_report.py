@@ -96,7 +96,10 @@ def test_the_answer_comes_first_and_names_the_best(bench: wtb.Bench, tmp_path: P
     result = bench.batch(flow(variants), cases=cases(), evaluators=[Answer(), wtb.Latency()])
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown):
-        assert "2 of 2 combinations are better than the baseline on answer. answer=much has the best mean" in text
+        assert (
+            "2 of 2 combinations are better than the baseline on answer. answer=much has the best mean of them, "
+            in text
+        )
         assert "+0.500" in text
     assert markdown.index("**2 of 2") < markdown.index("| B | baseline |") < markdown.index("| 1 | answer=much |")
     assert "**better +0.500**" in markdown
@@ -137,6 +140,15 @@ def test_failures_are_listed_with_their_runs_and_count_as_errors(bench: wtb.Benc
     assert "and 17 more" in markdown
     assert page.text.index("ValueError") < page.text.index("evaluator picky")
     assert "no scores" in page.text
+
+
+def test_a_metric_without_any_score_has_no_answer(bench: wtb.Bench, tmp_path: Path) -> None:
+    result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Picky(), wtb.Latency()])
+    page, markdown = pages(result, tmp_path)
+    for text in (page.text, markdown):
+        assert "There are no scores on picky." in text
+        assert "no scores" in text
+    assert "24 failures" in page.text
 
 
 def test_what_has_not_been_run_is_missing(bench: wtb.Bench, tmp_path: Path) -> None:

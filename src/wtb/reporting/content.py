@@ -131,10 +131,10 @@ class Report:
     @property
     def answer(self) -> str:
         """One or two sentences: which combinations are better than the baseline on the first metric."""
-        metric = self.metrics[0]
+        metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
         if all(row.summaries[metric.name].mean is None for row in self.rows):
-            return f"There are no scores on {metric.name} yet."
-        so_far = "" if len(self.jobs) == self.planned else f"So far ({len(self.jobs):,} of {self.planned:,} jobs): "
+            return f"There are no scores on {metric.name}{'' if is_whole else ' yet'}."
+        so_far = "" if is_whole else f"So far ({len(self.jobs):,} of {self.planned:,} jobs): "
         return so_far + (self._only(metric) if len(self.rows) == 1 else self._compared(metric))
 
     def _only(self, metric: Metric) -> str:
@@ -155,7 +155,7 @@ class Report:
             return f"{row.name} is {row.finding(metric.name)} than the baseline on {metric.name}: {change}."
         lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
         if better:
-            are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean,")
+            are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")
             some = f"{len(better):,} of {others:,} combinations {are} better than the baseline on {metric.name}."
             return f"{some} {better[0].name} {has} {self._change(better[0], metric)}.{lost}"
         subject = self.rows[1].name if others == 1 else f"any of the {others:,} combinations"
