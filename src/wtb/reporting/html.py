@@ -160,7 +160,8 @@ def _cases(report: Report) -> Markup:
         f"{metric.name}, the widest spread first. The stronger the colour, the better; × has an error and counts as "
         "worst, a dot has no score. Columns are numbered as in the results; B is the baseline."
     )
-    cells = [[_heat_cell(found, row, case, report.figures(metric)) for row in rows] for case in cases]
+    figures = report.figures(metric)
+    cells = [[_heat_cell(found, row, case, figures) for row in rows] for case in cases]
     plot = svg.heat(cases, [row.key for row in rows], cells, f"{metric.name} by case and combination")
     return _section(
         "Cases on which combinations differ",
@@ -168,13 +169,8 @@ def _cases(report: Report) -> Markup:
         element("figure", plot, class_="wide"),
         *_left_out(len(found.cases) - len(cases), "case"),
         *_left_out(len(report.rows) - len(rows), "combination"),
-        _folded("The scores as numbers", _score_table(found, cases, rows, Figures(2 if _fits(found) else 3))),
+        _folded("The scores as numbers", _score_table(found, cases, rows, figures)),
     )
-
-
-def _fits(found: Differences) -> bool:
-    ends = found.table.ends()
-    return ends is not None and 0.1 <= max(map(abs, ends)) <= 10
 
 
 def _heat_cell(found: Differences, row: Row, case: str, figures: Figures) -> svg.Cell:
