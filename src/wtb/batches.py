@@ -311,6 +311,12 @@ class BatchResult:
             writer.writeheader()
             writer.writerows(rows)
 
+    def report(self, path: str | Path) -> None:
+        """Write what was found as one HTML file that needs nothing else, or as Markdown: the path ends .html or .md."""
+        from wtb.reporting import write_report
+
+        write_report(self, Path(path))
+
     def to_pandas(self) -> Any:
         """Return one row a job as a DataFrame; needs pandas."""
         try:

@@ -12,6 +12,7 @@ from wtb.cli.diff import diff
 from wtb.cli.files import export
 from wtb.cli.init import init
 from wtb.cli.look import history, ls
+from wtb.cli.report import report
 from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
 from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
@@ -53,8 +54,9 @@ def main() -> None:
 _RUNS = (init, run, resume, pause, stop)
 _LOOK = (ls, show_run, history, diff, export)
 _TRAVEL = (rollback, redo, fork, checkpoint, delete)
+_BATCHES = (report,)
 
 _UPKEEP = (prune, doctor, db)
 
-for command in (*_RUNS, *_LOOK, *_TRAVEL, *_UPKEEP):
+for command in (*_RUNS, *_LOOK, *_TRAVEL, *_BATCHES, *_UPKEEP):
     main.add_command(command)

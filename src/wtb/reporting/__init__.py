@@ -1,0 +1,26 @@
+"""The report of a batch: one HTML file that needs nothing else, or Markdown for a pull request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wtb.batches import BatchResult
+from wtb.domain.errors import InvalidInput
+from wtb.reporting.content import Report
+from wtb.reporting.html import to_html
+from wtb.reporting.markdown import to_markdown
+
+FORMATS = {"html": to_html, "md": to_markdown}
+
+
+def write_report(result: BatchResult, path: Path, format: str | None = None) -> None:
+    """Write what a batch found; the ending of the path says how, unless `format` does."""
+    chosen = format or path.suffix.removeprefix(".").lower()
+    if chosen not in FORMATS:
+        raise InvalidInput(f"a report is written as .html or .md, which {str(path)!r} does not end with")
+    text = FORMATS[chosen](Report.of(result))
+    try:
+        # Whatever a node said in its error can be shown, even what is no valid text.
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise InvalidInput(f"the report {str(path)!r} cannot be written: {error.strerror}") from error

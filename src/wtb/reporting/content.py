@@ -1,0 +1,318 @@
+"""Report: what is worth saying about a batch, whatever it is written in; the answer first."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from wtb.application.evaluation_engine import error_of
+from wtb.batches import BatchResult, JobResult, MatrixRow
+from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable, pareto
+from wtb.domain.intervals import Interval
+from wtb.domain.statistics import Finding, Summary, Verdict
+
+BASELINE_KEY = "B"
+_TRADED = ("latency_s", "cost_usd", "tokens")
+"""What one usually pays for quality with, the first that was measured."""
+
+METHOD = (
+    "Combinations are compared with the baseline case by case; the repeats of a case are averaged first. An interval "
+    "holds the mean over all cases of this kind with 95 % confidence.",
+    "A p-value says how often chance alone would make a difference as large (a sign-flip test). All comparisons "
+    "of this report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes "
+    "any of them better or worse in at most one batch of twenty.",
+    "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 "
+    "out can go with no evidence.",
+    "A run that failed scores the worst value of the metric; one that has not been made is left out. Both are counted.",
+    "Combinations are not compared with one another, and the Pareto front considers means only, not chance.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One combination; `key` is what plots call it: B for the baseline, else its rank on the first metric."""
+
+    key: str
+    name: str
+    is_baseline: bool
+    summaries: Mapping[str, Summary]
+    verdicts: Mapping[str, Verdict]
+
+    def finding(self, metric: str) -> str:
+        """Return how it compares with the baseline, in words."""
+        if self.is_baseline:
+            return "baseline"
+        verdict = self.verdicts.get(metric)
+        return "" if verdict is None or verdict.comparison.difference is None else verdict.finding.value
+
+    def unscored(self, metric: str) -> str:
+        """Return how many runs have no score, and why; nothing when all have one."""
+        summary = self.summaries[metric]
+        parts = [counted(summary.errors, "error")] if summary.errors else []
+        return ", ".join([*parts, f"{summary.missing:,} missing"] if summary.missing else parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Why runs failed, or an evaluator could not give a score; and the jobs to which it happened."""
+
+    what: str
+    traceback: str
+    jobs: tuple[JobResult, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """Two metrics against each other, and the combinations that no other one beats on both."""
+
+    quality: Metric
+    price: Metric
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a batch found, in the order in which it is told: the baseline, then the best on the first metric."""
+
+    result: BatchResult
+    metrics: tuple[Metric, ...]
+    rows: tuple[Row, ...]
+    jobs: tuple[JobResult, ...]
+
+    @classmethod
+    def of(cls, result: BatchResult) -> Report:
+        """Look at a batch, as far as it has come."""
+        metrics = tuple(result.metrics.values())
+        rows = tuple(_ranked(result.matrix, metrics[0]))
+        return cls(result=result, metrics=metrics, rows=rows, jobs=tuple(result.results))
+
+    @property
+    def title(self) -> str:
+        """What the report is called."""
+        return f"Batch {self.result.batch.name}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was run, when, and how far it has come."""
+        batch, plan = self.result.batch, self.result.batch.plan
+        repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
+        failed = sum(job.error is not None for job in self.jobs)
+        return {
+            "Workflow": batch.workflow_name,
+            "Status": self.result.status.replace("_", " "),
+            "Size": f"{counted(len(self.rows), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}",
+            "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {failed:,} failed",
+            "Node runs": self._shared(),
+            "Ended" if len(self.jobs) == self.planned else "As of": f"{batch.updated_at:%Y-%m-%d %H:%M} UTC",
+            "Id": batch.id,
+        }
+
+    @property
+    def planned(self) -> int:
+        """How many jobs there are in all."""
+        plan = self.result.batch.plan
+        return len(plan["combinations"]) * len(plan["cases"]) * int(plan["repeats"])
+
+    def _shared(self) -> str:
+        sharing = self.result.sharing
+        total = sharing["executed"] + sharing["shared"]
+        part = f" ({100 * sharing['shared'] / total:.0f} % of {total:,})" if total else ""
+        return f"{sharing['executed']:,} executed, {sharing['shared']:,} shared{part}"
+
+    @property
+    def not_shareable(self) -> dict[str, str]:
+        """The nodes whose results could not be shared, and why."""
+        return dict(self.result.sharing["not_shareable"])
+
+    @property
+    def answer(self) -> str:
+        """One or two sentences: which combinations are better than the baseline on the first metric."""
+        metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
+        if all(row.summaries[metric.name].mean is None for row in self.rows):
+            return f"There are no scores on {metric.name}{'' if is_whole else ' yet'}."
+        so_far = "" if is_whole else f"So far ({len(self.jobs):,} of {self.planned:,} jobs): "
+        return so_far + (self._only(metric) if len(self.rows) == 1 else self._compared(metric))
+
+    def _only(self, metric: Metric) -> str:
+        summary = self.rows[0].summaries[metric.name]
+        figures = self.figures(metric)
+        return (
+            f"{metric.name} is {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}. "
+            "There is one combination, so there is nothing to compare it with."
+        )
+
+    def _compared(self, metric: Metric) -> str:
+        others = len(self.rows) - 1
+        better, worse = (
+            [row for row in self.rows if row.finding(metric.name) == kind] for kind in (Finding.BETTER, Finding.WORSE)
+        )
+        if others == 1 and (better or worse):
+            row, change = self.rows[1], self._change(self.rows[1], metric)
+            return f"{row.name} is {row.finding(metric.name)} than the baseline on {metric.name}: {change}."
+        lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
+        if better:
+            are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")
+            some = f"{len(better):,} of {others:,} combinations {are} better than the baseline on {metric.name}."
+            return f"{some} {better[0].name} {has} {self._change(better[0], metric)}.{lost}"
+        subject = self.rows[1].name if others == 1 else f"any of the {others:,} combinations"
+        none = f"There is no evidence that {subject} is better than the baseline on {metric.name}."
+        return f"{none}{lost}{self._needed(metric)}"
+
+    def _change(self, row: Row, metric: Metric) -> str:
+        """Say what a combination has, against what, and what is known of the difference."""
+        figures, comparison = self.figures(metric), row.verdicts[metric.name].comparison
+        own, other = (figures.number(each.summaries[metric.name].mean) for each in (row, self.rows[0]))
+        interval = figures.interval(comparison.interval, " (95 % interval {})", signed=True)
+        return f"{own} against {other}, a difference of {figures.change(comparison.difference)}{interval}"
+
+    def _needed(self, metric: Metric) -> str:
+        """Say how many cases it would take to show the largest gain that was seen."""
+        gains = [verdict for row in self.rows if (verdict := row.verdicts.get(metric.name)) and _gain(verdict) > 0]
+        best = max(gains, key=_gain, default=None)
+        if best is None or best.finding is not Finding.NO_EVIDENCE or best.needed_cases is None:
+            return ""
+        change = self.figures(metric).change(best.comparison.difference)
+        return (
+            f" The largest gain was {change} ({best.comparison.candidate}); showing one of this size would take about "
+            f"{best.needed_cases:,} cases."
+        )
+
+    @cached_property
+    def front(self) -> Front | None:
+        """The first quality metric against latency, cost or what else is best low; None when there are not two."""
+        quality = next((each for each in self.metrics if each.direction is Direction.HIGHER), None)
+        lower = {each.name: each for each in self.metrics if each.direction is Direction.LOWER}
+        price = next((lower[name] for name in _TRADED if name in lower), next(iter(lower.values()), None))
+        if quality is None or price is None:
+            return None
+        points = {
+            row.name: {
+                each.name: mean for each in (quality, price) if (mean := row.summaries[each.name].mean) is not None
+            }
+            for row in self.rows
+        }
+        whole = {name: point for name, point in points.items() if len(point) == 2}
+        names = pareto(whole, {each.name: each.direction for each in (quality, price)})
+        return Front(quality=quality, price=price, names=names) if whole else None
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """What went wrong, each error once: failed runs first, then failed evaluators, the most frequent first."""
+        jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
+        for job in self.jobs:
+            if job.error is not None:
+                jobs[False, _sentence(job.error)].append(job)
+            for metric, score in job.scores.items():
+                if (why := error_of(score)) is not None:
+                    jobs[True, f"evaluator {metric}: {why}"].append(job)
+        order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
+        return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
+
+    @property
+    def failures(self) -> int:
+        """How many runs failed and scores could not be given."""
+        return sum(len(trouble.jobs) for trouble in self.troubles)
+
+    def place(self, job: JobResult) -> str:
+        """Return which job it is: the combination, the case, and the repeat when there are several."""
+        repeat = f" (repeat {job.repeat + 1})" if self.result.batch.plan["repeats"] > 1 else ""
+        return f"{job.combination} on {job.case_id}{repeat}"
+
+    def differences(self) -> Differences:
+        """Return the cases on which combinations disagree on the first metric, the widest spread first."""
+        table = self.result.table(self.metrics[0].name)
+        means = {row.name: table.case_means(row.name) for row in self.rows}
+        return Differences(table=table, cases=tuple(self.result.different(table.metric.name)), means=means)
+
+    def figures(self, metric: Metric) -> Figures:
+        """Return how the numbers of a metric are written."""
+        return Figures.of(row.summaries[metric.name].mean for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """Cases on which combinations disagree, and what each scored there."""
+
+    table: ScoreTable
+    cases: tuple[str, ...]
+    means: Mapping[str, Mapping[str, float]]
+
+    def failed(self, name: str, case: str) -> bool:
+        """Whether a run of this combination on this case has an error."""
+        return Absent.ERROR in self.table.combinations[name][case]
+
+    def quality(self, name: str, case: str) -> float | None:
+        """Return the score between 0 for the worst and 1 for the best there is; None when there is no score."""
+        score, worst, best = self.means[name].get(case), self.table.worst(), self.table.best()
+        if score is None or worst is None or best is None:
+            return None
+        return 1.0 if worst == best else (score - worst) / (best - worst)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Numbers of one metric, all with as many decimals as the largest needs for three digits."""
+
+    decimals: int
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Figures:
+        """Look at the numbers that are to be written."""
+        largest = max((abs(value) for value in values if value is not None), default=1.0)
+        return cls(2 - math.floor(math.log10(largest)) if largest >= 1e-9 else 3)
+
+    def number(self, value: float | None) -> str:
+        """Return a number as it is read; a dash when there is none."""
+        if value is None:
+            return "–"
+        text = f"{value:,.{max(0, min(self.decimals, 9))}f}"
+        return text.replace("-", "−") if float(text.replace(",", "")) else text.removeprefix("-")
+
+    def change(self, value: float | None) -> str:
+        """Return a difference with its sign."""
+        text = self.number(value)
+        return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
+
+    def interval(self, interval: Interval | None, frame: str = "{}", *, signed: bool = False) -> str:
+        """Return both ends in their frame; nothing when there is no interval."""
+        if interval is None:
+            return ""
+        write = self.change if signed else self.number
+        return frame.format(f"{write(interval.low)} to {write(interval.high)}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _gain(verdict: Verdict) -> float:
+    comparison = verdict.comparison
+    return (comparison.difference or 0.0) * comparison.metric.direction.sign
+
+
+def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:
+    def rank(row: MatrixRow) -> tuple[bool, bool, float]:
+        mean = row.summaries[metric.name].mean
+        return not row.is_baseline, mean is None, -(mean or 0.0) * metric.direction.sign
+
+    for number, row in enumerate(sorted(matrix, key=rank)):
+        yield Row(
+            key=BASELINE_KEY if row.is_baseline else str(number),
+            name=row.combination,
+            is_baseline=row.is_baseline,
+            summaries=row.summaries,
+            verdicts=row.verdicts,
+        )
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed"
+
+
+def _traceback(job: JobResult) -> str:
+    return "" if job.error is None else str(job.error.get("traceback") or "")
