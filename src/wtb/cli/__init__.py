@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from wtb.cli.batch import batch
 from wtb.cli.db import db
 from wtb.cli.diff import diff
 from wtb.cli.files import export
@@ -16,6 +17,7 @@ from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
 from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.upkeep import doctor, prune
+from wtb.cli.verdicts import baseline, compare, gate
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -53,8 +55,9 @@ def main() -> None:
 _RUNS = (init, run, resume, pause, stop)
 _LOOK = (ls, show_run, history, diff, export)
 _TRAVEL = (rollback, redo, fork, checkpoint, delete)
+_BATCHES = (batch, compare, baseline, gate)
 
 _UPKEEP = (prune, doctor, db)
 
-for command in (*_RUNS, *_LOOK, *_TRAVEL, *_UPKEEP):
+for command in (*_RUNS, *_LOOK, *_TRAVEL, *_BATCHES, *_UPKEEP):
     main.add_command(command)
