@@ -69,9 +69,8 @@ def held_against(candidate: BatchResult, combination: str | None, kept: BatchRes
     chosen = known_combination(candidate, combination)
     ours, theirs = candidate.table(metric), kept.table(metric)
     if ours.metric.direction is not theirs.metric.direction:
-        raise InvalidInput(
-            f"{metric} was better when {theirs.metric.direction}, and is now when {ours.metric.direction}"
-        )
+        directions = f"{ours.metric.direction} is better, and in the baseline {theirs.metric.direction} was"
+        raise InvalidInput(f"{metric} cannot be compared: {directions}")
     name, reference = f"{candidate.batch.name}:{chosen}", kept.batch.name
     table = ScoreTable(
         metric=ours.metric,

@@ -113,7 +113,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     test.plan(only)  # says what is wrong before anything is drawn
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
-    with display.shown(), BatchWatch(bench, name, stop).kept(), interrupts.handled():
+    with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
     _report(result, display.kept, as_json=as_json)
     if failures(result):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -98,10 +98,11 @@ def figures(progress: Progress, elapsed_s: float) -> str:
 class BatchWatch:
     """Sets `stop` when somebody else marks the batch as cancelled while it runs."""
 
-    def __init__(self, bench: Bench, name: str, stop: threading.Event) -> None:
+    def __init__(self, bench: Bench, name: str, stop: threading.Event, say: Callable[[str], None]) -> None:
         self._bench = bench
         self._name = name
         self._stop = stop
+        self._say = say
         self._over = threading.Event()
 
     @contextmanager
@@ -121,6 +122,7 @@ class BatchWatch:
             status = self._status()
             if was_running and status is BatchStatus.CANCELLED:
                 self._stop.set()
+                self._say("Cancelled from elsewhere: jobs that have begun are finished.")
             was_running = status is BatchStatus.RUNNING
 
     def _status(self) -> BatchStatus | None:
