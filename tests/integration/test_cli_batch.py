@@ -138,6 +138,8 @@ def test_ctrl_c_finishes_what_has_begun_and_the_same_command_goes_on(shell: Shel
     assert process.returncode == 0
     assert "Ctrl-C again ends this process" in err
     assert "left to run: the same command again goes on." in out
+    part = shell.json("batch", "run", "batch.py", "--only", "baseline")
+    assert (part["status"], part["jobs"]["total"], part["jobs"]["missing"]) == ("completed", 20, 0)
     again = shell.json("batch", "run", "batch.py")
     assert again["status"] == "completed"
     assert 8 <= again["jobs"]["kept"] < 80
