@@ -199,6 +199,17 @@ def test_failed_jobs_exit_with_3_and_are_named_and_retried(shell: Shell, monkeyp
     assert "no job of batch 'qa' has failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
 
 
+def test_a_retry_wants_the_cases_that_the_batch_had(shell: Shell) -> None:
+    (shell.folder / "broken").touch()
+    rows = [{"id": f"other {n}", "input": {"number": n}, "expected": {"answer": str(n)}} for n in (3, 4)]
+    (shell.folder / "other.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shell.wtb("batch", "run", "batch.py", "--cases", "other.jsonl", "--only", "answer=bad", code=3)
+    refused = shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
+    assert "batch 'qa' had the case 'other 3'; name the file with --cases" in refused
+    again = shell.json("batch", "retry", "qa", "batch.py", "--cases", "other.jsonl", code=3)
+    assert again["jobs"] == {"total": 4, "completed": 3, "failed": 1, "missing": 0, "kept": 3}
+
+
 def test_cases_are_shown_with_their_runs_and_written_to_a_file(
     finished: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -239,7 +250,7 @@ def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
     proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)
     assert proof.startswith("INCONCLUSIVE")
     worse = look(shell, monkeypatch, "gate", "qa:answer=bad", *gate[2:], code=4)
-    assert "lost 0.750, allowed to lose 0.000" in worse
+    assert "worse by 0.750; it may be worse by 0.000" in worse
     (shell.folder / "batch.py").write_text(BATCH.replace("RIGHT = 20", "RIGHT = 19"))
     shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
     found = look_json(shell, monkeypatch, *gate, code=5)

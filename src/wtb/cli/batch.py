@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from wtb.baselines import KEPT
-from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch
+from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch, read_cases
 from wtb.bench import Bench
 from wtb.cli.batch_live import BatchDisplay, BatchWatch
 from wtb.cli.batch_tables import (
@@ -28,7 +28,7 @@ from wtb.cli.batch_tables import (
 )
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
-from wtb.domain.batch import Batch, JobStatus
+from wtb.domain.batch import Batch, Case, JobStatus
 from wtb.domain.errors import InvalidInput
 
 FAILED = 3
@@ -74,7 +74,9 @@ def run(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Run the batch test that FILE defines as `batch = wtb.BatchTest(…)`.
+    """Run the batch test that a file defines.
+
+    FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
 
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
@@ -96,16 +98,33 @@ def run(
 @as_json
 @example("wtb batch retry support_qa batch.py")
 def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
-    """Run the failed jobs of BATCH again, as FILE defines it now, with the combinations and repeats that it had."""
+    """Run the failed jobs of BATCH again.
+
+    FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
+    changed is run too.
+    """
     with Bench(url) as bench:
         before = bench.get_batch(name)
         if not failures(before):
             raise InvalidInput(f"no job of batch {before.batch.name!r} has failed")
         test = load_batch(file)
-        given = {"cases": cases, "workers": workers}
-        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        test = replace(test, name=before.batch.name, repeats=before.batch.plan["repeats"], **changes)
+        test = replace(
+            test,
+            name=before.batch.name,
+            cases=_cases_of(before, cases or test.cases),
+            repeats=before.batch.plan["repeats"],
+            workers=workers or test.workers,
+        )
         _run(bench, test, before.combinations, as_json=as_json)
+
+
+def _cases_of(result: BatchResult, source: Any) -> list[Case]:
+    """Return the cases that a batch had, as they are now."""
+    now = {case.id: case for case in read_cases(source)}
+    gone = [case for case in result.batch.plan["cases"] if case not in now]
+    if gone:
+        raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
+    return [now[case] for case in result.batch.plan["cases"]]
 
 
 def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -> None:
@@ -192,7 +211,10 @@ def show_batch(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show what a batch found, as far as it has come; BATCH is its name or id."""
+    """Show what a batch found.
+
+    BATCH is its name or id. One that still runs, or was stopped, is shown as far as it has come.
+    """
     with Bench(url) as bench:
         result = bench.get_batch(name)
         if csv_file is not None:
@@ -251,9 +273,10 @@ def _plain(job: JobResult) -> dict[str, Any]:
 @as_json
 @example("wtb batch cancel support_qa")
 def cancel(*, name: str, url: str | None, as_json: bool) -> None:
-    """Cancel a batch that runs: `wtb batch run`, in whichever process, finishes the jobs that it has begun.
+    """Cancel a batch that runs.
 
-    What is done is kept. A program that runs the batch with `bench.batch` is not reached: end it there.
+    `wtb batch run`, in whichever process, finishes the jobs that it has begun; what is done is kept. A program that
+    runs the batch with `bench.batch` is not reached: end it there.
     """
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -17,6 +17,7 @@ from wtb.application.batch_test_runner import Progress
 from wtb.bench import Bench
 from wtb.cli.output import duration
 from wtb.domain.batch import BatchStatus
+from wtb.domain.errors import WTBError
 
 _LINES = 10
 """How many lines at most say how far it is, where there is no terminal."""
@@ -119,11 +120,12 @@ class BatchWatch:
     def _look(self) -> None:
         was_running = False  # an earlier go at the batch may have left it cancelled
         while not self._over.wait(_LOOK_S):
-            status = self._status()
-            if was_running and status is BatchStatus.CANCELLED:
-                self._stop.set()
-                self._say("Cancelled from elsewhere: jobs that have begun are finished.")
-            was_running = status is BatchStatus.RUNNING
+            with suppress(WTBError):  # a database that does not answer now is asked again
+                status = self._status()
+                if was_running and status is BatchStatus.CANCELLED:
+                    self._stop.set()
+                    self._say("Cancelled from elsewhere: jobs that have begun are finished.")
+                was_running = status is BatchStatus.RUNNING
 
     def _status(self) -> BatchStatus | None:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batches import BatchResult, JobResult, MatrixRow
-from wtb.cli.output import counted
+from wtb.cli.output import counted, printable
 from wtb.domain.batch import JobStatus
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def print_failures(result: BatchResult) -> None:
     if failed:
         click.echo(f"{counted(len(failed), 'job')} failed:")
     for job in failed[:_FEW]:
-        click.echo(f"  {job.combination} on {job.case_id}: {why(job)}")
+        click.echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
         if job.run_id is not None:
             click.echo(f"    wtb show {job.run_id} --errors")
     if len(failed) > _FEW:

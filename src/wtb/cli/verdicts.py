@@ -126,8 +126,8 @@ def list_baselines(*, url: str | None, as_json: bool) -> None:
 @what
 @click.option("--baseline", "against", required=True, metavar="NAME", help="What to hold it against.")
 @click.option("--metric", required=True, metavar="M", help="What to look at.")
-@click.option("--max-drop", type=click.FloatRange(0), default=0.0, show_default=True, help="How much may be lost.")
-@click.option("--non-inferior", is_flag=True, help="Pass only with proof that less than that was lost.")
+@click.option("--max-drop", type=click.FloatRange(0), default=0.0, show_default=True, help="How much worse it may be.")
+@click.option("--non-inferior", is_flag=True, help="Pass only with proof that it is not.")
 @url
 @as_json
 @example("wtb gate support_qa --baseline main --metric token_f1 --max-drop 0.02")
@@ -141,8 +141,9 @@ def gate(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether a combination (by default the batch's baseline: the workflow as it is) has become worse than NAME.
+    """Say whether a workflow has become worse.
 
+    A combination of the batch, by default its baseline (the workflow as it is), is held against NAME, case by case.
     Exits with 0 when all is fine, 4 on a regression that the scores support, 5 when they do not tell.
     """
     batch, combination = split(what)
@@ -168,21 +169,21 @@ def split(what: str) -> tuple[str, str | None]:
 def said(found: GateResult) -> str:
     """Return what a gate says, for the log of a CI job: the outcome first, then what it was decided on."""
     gate, comparison = found.gate, found.comparison
-    metric, allowed = comparison.metric.name, number(gate.allowed)
-    lines = [f"{gate.outcome.value.upper()}: {metric} of {comparison.candidate} against baseline {found.baseline.name}"]
+    names = f"{comparison.metric.name} of {comparison.candidate} against baseline {found.baseline.name}"
+    lines = [f"{gate.outcome.value.upper()}: {names}"]
     if gate.drop is None:
         return f"{lines[0]}\n  no case has a score on both sides: are the ids of the cases the same?"
-    lost = f"lost {number(gate.drop)}" if gate.drop > 0 else f"gained {number(-gate.drop)}" if gate.drop else "equal"
-    lines.append(f"  {lost}, allowed to lose {allowed}")
+    change = f"worse by {number(gate.drop)}" if gate.drop > 0 else f"better by {number(-gate.drop)}"
+    lines.append(f"  {change if gate.drop else 'equal'}; it may be worse by {number(gate.allowed)}")
     if gate.at_least is not None and gate.at_most is not None:
-        lines.append(f"  the true loss is at least {number(gate.at_least)}, at most {number(gate.at_most)} (95 % each)")
+        lines.append(f"  the true drop is at least {number(gate.at_least)}, at most {number(gate.at_most)} (95 % each)")
     dropped = f", {comparison.dropped:,} more not on both sides" if comparison.dropped else ""
     lines.append(
         f"  {counted(comparison.pairs, 'case')}{dropped}: "
         f"{comparison.wins} better, {comparison.ties} equal, {comparison.losses} worse"
     )
     if gate.outcome.value == "inconclusive":
-        lines.append("  these cases do not tell: run more of them, or allow a larger loss")
+        lines.append("  these cases do not tell: run more of them, or allow a larger drop")
     return "\n".join(lines)
 
 
