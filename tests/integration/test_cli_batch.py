@@ -137,7 +137,7 @@ def test_ctrl_c_finishes_what_has_begun_and_the_same_command_goes_on(shell: Shel
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Ctrl-C again ends this process" in err
-    assert "left to run: the same command again goes on." in out
+    assert "left to run: the same command goes on." in out
     part = shell.json("batch", "run", "batch.py", "--only", "baseline")
     assert (part["status"], part["jobs"]["total"], part["jobs"]["missing"]) == ("completed", 20, 0)
     again = shell.json("batch", "run", "batch.py")
@@ -237,6 +237,7 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     }
     text = look(finished, monkeypatch, "compare", "qa")
     assert "0/5/15" in text
+    assert "about how many cases in all would tell" in text
     assert "adjusted for 6 comparisons" in text
 
 

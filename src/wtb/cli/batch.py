@@ -134,12 +134,13 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
-    _report(result, display.kept, as_json=as_json)
+    spent = test.budget_usd is not None and display.progress.spent_usd >= test.budget_usd
+    _report(result, display.progress.kept, spent=spent, as_json=as_json)
     if failures(result):
         sys.exit(FAILED)
 
 
-def _report(result: BatchResult, kept: int, *, as_json: bool) -> None:
+def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> None:
     rows = best_first(result)
     data = as_data(result, rows)
     if as_json:
@@ -151,7 +152,9 @@ def _report(result: BatchResult, kept: int, *, as_json: bool) -> None:
     if kept:
         click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
     if jobs["missing"]:
-        click.echo(f"Stopped with {counted(jobs['missing'], 'job')} left to run: the same command again goes on.")
+        stopped, again = ("The budget is used up", ", with as much again") if spent else ("Stopped", "")
+        left = counted(jobs["missing"], "job")
+        click.echo(f"{stopped} with {left} left to run: the same command goes on{again}.")
     click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb baseline set main {name}`.")
 
 

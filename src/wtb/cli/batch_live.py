@@ -29,8 +29,8 @@ class BatchDisplay:
     """Writes to stderr: a bar on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
-        self.kept = 0
-        """How many jobs had been done before."""
+        self.progress = Progress(total=0, kept=0)
+        """How far the batch has come."""
         self._name = name
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -66,7 +66,7 @@ class BatchDisplay:
 
     def told(self, progress: Progress) -> None:
         """Show how far the batch has come."""
-        self.kept = progress.kept
+        self.progress = progress
         if self._quiet:
             return
         done = progress.kept + progress.completed + progress.failed

@@ -52,33 +52,40 @@ def best_first(result: BatchResult) -> list[MatrixRow]:
 
 
 def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
-    """Print combinations by metrics: mean, interval, and how it compares with the baseline."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("combination", overflow="fold")
-    for metric in result.metrics.values():
-        table.add_column(f"{metric.name} ({'↑' if metric.direction.sign > 0 else '↓'})", overflow="fold")
-    for row in rows:
-        name = Text(row.combination, style="bold") if row.is_baseline else Text(row.combination)
-        if row.is_baseline:
-            name.append("  (compared with)", style="dim")
-        table.add_row(name, *(_cell(row, metric) for metric in result.metrics))
+    """Print combinations by metrics: mean, how it compares with the baseline, and interval; on two lines if need be."""
     # Through a pipe the lines stay whole: there is no screen that they must fit.
-    Console(width=None if sys.stdout.isatty() else 1_000).print(table, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 1_000, highlight=False)
+    table = _matrix(result, rows, " ")
+    if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
+        table = _matrix(result, rows, "\n")
+    console.print(table)
     if len(rows) > 1:
         click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
 
 
-def _cell(row: MatrixRow, metric: str) -> Text:
+def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("combination", overflow="fold")
+    for metric in result.metrics.values():
+        table.add_column(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}", no_wrap=True)
+    for row in rows:
+        name = Text(row.combination, style="bold" if row.is_baseline else "")
+        table.add_row(name, *(_cell(row, metric, between) for metric in result.metrics))
+    return table
+
+
+def _cell(row: MatrixRow, metric: str, between: str) -> Text:
     summary = row.summaries[metric]
     text = Text(number(summary.mean))
     if metric in row.verdicts:
         mark, style = _MARKS[row.verdicts[metric].finding.value]
         text.append(f" {mark}", style=style)
-    text.append(f" {interval(summary.interval)}", style="dim")
+    if summary.interval is not None:
+        text.append(f"{between}{interval(summary.interval)}", style="dim")
     if summary.errors:
-        text.append(f" {counted(summary.errors, 'error')}", style="red")
+        text.append(f"{between}{counted(summary.errors, 'error')}", style="red")
     if summary.missing:
-        text.append(f" {summary.missing:,} missing", style="yellow")
+        text.append(f"{between}{summary.missing:,} missing", style="yellow")
     return text
 
 

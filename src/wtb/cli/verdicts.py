@@ -44,10 +44,14 @@ def compare(*, name: str, metrics: tuple[str, ...], errors: str, url: str | None
     with Bench(url) as bench:
         result = bench.get_batch(name)
         found = result.compare(*metrics, errors=errors)
-    rows = [_for_programs(each) if as_json else _for_people(each) for each in found]
+    several = len({each.comparison.metric.name for each in found}) > 1
+    rows = [_for_programs(each) if as_json else _for_people(each, named=several) for each in found]
     show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
     if found and not as_json:
-        click.echo(f"Differences from {result.baseline}; p is adjusted for {counted(len(found), 'comparison')} (Holm).")
+        click.echo(f"Differences from {result.baseline}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
+        click.echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
+        if any(each.comparison.dropped for each in found):
+            click.echo("Not all cases have a score on both sides: --json has how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:
@@ -55,18 +59,17 @@ def _for_programs(verdict: Verdict) -> dict[str, Any]:
     return {"combination": comparison.candidate, "metric": comparison.metric.name, **verdict_data(verdict)}
 
 
-def _for_people(verdict: Verdict) -> dict[str, Any]:
+def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:
     comparison = verdict.comparison
     needed = verdict.needed_cases
     return {
         "combination": comparison.candidate,
-        "metric": comparison.metric.name,
+        **({"metric": comparison.metric.name} if named else {}),
         "verdict": verdict.finding.value,
         "difference": f"{signed(comparison.difference)} {interval(comparison.interval)}",
         "p": f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "<0.001",
-        "won/tied/lost": f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
-        "cases needed": f"about {needed:,}" if needed is not None and verdict.finding.value == "no evidence" else "",
-        "dropped": comparison.dropped or "",
+        "w/t/l": f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
+        "needed": f"{needed:,}" if needed is not None and verdict.finding.value == "no evidence" else "",
     }
 
 
