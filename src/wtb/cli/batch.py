@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -148,7 +149,7 @@ def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> No
         click.echo(to_json(data))
         return
     _print(result, rows)
-    jobs, name = data["jobs"], result.batch.name
+    jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
         click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
     if jobs["missing"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,7 @@ def print_failures(result: BatchResult) -> None:
         if job.run_id is not None:
             click.echo(f"    wtb show {job.run_id} --errors")
     if len(failed) > _FEW:
-        click.echo(f"  … `wtb batch show {result.batch.name} --failed` has all.")
+        click.echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
 
 
 def failures(result: BatchResult) -> list[JobResult]:
