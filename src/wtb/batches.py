@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from wtb.application.evaluation_engine import check_evaluators, error_of
 from wtb.domain.batch import Batch, Case, Job, JobStatus, cases_of
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, ScoreTable, pareto
-from wtb.domain.variants import combinations, parse_label
-from wtb.flow import Workflow, source_of
+from wtb.domain.variants import combinations, label, parse_label
+from wtb.flow import Workflow, load_named, source_of
 
 if TYPE_CHECKING:
     from wtb.bench import Bench, Run
@@ -50,6 +51,7 @@ class BatchTest:
         chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
         if only:
             wanted = [parse_label(text) for text in only]
+            _check_wanted(wanted, chosen)
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
@@ -70,6 +72,23 @@ class BatchTest:
         )
         check_plan(plan)
         return plan
+
+
+def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[str, str]]) -> None:
+    unknown = [label(each) for each in wanted if each not in chosen]
+    if unknown:
+        known = "; ".join(label(each) for each in chosen)
+        raise InvalidInput(f"the batch has no combination {'; '.join(unknown)}; it has {known}")
+
+
+def load_batch(reference: str) -> BatchTest:
+    """Load `file.py[:batch]` or `module:batch`; its runs remember where their workflow can be loaded from."""
+    batch, place, _ = load_named(reference, BatchTest, "batch test", "batch")
+    module = sys.modules[Path(place).stem if place.endswith(".py") else place]
+    for name, value in vars(module).items():
+        if value is batch.flow:  # here, and not where it was first defined: this file may add the variants
+            batch.flow.source = f"{place}:{name}"
+    return batch
 
 
 def read_cases(source: Any) -> tuple[Case, ...]:

@@ -10,11 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from wtb import baselines
 from wtb.application.batch_test_runner import Progress
 from wtb.application.run_driver import Watch
+from wtb.baselines import GateResult
 from wtb.batches import BatchResult, BatchTest
 from wtb.bootstrap import Services, bootstrap
-from wtb.domain.batch import Batch
+from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
@@ -173,6 +175,47 @@ class Bench:
         """Return batches, newest first."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             return uow.batches.list_batches(limit=limit)
+
+    def cancel_batch(self, name_or_id: str) -> BatchResult:
+        """Mark a batch as cancelled; a `wtb batch run` that is at it, in whichever process, begins no more jobs."""
+        found = self.get_batch(name_or_id).batch
+        if found.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
+            raise InvalidInput(f"batch {found.name!r} is {found.status}: there is nothing to cancel")
+        with self.services.storage.unit_of_work() as uow:
+            uow.batches.save(found.moved_to(BatchStatus.CANCELLED, self.services.clock.now()))
+            uow.commit()
+        return self.get_batch(found.id)
+
+    def set_baseline(self, name: str, batch: str, combination: str | None = None) -> Baseline:
+        """Keep what a combination of a batch has scored under a name, as it is now; by default the batch's baseline.
+
+        Running the batch again, with another workflow, leaves what was kept as it is.
+        """
+        return baselines.keep(self, name, self.get_batch(batch), combination)
+
+    def list_baselines(self) -> tuple[Baseline, ...]:
+        """Return all baselines in the order of their names."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.batches.list_baselines()
+
+    def gate(
+        self,
+        batch: str,
+        *,
+        baseline: str,
+        metric: str,
+        max_drop: float = 0.0,
+        non_inferior: bool = False,
+        combination: str | None = None,
+    ) -> GateResult:
+        """Hold a combination of a batch (the workflow as it is, by default) against a baseline, case by case.
+
+        It may lose `max_drop` on the metric; `non_inferior` asks for proof that it did not lose more.
+        """
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            kept = uow.batches.get_baseline(baseline)
+        comparison = baselines.held_against(self.get_batch(batch), combination, self.get_batch(kept.batch_id), metric)
+        return baselines.judge(kept, comparison, max_drop, non_inferior=non_inferior)
 
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]

@@ -21,6 +21,7 @@ from wtb.domain.tools import Effects, Tool, ToolSpec
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Workflow:
@@ -303,16 +304,23 @@ def load_workflow(reference: str) -> Workflow:
         flow = Workflow.from_dict(_read_json(Path(reference)))
         flow.source = str(Path(reference).resolve())
         return flow
+    flow, place, name = load_named(reference, Workflow, "workflow", "flow")
+    flow.source = f"{place}:{name}"
+    return flow
+
+
+def load_named(reference: str, kind: type[T], noun: str, usual: str) -> tuple[T, str, str]:
+    """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
     place, _, name = reference.rpartition(":")
-    place, name = (place, name) if place else (reference, "flow")
-    module = _module_at(Path(place)) if place.endswith(".py") else _imported(place)
+    place, name = (place, name) if place else (reference, usual)
+    is_file = place.endswith(".py")
+    module = _module_at(Path(place)) if is_file else _imported(place)
     found = getattr(module, name, None)
-    if not isinstance(found, Workflow):
-        flows = [key for key, value in vars(module).items() if isinstance(value, Workflow)]
-        hint = f"it has {', '.join(flows)}" if flows else "it defines none"
-        raise InvalidInput(f"{place} has no workflow called {name!r}; {hint}")
-    found.source = f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
-    return found
+    if not isinstance(found, kind):
+        names = [key for key, value in vars(module).items() if isinstance(value, kind)]
+        hint = f"it has {', '.join(names)}" if names else "it defines none"
+        raise InvalidInput(f"{place} has no {noun} called {name!r}; {hint}")
+    return found, str(Path(place).resolve()) if is_file else place, name
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:

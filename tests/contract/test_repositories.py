@@ -1,5 +1,6 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.repositories import (
     BranchRepositoryContract,
@@ -26,3 +27,6 @@ class TestRollbackRepository(RollbackRepositoryContract): ...
 
 
 class TestToolCallRepository(ToolCallRepositoryContract): ...
+
+
+class TestBatchRepository(BatchRepositoryContract): ...

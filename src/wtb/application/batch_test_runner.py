@@ -153,12 +153,12 @@ class BatchTestRunner:
         random.Random(plan.seed).shuffle(pending)
         floor = _Floor(self, plan, batch, prints, pending, kept=len(jobs) - len(pending), stop=stop, told=told)
         floor.work(workers)
-        return self._ended(batch, floor)
+        return self._ended(batch, floor, {job.number for job in jobs})
 
-    def _ended(self, batch: Batch, floor: _Floor) -> Batch:
+    def _ended(self, batch: Batch, floor: _Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            statuses = {job.status for job in uow.batches.list_jobs(batch.id)}
+            statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
             status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
             if JobStatus.PENDING in statuses:
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from wtb.cli.batch import batch
 from wtb.cli.db import db
 from wtb.cli.diff import diff
 from wtb.cli.files import export
@@ -17,6 +18,7 @@ from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
 from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.upkeep import doctor, prune
+from wtb.cli.verdicts import baseline, compare, gate
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -54,7 +56,7 @@ def main() -> None:
 _RUNS = (init, run, resume, pause, stop)
 _LOOK = (ls, show_run, history, diff, export)
 _TRAVEL = (rollback, redo, fork, checkpoint, delete)
-_BATCHES = (report,)
+_BATCHES = (batch, compare, baseline, gate, report)
 
 _UPKEEP = (prune, doctor, db)
 

@@ -1,32 +1,38 @@
-"""Ctrl-C while a run is driven: once pauses it, twice stops it, a third time ends the process."""
+"""Ctrl-C while something is driven: each time asks more, and the last time ends the process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
 from wtb.bench import Run
 from wtb.domain.errors import InvalidTransition
 
-_SAID = {
-    1: "Pausing at the end of this step; Ctrl-C again stops the run for good.",
-    2: "Stopping at the end of this step; Ctrl-C once more ends this process, and the run can be resumed.",
-}
+Request = tuple[str, Callable[[], None]]
+"""What is said, and what is asked for."""
+
+
+def requests_to(run: Run) -> list[Request]:
+    """Return what Ctrl-C asks of a run: once pauses it, twice stops it."""
+    return [
+        ("Pausing at the end of this step; Ctrl-C again stops the run for good.", run.pause),
+        ("Stopping at the end of this step; Ctrl-C once more ends this process, and the run can be resumed.", run.stop),
+    ]
 
 
 class Interrupts:
-    """Passes signals on to a run.
+    """Passes signals on, the first as the first request, the second as the second.
 
     The handler only puts into a queue, which is safe wherever the main thread was interrupted; a thread does the rest.
-    The third signal ends the process at once, as a crash does: a node that never returns cannot be ended otherwise.
+    One signal more ends the process at once, as a crash does: a node that never returns cannot be ended otherwise.
     """
 
-    def __init__(self, run: Run, say: Callable[[str], None], give_back: Callable[[], None]) -> None:
-        self._run = run
+    def __init__(self, requests: Sequence[Request], say: Callable[[str], None], give_back: Callable[[], None]) -> None:
+        self._requests = requests
         self._say = say
         self._give_back = give_back
         self._count = 0
@@ -49,17 +55,18 @@ class Interrupts:
 
     def _handle(self, number: int, frame: object) -> None:
         self._count += 1
-        if self._count > len(_SAID):
+        if self._count > len(self._requests):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._queue.put(self._count)
 
     def _pass_on(self) -> None:
         while count := self._queue.get():
-            if count > len(_SAID):
+            if count > len(self._requests):
                 self._give_back()
                 os.kill(os.getpid(), signal.SIGINT)
-            self._say(_SAID[count])
-            self._ask(self._run.pause if count == 1 else self._run.stop)
+            said, request = self._requests[count - 1]
+            self._say(said)
+            self._ask(request)
 
     def _ask(self, request: Callable[[], None]) -> None:
         """Ask as often as it takes: a run that is being claimed is not running yet."""

@@ -24,7 +24,7 @@ url = click.option(
     help="sqlite:///path or postgresql://user@host/database; otherwise WTB_URL, wtb.toml or .wtb in this folder.",
 )
 
-_WIDE = ("data", "name", "path", "state")
+_WIDE = ("combination", "data", "error", "name", "path", "state")
 """Columns whose text may be broken into lines."""
 
 _NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", "mean")

@@ -11,7 +11,7 @@ import click
 
 from wtb.bench import Bench, Run
 from wtb.cli.half_done import ways_on
-from wtb.cli.interrupts import Interrupts
+from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.live import LiveDisplay
 from wtb.cli.output import as_json, example, show, to_json, url
 from wtb.domain.errors import InvalidInput
@@ -186,10 +186,10 @@ def _request(url: str | None, run_id: str, request: str, *, as_json: bool) -> No
 def drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> Run:
     """Go on with a run, shown live unless a program looks on; Ctrl-C reaches it."""
     if as_json:
-        with Interrupts(run, _say, lambda: None).handled():
+        with Interrupts(requests_to(run), _say, lambda: None).handled():
             return run.resume(**how)
     display = LiveDisplay(run)
-    with display.shown(bench), Interrupts(run, display.say, display.stop).handled():
+    with display.shown(bench), Interrupts(requests_to(run), display.say, display.stop).handled():
         return run.resume(watch=display.watch, **how)
 
 

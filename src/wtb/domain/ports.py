@@ -329,6 +329,10 @@ class BatchRepository(Protocol):
         """Return it, or raise BaselineNotFound."""
         ...
 
+    def list_baselines(self) -> tuple[Baseline, ...]:
+        """Return all baselines in the order of their names."""
+        ...
+
 
 class NodeCacheRepository(Protocol):
     """Results of node runs by what they depend on. Whoever claims a key makes the result, all others take it."""

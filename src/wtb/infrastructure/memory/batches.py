@@ -52,6 +52,9 @@ class MemoryBatchRepository:
             raise BaselineNotFound(name)
         return found
 
+    def list_baselines(self) -> tuple[Baseline, ...]:
+        return tuple(sorted(self._transaction.all("baselines"), key=lambda baseline: baseline.name))
+
 
 class MemoryNodeCacheRepository:
     """Shared node runs by their key; values are kept encoded, so that nobody can change them afterwards."""

@@ -18,6 +18,7 @@ from wtb.infrastructure.timestamps import from_us, to_us
 
 _BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us"
 _JOB = "batch_id, number, combination, case_id, repeat, fingerprint, status, execution_id, result"
+_BASELINE = "name, batch_id, combination, created_at_us"
 
 
 class SqlBatchRepository:
@@ -63,7 +64,7 @@ class SqlBatchRepository:
 
     def save_baseline(self, baseline: Baseline) -> None:
         statement = (
-            "INSERT INTO wtb_baselines (name, batch_id, combination, created_at_us) VALUES (?, ?, ?, ?) "
+            f"INSERT INTO wtb_baselines ({_BASELINE}) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET batch_id = excluded.batch_id, combination = excluded.combination, "
             "created_at_us = excluded.created_at_us"
         )
@@ -71,11 +72,14 @@ class SqlBatchRepository:
         self._transaction.run(statement, row)
 
     def get_baseline(self, name: str) -> Baseline:
-        statement = "SELECT name, batch_id, combination, created_at_us FROM wtb_baselines WHERE name = ?"
-        row = self._transaction.row(statement, (name,))
+        row = self._transaction.row(f"SELECT {_BASELINE} FROM wtb_baselines WHERE name = ?", (name,))
         if row is None:
             raise BaselineNotFound(name)
-        return Baseline(name=row[0], batch_id=row[1], combination=row[2], created_at=from_us(row[3]))
+        return _baseline(row)
+
+    def list_baselines(self) -> tuple[Baseline, ...]:
+        found = map(_baseline, self._transaction.rows(f"SELECT {_BASELINE} FROM wtb_baselines", ()))
+        return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases differ in how they order texts
 
 
 @mapping("batch")
@@ -104,6 +108,11 @@ def _job(row: Any) -> Job:
         execution_id=None if row[7] is None else ExecutionId(row[7]),
         result=json.loads(row[8]),
     )
+
+
+@mapping("baseline")
+def _baseline(row: Any) -> Baseline:
+    return Baseline(name=row[0], batch_id=row[1], combination=row[2], created_at=from_us(row[3]))
 
 
 _ENTRY = "key, status, owner, attempt, expires_at_us, value"

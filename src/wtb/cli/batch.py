@@ -1,0 +1,289 @@
+"""`wtb batch run`, `retry`, `ls`, `show`, `cancel`: every combination over every case."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wtb.baselines import KEPT
+from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch, read_cases
+from wtb.bench import Bench
+from wtb.cli.batch_live import BatchDisplay, BatchWatch
+from wtb.cli.batch_tables import (
+    as_data,
+    best_first,
+    case_rows,
+    failure_rows,
+    failures,
+    print_failures,
+    print_matrix,
+    print_sharing,
+    why,
+)
+from wtb.cli.interrupts import Interrupts
+from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
+from wtb.domain.batch import Batch, Case, JobStatus
+from wtb.domain.errors import InvalidInput
+
+FAILED = 3
+"""Exit code of a batch in which jobs failed."""
+
+_STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
+
+cases_file = click.option(
+    "--cases",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Other cases than those of the file: JSONL or CSV.",
+)
+workers_number = click.option("--workers", type=click.IntRange(1), metavar="N", help="How many jobs at a time.")
+
+
+@click.group()
+def batch() -> None:
+    """Run every combination of variants over every case, and find out which is better."""
+
+
+@batch.command()
+@click.argument("file", metavar="FILE[:BATCH]")
+@cases_file
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination so often on each case.")
+@click.option(
+    "--only", multiple=True, metavar="COMBINATION", help="Only this one, as 'answer=long', beside the baseline."
+)
+@workers_number
+@click.option("--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once so much is spent.")
+@click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
+@url
+@as_json
+@example("wtb batch run batch.py", "wtb batch run batch.py --only 'answer=long, retrieve=bm25' --repeats 3")
+def run(
+    *,
+    file: str,
+    cases: Path | None,
+    repeats: int | None,
+    only: tuple[str, ...],
+    workers: int | None,
+    budget_usd: float | None,
+    no_share: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Run the batch test that a file defines.
+
+    FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
+
+    What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
+    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
+    """
+    given = {"cases": cases, "repeats": repeats, "workers": workers, "budget_usd": budget_usd}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if no_share:
+        changes["share"] = False
+    with Bench(url) as bench:
+        _run(bench, replace(load_batch(file), **changes), only, as_json=as_json)
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@click.argument("file", metavar="FILE[:BATCH]")
+@cases_file
+@workers_number
+@url
+@as_json
+@example("wtb batch retry support_qa batch.py")
+def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
+    """Run the failed jobs of BATCH again.
+
+    FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
+    changed is run too.
+    """
+    with Bench(url) as bench:
+        before = bench.get_batch(name)
+        if not failures(before):
+            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed")
+        test = load_batch(file)
+        test = replace(
+            test,
+            name=before.batch.name,
+            cases=_cases_of(before, cases or test.cases),
+            repeats=before.batch.plan["repeats"],
+            workers=workers or test.workers,
+        )
+        _run(bench, test, before.combinations, as_json=as_json)
+
+
+def _cases_of(result: BatchResult, source: Any) -> list[Case]:
+    """Return the cases that a batch had, as they are now."""
+    now = {case.id: case for case in read_cases(source)}
+    gone = [case for case in result.batch.plan["cases"] if case not in now]
+    if gone:
+        raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
+    return [now[case] for case in result.batch.plan["cases"]]
+
+
+def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -> None:
+    name = test.name or test.flow.name
+    test.plan(only)  # says what is wrong before anything is drawn
+    display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
+    interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
+    with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
+        result = bench.batch(test, only=only, stop=stop, told=display.told)
+    spent = test.budget_usd is not None and display.progress.spent_usd >= test.budget_usd
+    _report(result, display.progress.kept, spent=spent, as_json=as_json)
+    if failures(result):
+        sys.exit(FAILED)
+
+
+def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> None:
+    rows = best_first(result)
+    data = as_data(result, rows)
+    if as_json:
+        data["jobs"]["kept"] = kept
+        click.echo(to_json(data))
+        return
+    _print(result, rows)
+    jobs, name = data["jobs"], shlex.quote(result.batch.name)
+    if kept:
+        click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+    if jobs["missing"]:
+        stopped, again = ("The budget is used up", ", with as much again") if spent else ("Stopped", "")
+        left = counted(jobs["missing"], "job")
+        click.echo(f"{stopped} with {left} left to run: the same command goes on{again}.")
+    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb baseline set main {name}`.")
+
+
+def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
+    plan = result.batch.plan
+    repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
+    sizes = f"{counted(len(plan['combinations']), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}"
+    click.echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
+    print_matrix(result, rows)
+    click.echo()
+    print_sharing(result)
+    print_failures(result)
+
+
+@batch.command("ls")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@url
+@as_json
+@example("wtb batch ls")
+def list_batches(*, limit: int, url: str | None, as_json: bool) -> None:
+    """List batches, newest first."""
+    with Bench(url) as bench:
+        found = [each for each in bench.list_batches(limit=10_000) if not each.name.startswith(KEPT)]
+    empty = "No batches here yet; `wtb batch run file.py` makes one."
+    show_rows([_row(each) for each in found[:limit]], as_json=as_json, empty=empty)
+
+
+def _row(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch": batch.name,
+        "workflow": batch.workflow_name,
+        "status": batch.status.value,
+        "combinations": len(batch.plan["combinations"]),
+        "cases": len(batch.plan["cases"]),
+        "repeats": batch.plan["repeats"],
+        "updated": batch.updated_at,
+        "id": batch.id,
+    }
+
+
+@batch.command("show")
+@click.argument("name", metavar="BATCH")
+@click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
+@click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
+@click.option("--failed", is_flag=True, help="Only jobs that failed, with their errors.")
+@click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
+@url
+@as_json
+@example("wtb batch show support_qa", "wtb batch show support_qa --different token_f1")
+def show_batch(
+    *,
+    name: str,
+    by_case: bool,
+    different: str | None,
+    failed: bool,
+    csv_file: Path | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a batch found.
+
+    BATCH is its name or id. One that still runs, or was stopped, is shown as far as it has come.
+    """
+    with Bench(url) as bench:
+        result = bench.get_batch(name)
+        if csv_file is not None:
+            _write(result, csv_file, as_json=as_json)
+        elif failed:
+            show_rows(failure_rows(result), as_json=as_json, empty="No job failed.")
+        elif by_case or different is not None:
+            _show_cases(result, different, as_json=as_json)
+        elif as_json:
+            click.echo(to_json(as_data(result, best_first(result))))
+        else:
+            _print(result, best_first(result))
+
+
+def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
+    try:
+        result.to_csv(path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error}") from error
+    count = len(result.results)
+    show({"file": str(path), "rows": count}, f"{counted(count, 'row')} written to {path}.", as_json=as_json)
+
+
+def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) -> None:
+    order = list(result.batch.plan["cases"]) if different is None else result.different(different)
+    place = {case: number for number, case in enumerate(order)}
+    columns = {name: number for number, name in enumerate(result.combinations)}
+    jobs = [job for job in result.results if job.case_id in place]
+    jobs.sort(key=lambda job: (place[job.case_id], columns[job.combination], job.repeat))
+    if as_json:
+        click.echo(to_json([_plain(job) for job in jobs]))
+        return
+    metrics = list(result.metrics) if different is None else [different]
+    empty = "No results yet." if different is None else f"All combinations agree on {different}."
+    show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
+    if jobs:
+        click.echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+
+
+def _plain(job: JobResult) -> dict[str, Any]:
+    return {
+        "case": job.case_id,
+        "combination": job.combination,
+        "repeat": job.repeat,
+        "status": job.status,
+        "scores": job.scores,
+        "latency_s": job.latency_s,
+        "error": why(job) if job.status == JobStatus.FAILED else None,
+        "run": job.run_id,
+    }
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch cancel support_qa")
+def cancel(*, name: str, url: str | None, as_json: bool) -> None:
+    """Cancel a batch that runs.
+
+    `wtb batch run`, in whichever process, finishes the jobs that it has begun; what is done is kept. A program that
+    runs the batch with `bench.batch` is not reached: end it there.
+    """
+    with Bench(url) as bench:
+        cancelled = bench.cancel_batch(name)
+    shown = cancelled.batch.name
+    text = f"{shown} is cancelled: a `wtb batch run` that is at it begins no more jobs. Running it again goes on."
+    show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

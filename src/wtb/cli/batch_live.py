@@ -1,0 +1,133 @@
+"""BatchDisplay: how far a batch has come while somebody looks on; BatchWatch: a request from elsewhere to cancel it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from wtb.application.batch_test_runner import Progress
+from wtb.bench import Bench
+from wtb.cli.output import duration
+from wtb.domain.batch import BatchStatus
+from wtb.domain.errors import WTBError
+
+_LINES = 10
+"""How many lines at most say how far it is, where there is no terminal."""
+
+_LOOK_S = 0.5
+
+
+class BatchDisplay:
+    """Writes to stderr: a bar on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
+
+    def __init__(self, name: str, *, quiet: bool) -> None:
+        self.progress = Progress(total=0, kept=0)
+        """How far the batch has come."""
+        self._name = name
+        self._quiet = quiet
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[figures]}", markup=False),
+            console=self._console,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what a node prints into a pipe must arrive as it is
+        )
+        self._task = self._bar.add_task(name, total=None, figures="looking what is there already")
+        self._since = time.monotonic()
+        self._said = 0
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show what happens inside the block."""
+        if self._console.is_terminal and not self._quiet:
+            self._bar.start()
+        try:
+            yield
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Give the terminal back."""
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line as it is."""
+        self._console.print(Text(text))
+
+    def told(self, progress: Progress) -> None:
+        """Show how far the batch has come."""
+        self.progress = progress
+        if self._quiet:
+            return
+        done = progress.kept + progress.completed + progress.failed
+        text = figures(progress, time.monotonic() - self._since)
+        if self._console.is_terminal:
+            self._bar.update(self._task, total=progress.total, completed=done, figures=text)
+        elif self._is_worth_a_line(progress, done):
+            self.say(f"{self._name}: {text}")
+
+    def _is_worth_a_line(self, progress: Progress, done: int) -> bool:
+        tenth = done * _LINES // max(progress.total, 1)
+        is_new, self._said = tenth > self._said, max(tenth, self._said)
+        return is_new and progress.kept < progress.total
+
+
+def figures(progress: Progress, elapsed_s: float) -> str:
+    """Return how far a batch has come, in a line."""
+    now = progress.completed + progress.failed
+    left = progress.total - progress.kept - now
+    parts = [
+        f"{progress.kept + now:,}/{progress.total:,} jobs",
+        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared",
+        *([f"{progress.failed:,} failed"] if progress.failed else []),
+        *([f"${progress.spent_usd:.4f}"] if progress.spent_usd else []),
+        *([f"about {duration(elapsed_s / now * left)} left"] if now and left else []),
+    ]
+    return "  ".join(parts)
+
+
+class BatchWatch:
+    """Sets `stop` when somebody else marks the batch as cancelled while it runs."""
+
+    def __init__(self, bench: Bench, name: str, stop: threading.Event, say: Callable[[str], None]) -> None:
+        self._bench = bench
+        self._name = name
+        self._stop = stop
+        self._say = say
+        self._over = threading.Event()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Look inside the block."""
+        thread = threading.Thread(target=self._look, name="wtb-batch-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _look(self) -> None:
+        was_running = False  # an earlier go at the batch may have left it cancelled
+        while not self._over.wait(_LOOK_S):
+            with suppress(WTBError):  # a database that does not answer now is asked again
+                status = self._status()
+                if was_running and status is BatchStatus.CANCELLED:
+                    self._stop.set()
+                    self._say("Cancelled from elsewhere: jobs that have begun are finished.")
+                was_running = status is BatchStatus.RUNNING
+
+    def _status(self) -> BatchStatus | None:
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            found = uow.batches.list_batches(name=self._name, limit=1)
+        return found[0].status if found else None

@@ -1,0 +1,219 @@
+"""What a batch found, for people as tables and for programs as data."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from wtb.application.evaluation_engine import error_of
+from wtb.batches import BatchResult, JobResult, MatrixRow
+from wtb.cli.output import counted, printable
+from wtb.domain.batch import JobStatus
+
+if TYPE_CHECKING:
+    from wtb.domain.intervals import Interval
+    from wtb.domain.statistics import Summary, Verdict
+
+_MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
+_FEW = 5
+"""How many failures are named."""
+
+
+def number(value: float | None) -> str:
+    """Return a figure with as many digits as anybody reads."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+
+
+def interval(found: Interval | None) -> str:
+    """Return an interval, or nothing where there is none."""
+    return "" if found is None else f"[{number(found.low)}, {number(found.high)}]"
+
+
+def best_first(result: BatchResult) -> list[MatrixRow]:
+    """Return the matrix with the baseline on top, and the others by their first metric, the best first."""
+    first = next(iter(result.metrics.values()))
+
+    def place(row: MatrixRow) -> tuple[bool, float]:
+        mean = row.summaries[first.name].mean
+        return not row.is_baseline, math.inf if mean is None else -mean * first.direction.sign
+
+    return sorted(result.matrix, key=place)
+
+
+def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
+    """Print combinations by metrics: mean, how it compares with the baseline, and interval; on two lines if need be."""
+    # Through a pipe the lines stay whole: there is no screen that they must fit.
+    console = Console(width=None if sys.stdout.isatty() else 1_000, highlight=False)
+    table = _matrix(result, rows, " ")
+    if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
+        table = _matrix(result, rows, "\n")
+    console.print(table)
+    if len(rows) > 1:
+        click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+
+
+def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("combination", overflow="fold")
+    for metric in result.metrics.values():
+        table.add_column(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}", no_wrap=True)
+    for row in rows:
+        name = Text(row.combination, style="bold" if row.is_baseline else "")
+        table.add_row(name, *(_cell(row, metric, between) for metric in result.metrics))
+    return table
+
+
+def _cell(row: MatrixRow, metric: str, between: str) -> Text:
+    summary = row.summaries[metric]
+    text = Text(number(summary.mean))
+    if metric in row.verdicts:
+        mark, style = _MARKS[row.verdicts[metric].finding.value]
+        text.append(f" {mark}", style=style)
+    if summary.interval is not None:
+        text.append(f"{between}{interval(summary.interval)}", style="dim")
+    if summary.errors:
+        text.append(f"{between}{counted(summary.errors, 'error')}", style="red")
+    if summary.missing:
+        text.append(f"{between}{summary.missing:,} missing", style="yellow")
+    return text
+
+
+def print_sharing(result: BatchResult) -> None:
+    """Say how many node runs it took, and which could not be shared."""
+    sharing = result.sharing
+    click.echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
+    for node, why in sharing["not_shareable"].items():
+        click.echo(f"  {node} was not shared: {why}")
+
+
+def print_failures(result: BatchResult) -> None:
+    """Name the first few jobs that failed, and how to open their runs."""
+    failed = failures(result)
+    if failed:
+        click.echo(f"{counted(len(failed), 'job')} failed:")
+    for job in failed[:_FEW]:
+        click.echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
+        if job.run_id is not None:
+            click.echo(f"    wtb show {job.run_id} --errors")
+    if len(failed) > _FEW:
+        click.echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
+
+
+def failures(result: BatchResult) -> list[JobResult]:
+    """Return the jobs that failed."""
+    return [job for job in result.results if job.status == JobStatus.FAILED]
+
+
+def why(job: JobResult) -> str:
+    """Return the error of a job in a line."""
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+
+
+def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one row a job, with the run behind it."""
+    return [
+        {
+            "case": job.case_id,
+            "combination": job.combination,
+            **({"repeat": job.repeat} if any(each.repeat for each in results) else {}),
+            **{metric: _score(job, metric) for metric in metrics},
+            "run": job.run_id or "",
+        }
+        for job in results
+    ]
+
+
+def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
+    """Return one row a failed job, with its error and its run."""
+    failed = failures(result)
+    return [{**row, "error": why(job)} for job, row in zip(failed, case_rows(failed, ()), strict=True)]
+
+
+def _score(job: JobResult, metric: str) -> str:
+    score = job.scores.get(metric)
+    return "error" if score is None or error_of(score) else number(float(score))
+
+
+def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
+    """Return what a batch found, for programs."""
+    done = result.results
+    plan = result.batch.plan
+    total = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
+    return {
+        "batch": result.id,
+        "name": result.batch.name,
+        "status": result.status,
+        "baseline": result.baseline,
+        "jobs": {
+            "total": total,
+            "completed": sum(job.status == JobStatus.COMPLETED for job in done),
+            "failed": len(failures(result)),
+            "missing": total - len(done),
+        },
+        "node_runs": result.sharing,
+        "matrix": [
+            {
+                "combination": row.combination,
+                "is_baseline": row.is_baseline,
+                "metrics": {name: _summary_data(summary) for name, summary in row.summaries.items()},
+                "verdicts": {name: verdict_data(verdict) for name, verdict in row.verdicts.items()},
+            }
+            for row in rows
+        ],
+        "failures": [
+            {
+                "combination": job.combination,
+                "case": job.case_id,
+                "repeat": job.repeat,
+                "error": why(job),
+                "run": job.run_id,
+            }
+            for job in failures(result)
+        ],
+    }
+
+
+def _summary_data(summary: Summary) -> dict[str, Any]:
+    return {
+        "mean": summary.mean,
+        "interval": ends(summary.interval),
+        "method": summary.method.value,
+        "cases": summary.cases,
+        "errors": summary.errors,
+        "missing": summary.missing,
+    }
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with the comparison behind it, for programs."""
+    comparison = verdict.comparison
+    return {
+        "finding": verdict.finding.value,
+        "difference": comparison.difference,
+        "interval": ends(comparison.interval),
+        "p_value": comparison.p_value,
+        "adjusted_p": verdict.adjusted_p,
+        "wins": comparison.wins,
+        "ties": comparison.ties,
+        "losses": comparison.losses,
+        "cases": comparison.pairs,
+        "dropped": comparison.dropped,
+        "needed_cases": verdict.needed_cases,
+    }
+
+
+def ends(found: Interval | None) -> Mapping[str, float] | None:
+    """Return an interval for programs."""
+    return None if found is None else {"low": found.low, "high": found.high}

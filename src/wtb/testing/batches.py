@@ -1,0 +1,97 @@
+"""The contract of BatchRepository."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from wtb.domain.batch import Baseline, Batch, BatchStatus, Job, JobStatus
+from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.ids import ExecutionId
+from wtb.domain.ports import Clock, Storage
+from wtb.testing.stories import StoryFixtures
+
+
+class BatchRepositoryContract(StoryFixtures):
+    """What every repository of batch tests does."""
+
+    def test_a_batch_comes_back_as_it_was_and_as_it_became(self, storage: Storage, clock: Clock) -> None:
+        batch = _batch("b1", clock)
+        for stage in (batch, batch.moved_to(BatchStatus.COMPLETED, clock.now() + timedelta(seconds=1))):
+            with storage.unit_of_work() as uow:
+                uow.batches.save(stage)
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.batches.get("b1") == stage
+
+    def test_batches_are_listed_newest_first_and_by_name(self, storage: Storage, clock: Clock) -> None:
+        first = _batch("b1", clock)
+        second = replace(first, id="b2", name="other", created_at=first.created_at + timedelta(seconds=1))
+        with storage.unit_of_work() as uow:
+            uow.batches.save(first)
+            uow.batches.save(second)
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.list_batches() == (second, first)
+            assert uow.batches.list_batches(limit=1) == (second,)
+            assert uow.batches.list_batches(name="qa") == (first,)
+
+    def test_a_batch_that_is_not_there_is_named(self, storage: Storage) -> None:
+        with storage.unit_of_work(readonly=True) as uow, pytest.raises(BatchNotFound, match="'nope'"):
+            uow.batches.get("nope")
+
+    def test_jobs_come_back_in_order_and_as_they_ended(self, storage: Storage) -> None:
+        jobs = [_job(number) for number in (1, 0)]
+        ended = jobs[0].ended(JobStatus.COMPLETED, ExecutionId("r1"), {"scores": {"f1": 0.5, "x": {"error": "ü"}}})
+        with storage.unit_of_work() as uow:
+            uow.batches.save_jobs(jobs)
+            uow.batches.save_jobs([ended])
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.list_jobs("b1") == (jobs[1], ended)
+            assert uow.batches.list_jobs("b2") == ()
+
+    def test_a_baseline_is_found_by_its_name_and_replaced(self, storage: Storage, clock: Clock) -> None:
+        first = Baseline(name="main", batch_id="b1", combination="answer=long", created_at=clock.now())
+        for baseline in (first, replace(first, batch_id="b2", created_at=clock.now() + timedelta(days=1))):
+            with storage.unit_of_work() as uow:
+                uow.batches.save_baseline(baseline)
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.batches.get_baseline("main") == baseline
+                assert uow.batches.list_baselines() == (baseline,)
+
+    def test_baselines_are_listed_in_the_order_of_their_names(self, storage: Storage, clock: Clock) -> None:
+        made = [
+            Baseline(name=name, batch_id="b1", combination="baseline", created_at=clock.now())
+            for name in ("b", "Z", "ä", "a")
+        ]
+        with storage.unit_of_work() as uow:
+            for baseline in made:
+                uow.batches.save_baseline(baseline)
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert [baseline.name for baseline in uow.batches.list_baselines()] == ["Z", "a", "b", "ä"]
+
+    def test_a_baseline_that_is_not_there_is_named(self, storage: Storage) -> None:
+        with storage.unit_of_work(readonly=True) as uow, pytest.raises(BaselineNotFound, match="'nope'"):
+            uow.batches.get_baseline("nope")
+
+
+def _batch(batch_id: str, clock: Clock) -> Batch:
+    return Batch(
+        id=batch_id,
+        name="qa",
+        workflow_name="support",
+        plan={"combinations": ["baseline"], "metrics": [{"name": "f1", "worst": None}]},
+        created_at=clock.now(),
+        updated_at=clock.now(),
+    )
+
+
+def _job(number: int) -> Job:
+    return Job(
+        batch_id="b1", number=number, combination="baseline", case_id=f"c{number}", repeat=0, fingerprint=f"f{number}"
+    )

@@ -1,0 +1,290 @@
+"""Batch tests as a person types them: one real process a run, in a folder of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.shell import Shell, Terminal
+from wtb.cli import main
+
+BATCH = """
+import pathlib, time, wtb
+
+RIGHT = 20
+flow = wtb.Workflow("qa")
+
+
+def done(node, state):
+    with open("log", "a") as log:
+        log.write(f"{node} {state['number']}\\n")
+    time.sleep(0.01)
+    while pathlib.Path("stuck").exists():
+        time.sleep(0.01)
+
+
+@flow.node(start=True)
+def look(state):
+    done("look", state)
+    return {"found": str(state["number"])}
+
+
+@flow.variant("look", "twice")
+def look_twice(state):
+    done("look=twice", state)
+    return {"found": str(state["number"]), "again": True}
+
+
+@flow.node()
+def answer(state):
+    done(f"answer {state.get('again')}", state)
+    return {"answer": state["found"] if state["number"] < RIGHT else "?"}
+
+
+@flow.variant("answer", "bad")
+def bad(state):
+    done(f"answer=bad {state.get('again')}", state)
+    if state["number"] == 3 and pathlib.Path("broken").exists():
+        raise ValueError("no answer to [3]")
+    return {"answer": state["found"] if state["number"] < 5 else "?"}
+
+
+flow.edge("look", "answer")
+flow.edge("answer", wtb.END)
+cases = [{"id": f"c{n}", "input": {"number": n}, "expected": {"answer": str(n)}} for n in range(20)]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=[wtb.ExactMatch("answer"), wtb.Steps()])
+"""
+
+NODE_RUNS = 20 * (2 + 4)
+"""Of 80 jobs with two nodes each: every `look` is made once, its answers are not the same."""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, batch=BATCH)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A folder with a finished batch, for those who only look at it."""
+    shell = Shell(tmp_path_factory.mktemp("finished"), batch=BATCH)
+    shell.wtb("batch", "run", "batch.py")
+    return shell
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+def executed(shell: Shell) -> Counter[str]:
+    return Counter((shell.folder / "log").read_text().splitlines())
+
+
+def look(shell: Shell, monkeypatch: pytest.MonkeyPatch, *arguments: str, code: int = 0) -> str:
+    """Call a command that starts nothing, in this process."""
+    monkeypatch.chdir(shell.folder)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def look_json(shell: Shell, monkeypatch: pytest.MonkeyPatch, *arguments: str, code: int = 0) -> Any:
+    return json.loads(look(shell, monkeypatch, *arguments, "--json", code=code))
+
+
+def test_a_batch_is_run_once_and_kept_when_it_is_run_again(shell: Shell) -> None:
+    done = shell.wtb("batch", "run", "batch.py")
+    assert f"{NODE_RUNS} node runs executed, 40 shared." in done.stdout
+    assert "80/80 jobs" in done.stderr
+    lines = [line for line in done.stdout.splitlines() if "[" in line]
+    assert [line.split("  ")[0] for line in lines] == ["baseline", "look=twice", "answer=bad", "answer=bad, look=twice"]
+    assert "1.000 · [" in lines[1]
+    assert "0.250 ▼ [" in lines[2]
+    again = shell.json("batch", "run", "batch.py:batch")
+    assert again["jobs"] == {"total": 80, "completed": 80, "failed": 0, "missing": 0, "kept": 80}
+    assert executed(shell).total() == NODE_RUNS
+
+
+def test_options_replace_what_the_file_says(shell: Shell) -> None:
+    (shell.folder / "two.jsonl").write_text(
+        '{"id": "a", "input": {"number": 1}, "expected": {"answer": "1"}}\n'
+        '{"id": "b", "input": {"number": 7}, "expected": {"answer": "7"}}\n'
+    )
+    options = ("--cases", "two.jsonl", "--repeats", "3", "--only", "answer=bad", "--workers", "1", "--no-share")
+    done = shell.json("batch", "run", "batch.py", *options)
+    assert [row["combination"] for row in done["matrix"]] == ["baseline", "answer=bad"]
+    assert done["jobs"]["total"] == 12
+    assert executed(shell).total() == 24
+
+
+def test_ctrl_c_finishes_what_has_begun_and_the_same_command_goes_on(shell: Shell) -> None:
+    process = shell.start("batch", "run", "batch.py", "--workers", "2", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert "8/80 jobs" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Ctrl-C again ends this process" in err
+    assert "left to run: the same command goes on." in out
+    part = shell.json("batch", "run", "batch.py", "--only", "baseline")
+    assert (part["status"], part["jobs"]["total"], part["jobs"]["missing"]) == ("completed", 20, 0)
+    again = shell.json("batch", "run", "batch.py")
+    assert again["status"] == "completed"
+    assert 8 <= again["jobs"]["kept"] < 80
+    assert set(executed(shell).values()) == {1}
+    assert executed(shell).total() == NODE_RUNS
+
+
+def test_a_second_ctrl_c_ends_the_process_and_the_batch_can_still_go_on(shell: Shell) -> None:
+    (shell.folder / "stuck").touch()
+    process = shell.start("batch", "run", "batch.py", "--workers", "2", stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while not (shell.folder / "log").exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "Ctrl-C again ends this process" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    (shell.folder / "stuck").unlink()
+    assert shell.json("batch", "run", "batch.py")["jobs"]["completed"] == 80
+
+
+def test_a_terminal_shows_a_bar(shell: Shell, terminal: Terminal) -> None:
+    process = shell.start("batch", "run", "batch.py", stdout=subprocess.PIPE, stderr=terminal.theirs)
+    terminal.wait_for(r"━.*\d+/80 jobs +node runs: \d+ executed, \d+ shared")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "\x1b" not in out
+
+
+def test_a_batch_is_cancelled_from_another_process(shell: Shell) -> None:
+    process = shell.start("batch", "run", "batch.py", "--workers", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.readline()
+    (shell.folder / "stuck").touch()
+    assert "is cancelled" in shell.wtb("batch", "cancel", "qa").stdout
+    while "Cancelled from elsewhere" not in (line := process.stderr.readline()):
+        assert line
+    (shell.folder / "stuck").unlink()
+    out, _ = process.communicate(timeout=60)
+    assert "left to run" in out
+    assert "nothing to cancel" in shell.wtb("batch", "cancel", "qa", code=2).stderr
+
+
+def test_failed_jobs_exit_with_3_and_are_named_and_retried(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shell.folder / "broken").touch()
+    done = shell.wtb("batch", "run", "batch.py", code=3)
+    assert "2 jobs failed:\n  answer=bad on c3: ValueError: no answer to [3]\n    wtb show " in done.stdout
+    failed = look_json(shell, monkeypatch, "batch", "show", "qa", "--failed")
+    assert [(row["case"], row["error"]) for row in failed] == [("c3", "ValueError: no answer to [3]")] * 2
+    assert "ValueError" in look(shell, monkeypatch, "show", failed[0]["run"], "--errors")
+    (shell.folder / "broken").unlink()
+    before = executed(shell)
+    again = shell.json("batch", "retry", "qa", "batch.py")
+    assert (again["status"], again["jobs"]["kept"]) == ("completed", 78)
+    assert set(executed(shell) - before) == {"answer=bad None 3", "answer=bad True 3"}
+    assert "no job of batch 'qa' has failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
+
+
+def test_a_retry_wants_the_cases_that_the_batch_had(shell: Shell) -> None:
+    (shell.folder / "broken").touch()
+    rows = [{"id": f"other {n}", "input": {"number": n}, "expected": {"answer": str(n)}} for n in (3, 4)]
+    (shell.folder / "other.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shell.wtb("batch", "run", "batch.py", "--cases", "other.jsonl", "--only", "answer=bad", code=3)
+    refused = shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
+    assert "batch 'qa' had the case 'other 3'; name the file with --cases" in refused
+    again = shell.json("batch", "retry", "qa", "batch.py", "--cases", "other.jsonl", code=3)
+    assert again["jobs"] == {"total": 4, "completed": 3, "failed": 1, "missing": 0, "kept": 3}
+
+
+def test_cases_are_shown_with_their_runs_and_written_to_a_file(
+    finished: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert [row["batch"] for row in look_json(finished, monkeypatch, "batch", "ls")] == ["qa"]
+    rows = look_json(finished, monkeypatch, "batch", "show", "qa", "--cases")
+    assert len(rows) == 80
+    assert look_json(finished, monkeypatch, "show", rows[0]["run"])["status"] == "completed"
+    different = look(finished, monkeypatch, "batch", "show", "qa", "--different", "exact_match").splitlines()
+    assert {line.split()[0] for line in different[1:-1]} == {f"c{number}" for number in range(5, 20)}
+    agreed = look(finished, monkeypatch, "batch", "show", "qa", "--different", "steps")
+    assert agreed == "All combinations agree on steps.\n"
+    look(finished, monkeypatch, "batch", "show", "qa", "--csv", str(tmp_path / "jobs.csv"))
+    with (tmp_path / "jobs.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 80
+
+
+def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
+    finished: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = look_json(finished, monkeypatch, "compare", "qa", "--metric", "exact_match")
+    assert {row["combination"]: row["finding"] for row in found} == {
+        "look=twice": "no evidence",
+        "answer=bad": "worse",
+        "answer=bad, look=twice": "worse",
+    }
+    text = look(finished, monkeypatch, "compare", "qa")
+    assert "0/5/15" in text
+    assert "about how many cases in all would tell" in text
+    assert "adjusted for 6 comparisons" in text
+
+
+def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
+    assert "main is baseline of qa, 20 results." in look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    gate = ("gate", "qa", "--baseline", "main", "--metric", "exact_match")
+    assert look(shell, monkeypatch, *gate).startswith("FINE: exact_match of qa:baseline against baseline main\n")
+    proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)
+    assert proof.startswith("INCONCLUSIVE")
+    worse = look(shell, monkeypatch, "gate", "qa:answer=bad", *gate[2:], code=4)
+    assert "worse by 0.750; it may be worse by 0.000" in worse
+    (shell.folder / "batch.py").write_text(BATCH.replace("RIGHT = 20", "RIGHT = 19"))
+    shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
+    found = look_json(shell, monkeypatch, *gate, code=5)
+    assert (found["outcome"], found["losses"], found["ties"]) == ("inconclusive", 1, 19)
+    assert look_json(shell, monkeypatch, *gate, "--max-drop", "0.1")["outcome"] == "fine"
+    (row,) = look_json(shell, monkeypatch, "baseline", "ls")
+    assert (row["baseline"], row["combination"], row["results"]) == ("main", "baseline", 20)
+    assert len(look_json(shell, monkeypatch, "batch", "ls")) == 1
+
+
+def test_a_gate_over_other_cases_does_not_tell(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.wtb("batch", "run", "batch.py", "--only", "baseline")
+    look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    (shell.folder / "one.jsonl").write_text('{"id": "x", "input": {"number": 1}, "expected": {"answer": "1"}}\n')
+    shell.wtb("batch", "run", "batch.py", "--only", "baseline", "--cases", "one.jsonl")
+    said = look(shell, monkeypatch, "gate", "qa", "--baseline", "main", "--metric", "exact_match", code=5)
+    assert "no case has a score on both sides" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("batch", "run", "nope.py"), 2, "there is no file nope.py"),
+        (("batch", "run", "batch.py:flow"), 2, "has no batch test called 'flow'; it has batch"),
+        (("batch", "run", "batch.py", "--only", "answer=best"), 2, "no combination answer=best; it has baseline;"),
+        (("batch", "show", "nope"), 1, "no batch 'nope'"),
+        (("batch", "show", "qa", "--different", "nope"), 2, "there is no metric 'nope'"),
+        (("compare", "qa", "--metric", "nope"), 2, "there is no metric 'nope'; this batch has exact_match, steps"),
+        (("baseline", "set", "main", "qa:answer=best"), 2, "has no combination 'answer=best'"),
+        (("gate", "qa", "--baseline", "nope", "--metric", "steps"), 1, "no baseline 'nope'"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(
+    finished: Shell, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    assert said in look(finished, monkeypatch, *arguments, code=code)
