@@ -21,8 +21,10 @@ help:  ## Show this list
 setup: .venv/.dev  ## Create .venv with everything that development needs
 
 .PHONY: demo
-demo: .venv/.runtime  ## Store a growing conversation with WTB and naively, side by side (no root, no services)
-	@$(PY) examples/growing_conversation.py
+demo: .venv/.runtime  ## Find out which of 40 versions of a support pipeline is better, with a report (no root, no services)
+	@rm -rf build/demo && mkdir -p build/demo
+	@cd build/demo && ../../.venv/bin/wtb batch run ../../examples/support_qa/batch.py
+	@cd build/demo && ../../.venv/bin/wtb report support_qa --out report.html
 
 .PHONY: test
 test: check  ## Everything that CI runs: the same as check
