@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.flow import Workflow
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 
 CASES = [{"id": str(number), "input": {"q": number}, "expected": {"answer": "abc"}} for number in range(3)]
 ANSWER = [wtb.ExactMatch("answer")]
@@ -374,3 +376,25 @@ def test_verdicts_are_those_of_paired_statistics(bench: Bench) -> None:
     result.to_csv("/dev/null")
     with pytest.raises(InvalidInput, match="there is no metric 'f1'"):
         result.compare("f1")
+
+
+def test_a_sweep_keeps_the_files_of_results_that_can_still_be_shared(bench: Bench) -> None:
+    ran = Tally()
+    flow = Workflow("swept")
+
+    def write(state: Any, ctx: Any) -> dict[str, Any]:
+        (ctx.workspace / "notes").write_text("kept" * 100)
+        return ran.noted("write", {})
+
+    flow.add_node("write", write, start=True)
+    flow.add_node("read", lambda state, ctx: {"answer": (ctx.workspace / "notes").read_text()[:4]})
+    flow.edge("write", "read")
+    cases = [{"id": "1", "input": {"q": 1}, "expected": {"answer": "kept"}}]
+    bench.batch(flow, name="first", cases=cases, evaluators=ANSWER)
+    for run in bench.list_runs():
+        run.delete()
+    services: Any = bench.services
+    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
+    garbage.sweep(timedelta(0))
+    result = bench.batch(flow, name="second", cases=cases, evaluators=ANSWER)
+    assert (result.status, ran["write"], result.results[0].scores["exact_match"]) == ("completed", 1, 1.0)

@@ -47,7 +47,6 @@ class BatchPlan:
     seed: int = 0
     retries: int = 0
     budget_usd: float | None = None
-    budget_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -189,7 +188,7 @@ class BatchTestRunner:
             told = self._masker.text("".join(traceback.format_exception(error)))
             failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
             execution_id = None if work.execution is None else work.execution.id
-            return job.ended(JobStatus.FAILED, execution_id, {"error": failure})
+            return job.ended(JobStatus.FAILED, execution_id, {"error": failure, **_counts(work.sharing)})
 
     def _options(self, plan: BatchPlan, job: Job) -> RunOptions:
         by_label = {label(combination): combination for combination in plan.combinations}
@@ -200,15 +199,13 @@ class BatchTestRunner:
         self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
     ) -> Job:
         if execution.status is not ExecutionStatus.COMPLETED:
-            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution)})
+            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(sharing)})
         context = self._evaluation.context(execution.id, case)
         result = {
             "scores": self._evaluation.scores(context, evaluators),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
-            "executed": sharing.executed,
-            "shared": sharing.shared,
-            "unshared": dict(sharing.unshared),
+            **_counts(sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
 
@@ -365,6 +362,10 @@ class _Floor:
             if self._left == 0:
                 self._done.set()
             self._told(progress)
+
+
+def _counts(sharing: Sharing) -> dict[str, Any]:
+    return {"executed": sharing.executed, "shared": sharing.shared, "unshared": dict(sharing.unshared)}
 
 
 def _spent(job: Job) -> float:

@@ -9,7 +9,7 @@ from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.memory.tables import MemoryTransaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, file_commit_in
 
 
 class MemoryUpkeepRows:
@@ -50,6 +50,12 @@ class MemoryUpkeepRows:
             may_go_on = run.status in (NodeStatus.STARTED, NodeStatus.FAILED) or run.pending is not None
             found = None if run.pending is None else run.pending.get("file_commit")
             yield NodeRunRow(run.execution_id, run.id, may_go_on, (run.input_id, run.first_id, run.last_id), found)
+
+    def shared_commits(self) -> Iterator[str]:
+        for _, value in self._transaction.all("node_cache"):
+            commit_id = None if value is None else file_commit_in(value)
+            if commit_id is not None:
+                yield commit_id
 
     def events(self) -> Iterator[EventRow]:
         yield from sorted(self._transaction.all("events"), key=lambda row: (row.stream, row.sequence))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.sql.database import Transaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, node_run_row
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, file_commit_in, node_run_row
 
 _SMALL, _LARGE = 500, 32
 """Rows in a page: of those that are small, and of those that may hold a whole table of contents."""
@@ -24,6 +25,7 @@ _NODE_RUNS = (
     "SELECT execution_id, id, status, input_id, first_id, last_id, pending FROM wtb_node_runs "
     "WHERE (execution_id, id) > (?, ?) ORDER BY execution_id, id"
 )
+_SHARED = "SELECT key, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
 _EVENTS = (
     "SELECT b.hash, e.position, e.stream, e.sequence, e.type, e.at_us, e.data, e.hash FROM wtb_events e "
     "LEFT JOIN wtb_events b ON b.stream = e.stream AND b.sequence = e.sequence - 1 "
@@ -72,6 +74,13 @@ class SqlUpkeepRows:
     def node_runs(self) -> Iterator[NodeRunRow]:
         for execution_id, id, status, *checkpoint_ids, pending in self._pages(_NODE_RUNS, ("", ""), (0, 1), _SMALL):
             yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), pending)
+
+    def shared_commits(self) -> Iterator[str]:
+        for _, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
+            with suppress(ValueError, AttributeError):  # a result that nobody can read refers to nothing
+                commit_id = file_commit_in(value)
+                if commit_id is not None:
+                    yield commit_id
 
     def events(self) -> Iterator[EventRow]:
         for row in self._pages(_EVENTS, ("", 0), (2, 3), _SMALL):

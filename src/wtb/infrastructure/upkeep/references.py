@@ -53,6 +53,8 @@ class References:
         for run in self._rows.node_runs():
             self._node_run(run)
             yield FaultKind.NODE_RUN
+        for commit_id in self._rows.shared_commits():
+            self._ledger.add("root", (commit_id, ""))
         self._ledger.index()
 
     def _checkpoint(self, row: CheckpointRow, payload: bytes) -> None:

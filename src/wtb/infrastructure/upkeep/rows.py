@@ -87,6 +87,10 @@ class UpkeepRows(Protocol):
         """Yield every node run."""
         ...
 
+    def shared_commits(self) -> Iterator[str]:
+        """Yield the file commits that shared results of node runs hold."""
+        ...
+
     def events(self) -> Iterator[EventRow]:
         """Yield every event, by stream and sequence."""
         ...
@@ -123,7 +127,12 @@ def node_run_row(
     if pending is None:
         return row
     try:
-        found = ormsgpack.unpackb(pending, ext_hook=lambda tag, data: None)
-        return row._replace(file_commit=found.get("file_commit"))
+        return row._replace(file_commit=file_commit_in(pending))
     except (ValueError, AttributeError) as error:
         return row._replace(problem=f"its result cannot be read: {error}")
+
+
+def file_commit_in(result: bytes) -> str | None:
+    """Return the files of a stored result, whatever types of the user's own it holds."""
+    found: str | None = ormsgpack.unpackb(result, ext_hook=lambda tag, data: None).get("file_commit")
+    return found
