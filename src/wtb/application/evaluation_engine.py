@@ -35,7 +35,7 @@ class EvaluationEngine:
             assert head_id is not None
             state = uow.checkpoints.load(head_id).state
             events = uow.events.list_events(stream=execution_id, types=_MEASURED, limit=1_000_000)
-        slowest: dict[str, int] = defaultdict(int)
+        slowest: dict[str, float] = defaultdict(float)
         usage: dict[str, float] = defaultdict(float)
         for event in events:
             if event.type is EventType.NODE_COMPLETED:

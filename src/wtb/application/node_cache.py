@@ -27,7 +27,7 @@ class SharedResult:
     returned: Mapping[str, Any]
     file_commit: str | None
     usage: Mapping[str, Any]
-    ms: int
+    ms: float
     tool_errors: int = 0
 
 

@@ -524,7 +524,7 @@ class Recorder:
 
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
-    took_ms = ((run.ended_at or now) - run.started_at) // _MS
+    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3)
     data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **more}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
 

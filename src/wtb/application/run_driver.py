@@ -165,7 +165,7 @@ class RunDriver:
         self.watch: Watch | None = None
         self.sharing: Sharing | None = None
         """What this run shares with others of its batch."""
-        self._unshared_keys: dict[str, tuple[bytes, int]] = {}
+        self._unshared_keys: dict[str, tuple[bytes, float]] = {}
         self.waits_for: bytes | None = None
         """The result that somebody else is making and that this run needs next; driving on then takes it."""
         self.began_here = bool(open_runs)
@@ -329,7 +329,7 @@ class RunDriver:
         sharing.executed += 1
         began = time.perf_counter()
         outcome = self._run(run, member)
-        ms = int((time.perf_counter() - began) * 1e3)
+        ms = round((time.perf_counter() - began) * 1e3, 3)
         if key is not None and outcome.failure is not None:
             sharing.settle(key, SharedFailure(failure=outcome.failure))
         elif key is not None and (reason := _cannot_be_shared(outcome)):
