@@ -336,7 +336,7 @@ class StoreMachine(RuleBasedStateMachine):
     def delete_a_run(self, which: int, keep: bool, handle: int) -> None:
         execution_id = self.model.executions[which % len(self.model.executions)]
         if self.model.foreign_heads(execution_id):
-            with self.storages[handle].unit_of_work() as uow, pytest.raises(Conflict, match="head"):
+            with self.storages[handle].unit_of_work() as uow, pytest.raises(Conflict, match="stands"):
                 uow.checkpoints.delete_run(ExecutionId(execution_id))
             return
         with self.storages[handle].unit_of_work() as uow:
