@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -42,7 +43,19 @@ class Shell:
 
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
         """Start a command and return while it runs."""
-        return subprocess.Popen([*WTB, *arguments], cwd=self.folder, env=environment(), text=True, **streams)
+        return subprocess.Popen(
+            [*WTB, *arguments],
+            cwd=self.folder,
+            env=environment(),
+            text=True,
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509  nothing else runs in the child before it
+            **streams,
+        )
+
+
+def _hear_interrupts() -> None:
+    """Take Ctrl-C as in a terminal: what a shell starts in the background ignores it, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:

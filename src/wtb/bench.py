@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import Rollback, RollbackPlan
+from wtb.domain.rollback import Direction, Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
@@ -502,7 +503,11 @@ class Run:
 
         `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died.
         """
-        self._learn_tools()
+        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+            self._learn_tools()
+        else:  # a rollback can be given up also where its workflow is gone
+            with suppress(InvalidInput):
+                self._learn_tools()
         self._bench.services.travel.abandon_rollback(self.id, in_doubt)
         return self
 
