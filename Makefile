@@ -62,6 +62,7 @@ bench: .venv/.bench  ## Run the benchmarks of the store, of workspace files and 
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
 	$(PY) -m benchmarks.engine
+	$(PY) -m benchmarks.time_travel
 
 .PHONY: soak
 soak: .venv/.dev  ## Crash and property tests and simulated batches, the long version

@@ -437,7 +437,7 @@ def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
 
 def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
     """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
-    begun = [run for run in uow.node_runs.list_runs(at.execution.id) if _was_begun_at(run, at, head)]
+    begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
     current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
     assert journal.ended_at is not None
     left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
