@@ -2,6 +2,7 @@
 
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
+from wtb.testing.node_cache import NodeCacheRepositoryContract
 from wtb.testing.repositories import (
     BranchRepositoryContract,
     NodeRunRepositoryContract,
@@ -30,3 +31,6 @@ class TestToolCallRepository(ToolCallRepositoryContract): ...
 
 
 class TestBatchRepository(BatchRepositoryContract): ...
+
+
+class TestNodeCacheRepository(NodeCacheRepositoryContract): ...

@@ -8,10 +8,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import wtb
 from tests.shell import Shell, Terminal
+from wtb.cli.runs import advice
 
 FLOW = """
 import wtb
@@ -269,3 +272,13 @@ def test_the_cursor_is_given_back_when_the_process_is_ended(terminal: Terminal, 
             process.send_signal(signal.SIGINT)
             terminal.wait_for(said)
         assert process.wait(timeout=60) == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("schema", "hint"), [(["yes", "no"], "yes|no"), ({"type": "integer"}, "…"), (None, "…")], ids=str
+)
+def test_the_hint_names_the_answers_where_they_are_listed(schema: Any, hint: str) -> None:
+    flow = wtb.Workflow("asking")
+    flow.add_node("ask", lambda state, ctx: ctx.ask("How many?", schema=schema), start=True)
+    with wtb.Bench("memory://") as bench:
+        assert advice(bench.run(flow, {}, run_id="r")) == f"How many?\nAnswer with `wtb resume r --answer {hint}`."

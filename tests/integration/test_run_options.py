@@ -343,6 +343,7 @@ def test_code_that_changed_under_a_paused_run_is_named_or_refused(
     run = bench.run(edited("one"), {}, break_before=["second"])
     with pytest.raises(InvalidInput, match="the code of second is another"):
         bench.resume(run.id, edited("two"), strict=True)
+    assert caplog.text == "", "what is refused is not also warned of as if it went on"
     assert bench.get(run.id).status == "paused"
     with caplog.at_level(logging.WARNING):
         run = bench.resume(run.id, edited("two"))

@@ -99,9 +99,8 @@ class BatchTestRunner:
         self._masker = masker
         self._find_tool = find_tool
 
-    def prepare(self, plan: BatchPlan) -> tuple[Batch, list[Job]]:
+    def _recorded(self, plan: BatchPlan, prints: Mapping[str, Mapping[str, Fingerprint]]) -> tuple[Batch, list[Job]]:
         """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept."""
-        prints = self._fingerprints(plan)
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             before = uow.batches.list_batches(name=plan.name, limit=1)
@@ -146,8 +145,8 @@ class BatchTestRunner:
         told: Callable[[Progress], None] = lambda progress: None,
     ) -> Batch:
         """Run what is missing until it is done, stopped, or the budget is used up."""
-        batch, jobs = self.prepare(plan)
         prints = self._fingerprints(plan)
+        batch, jobs = self._recorded(plan, prints)
         pending = [job for job in jobs if job.status is JobStatus.PENDING]
         random.Random(plan.seed).shuffle(pending)
         floor = _Floor(self, plan, batch, prints, pending, kept=len(jobs) - len(pending), stop=stop, told=told)
@@ -209,16 +208,6 @@ class BatchTestRunner:
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
 
-    def evaluate(self, batch_id: str, cases: Mapping[str, Case], evaluators: Sequence[Evaluator]) -> None:
-        """Score the finished jobs of a batch anew, without running anything."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            jobs = uow.batches.list_jobs(batch_id)
-        for job in jobs:
-            if job.status is JobStatus.COMPLETED and job.execution_id is not None and job.case_id in cases:
-                context = self._evaluation.context(job.execution_id, cases[job.case_id])
-                scores = {**job.result.get("scores", {}), **self._evaluation.scores(context, evaluators)}
-                self.save(replace(job, result={**job.result, "scores": scores}))
-
     def save(self, job: Job) -> None:
         """Keep what came of a job."""
         with self._storage.unit_of_work() as uow:
@@ -240,6 +229,10 @@ class BatchTestRunner:
     def new_attempt(self) -> str:
         """Return an id for this go at a batch: failures are shared within it."""
         return self._ids.new()
+
+    def keep_claims(self) -> None:
+        """Say that this process still makes what it has claimed."""
+        self._cache.keep_claims()
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether a result that somebody waits for is on its way."""
@@ -293,6 +286,7 @@ class _Floor:
         try:
             while not self._done.wait(_LOOK_S):
                 self._wake_all()
+                self._runner.keep_claims()
                 if self._stop.is_set() or not any(thread.is_alive() for thread in threads):
                     break
         finally:

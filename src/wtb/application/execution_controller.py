@@ -163,6 +163,8 @@ class ExecutionController:
                 f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
                 "go on with the workflow as it is now"
             )
+        if changed:
+            _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed)):
             try:
                 if rerun_node:
@@ -187,13 +189,10 @@ class ExecutionController:
                     del self._drivers[execution_id]
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
-        """Return what is not as it was when the run began, and warn of it."""
+        """Return what is not as it was when the run began."""
         with self._storage.unit_of_work(readonly=True) as uow:
             began_with = uow.workflows.get(at.execution.workflow_id)
-        changed = list(differences(began_with, with_code(definition)))
-        if changed:
-            _log.warning("run %s goes on with a workflow that has changed: %s", at.execution.id, "; ".join(changed))
-        return changed
+        return list(differences(began_with, with_code(definition)))
 
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str]) -> Position:
         """Take the lease, unless somebody who is alive holds it."""

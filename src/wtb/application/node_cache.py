@@ -55,6 +55,16 @@ class NodeCache:
         self._owners = owners
         self._listeners: list[Callable[[bytes], None]] = []
         self._lock = threading.Lock()
+        self._renewed_at = clock.now()
+
+    def keep_claims(self) -> None:
+        """Extend the claims of this process, now and then: a node may take longer than a claim holds elsewhere."""
+        now = self._clock.now()
+        if now - self._renewed_at > LEASE / 3:
+            self._renewed_at = now
+            with self._storage.unit_of_work() as uow:
+                uow.cache.renew(self._owners.me(), now + LEASE)
+                uow.commit()
 
     def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
         """Call somebody with the key of every claim of this process that is settled; returns how to stop that."""

@@ -238,7 +238,8 @@ def advice(run: Run) -> str:
             return f"Failed: {why}\nGo on from the last good step with `wtb resume {run.id}`."
         case ExecutionStatus.PAUSED if execution.pause is not None and execution.pause.question:
             question = execution.pause.question
-            choices = "|".join(map(str, question.get("schema") or ())) or "…"
+            schema = question.get("schema")
+            choices = "|".join(map(str, schema)) if schema and isinstance(schema, list) else "…"
             return f"{question['question']}\nAnswer with `wtb resume {run.id} --answer {choices}`."
         case ExecutionStatus.PAUSED if execution.pause is not None:
             return f"Paused: {execution.pause.reason}. Go on with `wtb resume {run.id}`."
