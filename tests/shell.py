@@ -73,6 +73,14 @@ class Terminal:
             assert ready, f"{pattern!r} was not shown, but: {self.shown!r}"
             self.shown += os.read(self.ours, 4096).decode(errors="replace")
 
+    def interrupt(self, process: subprocess.Popen[str], pattern: str) -> None:
+        """Press Ctrl-C until something is shown: Python does not hear one between its question and its read."""
+        for _ in range(20):
+            process.send_signal(signal.SIGINT)
+            if select.select([self.ours], [], [], 3)[0]:
+                break
+        self.wait_for(pattern)
+
     def type(self, text: str) -> None:
         """Type something; Ctrl-D on a line of its own is the end of the input."""
         os.write(self.ours, text.encode())

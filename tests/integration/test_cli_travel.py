@@ -335,10 +335,10 @@ def test_the_question_is_answered_on_the_terminal(desk: Desk, terminal: Terminal
 def test_nothing_is_done_without_a_yes(desk: Desk, terminal: Terminal, answer: str) -> None:
     with ask(desk, terminal) as process:
         if answer == "Ctrl-C":
-            process.send_signal(signal.SIGINT)
+            terminal.interrupt(process, "Aborted!")
         else:
             terminal.type(answer)
-        terminal.wait_for("Aborted!")
+            terminal.wait_for("Aborted!")
         assert process.wait(timeout=60) == 1
     assert (desk.tickets, desk.json("show", "first")["status"]) == (["a", "b", "c"], "completed")
 
