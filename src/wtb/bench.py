@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from wtb import baselines
 from wtb.application.batch_test_runner import Progress
-from wtb.application.run_driver import Watch
+from wtb.application.node_host import Watch
 from wtb.baselines import GateResult
 from wtb.batches import BatchResult, BatchTest
 from wtb.bootstrap import Services, bootstrap

@@ -14,12 +14,13 @@ from wtb.application.code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.node_cache import Sharing
+from wtb.application.node_host import Equipment, NodeHost, Watch
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
-from wtb.application.recovery import Recovery
+from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
-from wtb.application.run_driver import Equipment, RunDriver, Watch
+from wtb.application.run_driver import RunDriver
 from wtb.application.workspaces import Workspaces
 from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
@@ -169,12 +170,11 @@ class ExecutionController:
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
-                driver = self._driver(at, definition, chosen, pause=found.execution.pause, update=update, answer=answer)
+                standing = self._changed(at, update, found.execution.pause, answer)
+                driver = self._driver(definition, chosen, *standing, watch=watch, sharing=sharing)
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
-            driver.watch = watch
-            driver.sharing = sharing
             with self._lock:
                 self._drivers[execution_id] = driver
             try:
@@ -206,35 +206,50 @@ class ExecutionController:
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
         return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
 
+    def _changed(
+        self, at: Position, update: Mapping[str, Any] | None, pause: Pause | None, answer: Any
+    ) -> tuple[Position, Standing]:
+        """Take down an answer and a change of the state, and return where the run stands then."""
+        standing = self._recovery.standing(at)
+        if answer is not None:
+            self._recovery.answer(at, standing.open_runs, pause, answer)
+        if update:
+            self._recovery.check_nothing_called(at, standing.open_runs)
+            delta = StateDelta.setting(update)
+            at = self._recorder.change_state(at, delta)
+            standing = replace(standing, state=standing.state.apply(delta), open_runs=())
+        return at, standing
+
     def _driver(
         self,
-        at: Position,
         definition: WorkflowDefinition,
         options: RunOptions,
+        at: Position,
+        standing: Standing,
         *,
-        pause: Pause | None,
-        update: Mapping[str, Any] | None,
-        answer: Any,
+        watch: Watch | None,
+        sharing: Sharing | None,
     ) -> RunDriver:
-        found = self._recovery.standing(at)
-        open_runs, state = found.open_runs, found.state
-        if answer is not None:
-            self._recovery.answer(at, open_runs, pause, answer)
-        if update:
-            self._recovery.check_nothing_called(at, open_runs)
-            delta = StateDelta.setting(update)
-            at, state = self._recorder.change_state(at, delta), state.apply(delta)
-            open_runs = ()
         progress = Progress(
             self._recorder,
             at,
-            state=state,
-            visits=found.visits,
-            steps=found.steps,
+            state=standing.state,
+            visits=standing.visits,
+            steps=standing.steps,
             fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
-        router = Router(definition, self._conditions)
-        return RunDriver(self._equipment, definition, router, options, progress, open_runs=open_runs, bases=found.bases)
+        bases = standing.bases
+        host = NodeHost(self._equipment, definition.name, options, progress, bases=bases, watch=watch, sharing=sharing)
+        return RunDriver(
+            self._equipment,
+            definition,
+            options,
+            progress,
+            router=Router(definition, self._conditions),
+            host=host,
+            open_runs=standing.open_runs,
+            bases=bases,
+        )
 
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.

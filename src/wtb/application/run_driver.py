@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
-import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.application.context import Context
-from wtb.application.journal import Asked, CallJournal, InDoubt
-from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
-from wtb.application.node_files import NodeFiles
-from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
+from wtb.application.node_host import Equipment, NodeHost, Outcome, Work, file_commit
+from wtb.application.node_runner import failure_of
 from wtb.application.progress import Progress
-from wtb.application.recorder import Ending, Position, Recorder, SaveFiles, Step
+from wtb.application.recorder import Ending, Position, SaveFiles, Step
 from wtb.application.state_view import StateView
-from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.errors import (
     Conflict,
-    LeaseLost,
     MergeConflict,
     StateNotSerialisable,
     StorageError,
     StorageUnavailable,
     WTBError,
 )
-from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.ports import Clock
 from wtb.domain.routing import Finished, Route, Router
-from wtb.domain.secrets import Masker
 from wtb.domain.state import DELETE, StateDelta
-from wtb.domain.tools import Tool, ToolCall
-from wtb.domain.workflow import Node, WorkflowDefinition
+from wtb.domain.workflow import WorkflowDefinition
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +38,6 @@ _POLL_S = 0.02
 
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""
-
-Watch = Callable[[NodeRun], AbstractContextManager[object]]
-"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
 
 
 class StepLimitReached(WTBError):
@@ -62,82 +48,6 @@ class RunTimeout(WTBError, TimeoutError):
     """The run took longer than it may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of one node: an update, a failure, or a reason to wait."""
-
-    run: NodeRun
-    returned: Mapping[str, Any] | None = None
-    failure: Failure | None = None
-    pause: Pause | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-    files: PreparedCommit | None = None
-    taken: FileCommitId | None = None
-    """The files that come with a shared result."""
-    unshareable: str | None = None
-    """Why others must not take this result, if so."""
-
-
-class Attempt:
-    """One attempt of a node, with what it may call, if it asks for that."""
-
-    __slots__ = ("_files", "_journal", "_run", "context")
-
-    def __init__(
-        self,
-        run: NodeRun,
-        journal: CallJournal | None = None,
-        files: NodeFiles | None = None,
-        context: Context | None = None,
-    ) -> None:
-        self._run = run
-        self._journal = journal
-        self._files = files
-        self.context = context
-
-    @property
-    def run(self) -> NodeRun:
-        """The node run as it is now: calls are counted in it."""
-        return self._run if self._journal is None else self._journal.run
-
-    def unasked(self) -> tuple[ToolCall, ...]:
-        """Return external calls that an earlier attempt made and this one never asked for."""
-        return () if self._journal is None else self._journal.unasked()
-
-    def data(self) -> Mapping[str, Any]:
-        """Return what is to be said of it in the event."""
-        used = None if self.context is None else self.context.usage_total
-        return {} if used is None else {"usage": used.to_dict()}
-
-    def files(self) -> PreparedCommit | None:
-        """Return what it left in the workspace; None when it never looked."""
-        return None if self._files is None else self._files.left()
-
-    def unshareable(self) -> str | None:
-        """Return why its result must not be taken by others: it asked a person, or changed the world."""
-        return None if self._journal is None else self._journal.unshareable()
-
-    def revoke(self) -> None:
-        """Refuse whatever it still asks for."""
-        if self._journal is not None:
-            self._journal.revoke()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """What every driver of a process shares."""
-
-    storage: Storage
-    clock: Clock
-    codec: Codec
-    recorder: Recorder
-    runner: NodeRunner
-    workspaces: Workspaces
-    find_tool: Callable[[str], Tool]
-    masker: Masker
-    warn_of_changes: bool = False
-
-
 class RunDriver:
     """One run, in this process."""
 
@@ -145,12 +55,13 @@ class RunDriver:
         self,
         equipment: Equipment,
         definition: WorkflowDefinition,
-        router: Router,
         options: RunOptions,
         progress: Progress,
         *,
+        router: Router,
+        host: NodeHost,
         open_runs: Sequence[NodeRun] = (),
-        bases: Mapping[NodeRunId, FileCommitId | None] | None = None,
+        bases: Mapping[NodeRunId, FileCommitId | None],
     ) -> None:
         self._tools = equipment
         self._definition = definition
@@ -159,15 +70,9 @@ class RunDriver:
         self._options = options
         self._progress = progress
         self._open_runs = {(run.node, run.visit): run for run in open_runs}
-        self._bases = bases or {}
-        self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+        self._host = host
+        self._bases = bases
         self._interrupt: str | None = None
-        self.watch: Watch | None = None
-        self.sharing: Sharing | None = None
-        """What this run shares with others of its batch."""
-        self._unshared_keys: dict[str, tuple[bytes, float]] = {}
-        self.waits_for: bytes | None = None
-        """The result that somebody else is making and that this run needs next; driving on then takes it."""
         self.began_here = bool(open_runs)
         """Whether a node that comes next was begun before: its breakpoint is behind it."""
 
@@ -176,13 +81,18 @@ class RunDriver:
         """The last position that is stored."""
         return self._progress.at
 
+    @property
+    def waits_for(self) -> bytes | None:
+        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+        return self._host.waits_for
+
     def interrupt(self, request: str) -> None:
         """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
         self._interrupt = request
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
-        self.waits_for = None
+        self._host.waits_for = None
         while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
             nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
@@ -204,7 +114,7 @@ class RunDriver:
         if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
             return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
-        if self._deadline is not None and time.monotonic() >= self._deadline:
+        if self._host.deadline is not None and time.monotonic() >= self._host.deadline:
             return self._failed(RunTimeout(f"the run took longer than its {self._options.timeout_s:g} s"))
         return None
 
@@ -228,7 +138,7 @@ class RunDriver:
             return
         try:
             self._advance(outcomes)
-            self._share(outcomes)
+            self._host.share(outcomes)
         except MergeConflict as error:
             self._fail(outcomes[0].run, error)
         except (Conflict, StorageError):
@@ -252,7 +162,7 @@ class RunDriver:
     def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
         """Run the members; several at the same time, each keeping its result as soon as it has one."""
         if len(runs) == 1:
-            return [self._run(runs[0]) if self.sharing is None else self._run_or_take(runs[0])]
+            return [self._run(runs[0])]
         with ThreadPoolExecutor(min(len(runs), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
             return list(pool.map(self._run_member, runs))
 
@@ -260,7 +170,7 @@ class RunDriver:
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
             return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
-        outcome = self._run(run, member=run.node) if self.sharing is None else self._run_or_take(run, member=run.node)
+        outcome = self._run(run, member=run.node)
         if outcome.returned is None:
             return outcome
         files = outcome.files
@@ -280,146 +190,20 @@ class RunDriver:
                 raise
             _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
         made = Outcome(run=kept, returned=outcome.returned, data=outcome.data)
-        self._share([made])  # now: a sibling may wait for a run that waits for this one
+        self._host.share([made])  # now: a sibling may wait for a run that waits for this one
         return made
 
     def _run(self, run: NodeRun, member: str = "") -> Outcome:
-        """Run one node, again while its policy allows."""
         node = self._nodes[run.node]
-        while True:
-            attempt = self._attempt(node, run, member)
-            try:
-                return self._made(node, attempt)
-            except Asked as asked:
-                question = {**asked.call.arguments, "identity": asked.call.identity}
-                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
-            except InDoubt as doubt:
-                return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
-            except LeaseLost:
-                raise  # this process must stop writing; no retry can help
-            except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
-                attempt.revoke()
-                run = attempt.run
-                if not may_retry(node.retry, run.attempt, error):
-                    return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
-                run = self._retried(node, run, error)
 
-    def _run_or_take(self, run: NodeRun, member: str = "") -> Outcome:
-        """Run a node of a batch, or take the result of somebody who ran it with the same input.
+        def call(context: Context | None, timeout_s: float | None) -> Mapping[str, Any]:
+            view = StateView(self._progress.state, node.name, node.reads)
+            returned = self._tools.runner.call(node, view, context, timeout_s)
+            if self._tools.warn_of_changes and (lost := view.changed_in_place()):
+                _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
+            return returned
 
-        A run that needs what another is making gives up its worker until then; a member of a parallel superstep
-        waits, since its siblings are at work.
-        """
-        assert self.sharing is not None
-        sharing, node = self.sharing, self._nodes[run.node]
-        key = sharing.key(node, run, self._progress.state, self.at.head.file_commit)
-        found = None if key is None else sharing.claim(key)
-        while isinstance(found, Busy) and member:
-            time.sleep(_POLL_S)
-            found = sharing.claim(found.key)
-        if isinstance(found, Busy):
-            self.waits_for = found.key
-            return Outcome(run=run)
-        if isinstance(found, SharedFailure):
-            sharing.shared += 1
-            return Outcome(run=run, failure=found.failure)
-        if isinstance(found, SharedResult):
-            sharing.shared += 1
-            return _taken(run, found, self.at.head.file_commit)
-        sharing.executed += 1
-        began = time.perf_counter()
-        outcome = self._run(run, member)
-        ms = round((time.perf_counter() - began) * 1e3, 3)
-        if key is not None and outcome.failure is not None:
-            sharing.settle(key, SharedFailure(failure=outcome.failure))
-        elif key is not None and (reason := _cannot_be_shared(outcome)):
-            sharing.unshared[node.name] = reason
-            sharing.release(key)
-        elif key is not None:
-            self._unshared_keys[run.node] = (key, ms)
-        return outcome
-
-    def _share(self, outcomes: Sequence[Outcome]) -> None:
-        """Give away what was made here, now that its files are kept."""
-        for outcome in outcomes:
-            made = self._unshared_keys.pop(outcome.run.node, None)
-            if made is None or self.sharing is None:
-                continue
-            key, ms = made
-            pending = outcome.run.pending
-            commit = self.at.head.file_commit if pending is None else pending["file_commit"]
-            result = SharedResult(
-                returned=outcome.returned or {}, file_commit=commit, usage=outcome.data.get("usage", {}), ms=ms
-            )
-            self.sharing.settle(key, result)
-
-    def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
-        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
-        if node.function is None or not takes_context(node.function):
-            return Attempt(run)
-        return Attempt(run, *self._context(node, run, member))
-
-    def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
-        base = self._bases[run.id] if run.id in self._bases else _commit(self.at.head.file_commit)
-        folder = member if run.attempt == 1 else f"{run.node}:{run.attempt}"  # no node's name has a colon
-        files = NodeFiles(self._tools.workspaces, run.execution_id, self.at.branch.id, base, folder)
-        journal = CallJournal(
-            self._tools.storage,
-            self._tools.clock,
-            self._tools.codec,
-            run,
-            token=self.at.token,
-            masker=self._tools.masker,
-            mark=None if member else self._progress.mark,
-            files=files,
-            fine_grained=self._options.fine_grained,
-        )
-        if run.attempt > 1:
-            journal.load()
-        context = Context(
-            journal,
-            find_tool=self._tools.find_tool,
-            workspace=files.folder,
-            masker=self._tools.masker,
-            seed=self._seed(run),
-            config=node.config,
-            workflow=self._definition.name,
-        )
-        return journal, files, context
-
-    def _made(self, node: Node, attempt: Attempt) -> Outcome:
-        view = StateView(self._progress.state, node.name, node.reads)
-        with self.watch(attempt.run) if self.watch else nullcontext():
-            returned = self._tools.runner.call(node, view, attempt.context, self._time_for(node))
-        diverged = attempt.unasked()
-        if diverged:
-            return Outcome(run=attempt.run, pause=_diverged(node, [call.tool for call in diverged]))
-        if self._tools.warn_of_changes and (lost := view.changed_in_place()):
-            _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
-        return Outcome(
-            run=attempt.run,
-            returned=returned,
-            data=attempt.data(),
-            files=attempt.files(),
-            unshareable=attempt.unshareable(),
-        )
-
-    def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
-        assert node.retry is not None
-        told = f"{type(error).__name__}: {error}"
-        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
-        self._tools.recorder.note(self.at, EventType.NODE_RETRIED, data)
-        self._tools.runner.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
-        return run.tried_again()
-
-    def _time_for(self, node: Node) -> float | None:
-        if self._deadline is None:
-            return node.timeout_s
-        left = max(0.001, self._deadline - time.monotonic())
-        return left if node.timeout_s is None else min(left, node.timeout_s)
-
-    def _seed(self, run: NodeRun) -> int:
-        return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())
+        return self._host.run(Work(node=node, run=run, state=self._progress.state, call=call, member=member))
 
     def _advance(self, outcomes: list[Outcome]) -> None:
         """Apply the results in order of definition, route, and record it all as one step."""
@@ -450,12 +234,12 @@ class RunDriver:
             for outcome in outcomes
             if outcome.run.pending is not None and outcome.run.pending["file_commit"] is not None
         }
-        base = _commit(self.at.head.file_commit)
+        base = file_commit(self.at.head.file_commit)
         return (lambda uow: self._tools.workspaces.merge(uow, base, sides)) if sides else None
 
     def _files_of(self, outcome: Outcome) -> SaveFiles | None:
         """Compare with the head, which may be a checkpoint in the middle of the node that holds other files."""
-        head, files = _commit(self.at.head.file_commit), outcome.files
+        head, files = file_commit(self.at.head.file_commit), outcome.files
         left = self._bases.get(outcome.run.id, head) if files is None else files.id
         if left == head:
             return None
@@ -476,25 +260,6 @@ def _side(outcome: Outcome) -> str | None:
     return outcome.taken if outcome.files is None else str(outcome.files.id)
 
 
-def _cannot_be_shared(outcome: Outcome) -> str | None:
-    return "it waits for a person" if outcome.pause is not None else outcome.unshareable
-
-
-def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
-    """Return a shared result as if the node had run here."""
-    data: dict[str, Any] = {"shared": True, "ms": result.ms}
-    if result.usage:
-        data["usage"] = dict(result.usage)
-    changed = result.file_commit is not None and result.file_commit != base
-    return Outcome(
-        run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None
-    )
-
-
-def _commit(id: str | None) -> FileCommitId | None:
-    return None if id is None else FileCommitId(id)
-
-
 def _ended(outcome: Outcome, clock: Clock) -> NodeRun:
     return outcome.run.ended(NodeStatus.FAILED, clock.now(), outcome.failure)
 
@@ -505,24 +270,3 @@ def _interrupted(request: str) -> Ending:
 
 def _paused(reason: str) -> Ending:
     return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason))
-
-
-def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
-    call = doubt.call
-    return Pause(
-        reason="in doubt",
-        node=run.node,
-        question={
-            "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
-            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to go on.",
-            "identity": call.identity,
-        },
-    )
-
-
-def _diverged(node: Node, tools: list[str]) -> Pause:
-    return Pause(
-        reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
-        "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
-        node=node.name,
-    )

@@ -1,0 +1,335 @@
+"""NodeHost: runs one node of a run, again while its policy allows, or takes what somebody else made of it."""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.application.context import Context
+from wtb.application.journal import Asked, CallJournal, InDoubt
+from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.node_files import NodeFiles
+from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
+from wtb.application.progress import Progress
+from wtb.application.recorder import Recorder
+from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import LeaseLost
+from wtb.domain.events import EventType
+from wtb.domain.execution import Failure, Pause
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import NodeRunId
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.secrets import Masker
+from wtb.domain.state import State
+from wtb.domain.tools import Tool, ToolCall
+from wtb.domain.workflow import Node
+
+_POLL_S = 0.02
+
+Watch = Callable[[NodeRun], AbstractContextManager[object]]
+"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
+
+
+Call = Callable[[Context | None, float | None], Mapping[str, Any]]
+"""Runs the function of a node with what it may call, within its time, and returns its update."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One node run to make: what the node may see of the state, and how its function is called."""
+
+    node: Node
+    run: NodeRun
+    state: State
+    call: Call
+    member: str = ""
+    """What it is called among siblings that run at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one node: an update, a failure, or a reason to wait."""
+
+    run: NodeRun
+    returned: Mapping[str, Any] | None = None
+    failure: Failure | None = None
+    pause: Pause | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    files: PreparedCommit | None = None
+    taken: FileCommitId | None = None
+    """The files that come with a shared result."""
+    unshareable: str | None = None
+    """Why others must not take this result, if so."""
+
+
+class Attempt:
+    """One attempt of a node, with what it may call, if it asks for that."""
+
+    __slots__ = ("_files", "_journal", "_run", "context")
+
+    def __init__(
+        self,
+        run: NodeRun,
+        journal: CallJournal | None = None,
+        files: NodeFiles | None = None,
+        context: Context | None = None,
+    ) -> None:
+        self._run = run
+        self._journal = journal
+        self._files = files
+        self.context = context
+
+    @property
+    def run(self) -> NodeRun:
+        """The node run as it is now: calls are counted in it."""
+        return self._run if self._journal is None else self._journal.run
+
+    def unasked(self) -> tuple[ToolCall, ...]:
+        """Return external calls that an earlier attempt made and this one never asked for."""
+        return () if self._journal is None else self._journal.unasked()
+
+    def data(self) -> Mapping[str, Any]:
+        """Return what is to be said of it in the event."""
+        used = None if self.context is None else self.context.usage_total
+        return {} if used is None else {"usage": used.to_dict()}
+
+    def files(self) -> PreparedCommit | None:
+        """Return what it left in the workspace; None when it never looked."""
+        return None if self._files is None else self._files.left()
+
+    def unshareable(self) -> str | None:
+        """Return why its result must not be taken by others: it asked a person, or changed the world."""
+        return None if self._journal is None else self._journal.unshareable()
+
+    def revoke(self) -> None:
+        """Refuse whatever it still asks for."""
+        if self._journal is not None:
+            self._journal.revoke()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What every driver of a process shares."""
+
+    storage: Storage
+    clock: Clock
+    codec: Codec
+    recorder: Recorder
+    runner: NodeRunner
+    workspaces: Workspaces
+    find_tool: Callable[[str], Tool]
+    masker: Masker
+    warn_of_changes: bool = False
+
+
+def file_commit(id: str | None) -> FileCommitId | None:
+    """Return the commit that a checkpoint names."""
+    return None if id is None else FileCommitId(id)
+
+
+class NodeHost:
+    """Runs nodes of one run in this process: their attempts, what they may call, and what is shared of them."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        workflow: str,
+        options: RunOptions,
+        progress: Progress,
+        *,
+        bases: Mapping[NodeRunId, FileCommitId | None],
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+    ) -> None:
+        self._tools = equipment
+        self._workflow = workflow
+        self._options = options
+        self._progress = progress
+        self._bases = bases
+        self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+        self._unshared_keys: dict[str, tuple[bytes, float]] = {}
+        self._watch = watch
+        self._sharing = sharing
+        self.waits_for: bytes | None = None
+        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+
+    def run(self, work: Work) -> Outcome:
+        """Make one node run, or take the result of one with the same input that somebody else made."""
+        return self._made(work) if self._sharing is None else self._made_or_taken(work, self._sharing)
+
+    def _made(self, work: Work) -> Outcome:
+        """Run the node, again while its policy allows."""
+        node, run = work.node, work.run
+        while True:
+            attempt = self._attempt(node, run, work.member)
+            try:
+                return self._tried(work, attempt)
+            except Asked as asked:
+                question = {**asked.call.arguments, "identity": asked.call.identity}
+                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
+            except InDoubt as doubt:
+                return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
+            except LeaseLost:
+                raise  # this process must stop writing; no retry can help
+            except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
+                attempt.revoke()
+                run = attempt.run
+                if not may_retry(node.retry, run.attempt, error):
+                    return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
+                run = self._retried(node, run, error)
+
+    def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
+        """Run a node of a batch, or take what somebody else made of it.
+
+        A run that needs what another is making gives up its worker until then; a member of a parallel superstep
+        waits, since its siblings are at work.
+        """
+        node, run, head = work.node, work.run, self._progress.at.head
+        key = sharing.key(node, run, work.state, head.file_commit)
+        found = None if key is None else sharing.claim(key)
+        while isinstance(found, Busy) and work.member:
+            time.sleep(_POLL_S)
+            found = sharing.claim(found.key)
+        if isinstance(found, Busy):
+            self.waits_for = found.key
+            return Outcome(run=run)
+        if isinstance(found, SharedFailure):
+            sharing.shared += 1
+            return Outcome(run=run, failure=found.failure)
+        if isinstance(found, SharedResult):
+            sharing.shared += 1
+            return _taken(run, found, head.file_commit)
+        sharing.executed += 1
+        began = time.perf_counter()
+        outcome = self._made(work)
+        ms = round((time.perf_counter() - began) * 1e3, 3)
+        if key is not None and outcome.failure is not None:
+            sharing.settle(key, SharedFailure(failure=outcome.failure))
+        elif key is not None and (reason := _cannot_be_shared(outcome)):
+            sharing.unshared[node.name] = reason
+            sharing.release(key)
+        elif key is not None:
+            self._unshared_keys[run.node] = (key, ms)
+        return outcome
+
+    def share(self, outcomes: Sequence[Outcome]) -> None:
+        """Give away what was made here, now that its files are kept."""
+        for outcome in outcomes:
+            made = self._unshared_keys.pop(outcome.run.node, None)
+            if made is None or self._sharing is None:
+                continue
+            key, ms = made
+            pending = outcome.run.pending
+            commit = self._progress.at.head.file_commit if pending is None else pending["file_commit"]
+            result = SharedResult(
+                returned=outcome.returned or {}, file_commit=commit, usage=outcome.data.get("usage", {}), ms=ms
+            )
+            self._sharing.settle(key, result)
+
+    def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
+        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
+        if node.function is None or not takes_context(node.function):
+            return Attempt(run)
+        return Attempt(run, *self._context(node, run, member))
+
+    def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
+        base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
+        folder = member if run.attempt == 1 else f"{run.node}:{run.attempt}"  # no node's name has a colon
+        files = NodeFiles(self._tools.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
+        journal = CallJournal(
+            self._tools.storage,
+            self._tools.clock,
+            self._tools.codec,
+            run,
+            token=self._progress.at.token,
+            masker=self._tools.masker,
+            mark=None if member else self._progress.mark,
+            files=files,
+            fine_grained=self._options.fine_grained,
+        )
+        if run.attempt > 1:
+            journal.load()
+        context = Context(
+            journal,
+            find_tool=self._tools.find_tool,
+            workspace=files.folder,
+            masker=self._tools.masker,
+            seed=self._seed(run),
+            config=node.config,
+            workflow=self._workflow,
+        )
+        return journal, files, context
+
+    def _tried(self, work: Work, attempt: Attempt) -> Outcome:
+        with self._watch(attempt.run) if self._watch else nullcontext():
+            returned = work.call(attempt.context, self._time_for(work.node))
+        diverged = attempt.unasked()
+        if diverged:
+            return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
+        return Outcome(
+            run=attempt.run,
+            returned=returned,
+            data=attempt.data(),
+            files=attempt.files(),
+            unshareable=attempt.unshareable(),
+        )
+
+    def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
+        assert node.retry is not None
+        told = f"{type(error).__name__}: {error}"
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
+        self._tools.recorder.note(self._progress.at, EventType.NODE_RETRIED, data)
+        self._tools.runner.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
+        return run.tried_again()
+
+    def _time_for(self, node: Node) -> float | None:
+        if self.deadline is None:
+            return node.timeout_s
+        left = max(0.001, self.deadline - time.monotonic())
+        return left if node.timeout_s is None else min(left, node.timeout_s)
+
+    def _seed(self, run: NodeRun) -> int:
+        return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())
+
+
+def _cannot_be_shared(outcome: Outcome) -> str | None:
+    return "it waits for a person" if outcome.pause is not None else outcome.unshareable
+
+
+def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
+    """Return a shared result as if the node had run here."""
+    data: dict[str, Any] = {"shared": True, "ms": result.ms}
+    if result.usage:
+        data["usage"] = dict(result.usage)
+    changed = result.file_commit is not None and result.file_commit != base
+    return Outcome(
+        run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None
+    )
+
+
+def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
+    call = doubt.call
+    return Pause(
+        reason="in doubt",
+        node=run.node,
+        question={
+            "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
+            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to go on.",
+            "identity": call.identity,
+        },
+    )
+
+
+def _diverged(node: Node, tools: list[str]) -> Pause:
+    return Pause(
+        reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
+        "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        node=node.name,
+    )
