@@ -25,6 +25,7 @@ from rich.console import Console
 from benchmarks.engine_peers import Burr, Dbos, Peer, RawInserts, Wtb, loop
 from benchmarks.report import Figure, show, timed
 from wtb.application.execution_controller import ExecutionController
+from wtb.application.node_runner import NodeRunner
 from wtb.application.recorder import Recorder
 from wtb.application.reversals import Reversals
 from wtb.application.tool_registry import TOOLS
@@ -40,6 +41,7 @@ from wtb.domain.workflow import END, WorkflowDefinition
 from wtb.flow import Workflow
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.settings import load_settings
 
 STEPS, TURNS = 50, 40
@@ -176,7 +178,7 @@ class NullStorage:
 def overhead() -> list[Figure]:
     """Take steps that are stored nowhere, in turns with steps that are stored in memory."""
     with bootstrap(load_settings(url="memory://")) as services:
-        storage, masker = NullStorage(), Masker()
+        storage, masker, runner = NullStorage(), Masker(), NodeRunner(sleep=time.sleep)
         nowhere = ExecutionController(
             storage=storage,
             clock=services.clock,
@@ -188,8 +190,9 @@ def overhead() -> list[Figure]:
             reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker),
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
-            sleep=time.sleep,
             masker=masker,
+            runner=runner,
+            engine_of=lambda definition: NativeEngine(definition, services.conditions, runner),
         )
         bare: list[float] = []
         memory: list[float] = []

@@ -25,6 +25,7 @@ from wtb.application.execution_controller import ExecutionController
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.integrity import Integrity
 from wtb.application.node_cache import NodeCache
+from wtb.application.node_runner import NodeRunner
 from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
@@ -32,9 +33,11 @@ from wtb.application.reversals import Reversals
 from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
+from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
 from wtb.domain.secrets import Masker
+from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -46,6 +49,7 @@ from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
@@ -117,6 +121,13 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     heartbeat = Heartbeat(storage)
     garbage = SweptGarbage(storage, objects, codec=codec, clock=clock)
     grace = timedelta(seconds=settings.sweep_grace_s)
+    runner = NodeRunner(sleep=time.sleep)
+
+    def engine_of(definition: WorkflowDefinition) -> Engine:
+        if definition.engine is not None:
+            return definition.engine(definition)
+        return NativeEngine(definition, conditions, runner, warn_of_changes=settings.preset is Preset.TESTING)
+
     controller = ExecutionController(
         storage=storage,
         clock=clock,
@@ -128,9 +139,9 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         reversals=reversals,
         heartbeat=heartbeat,
         find_tool=TOOLS.get,
-        sleep=time.sleep,
         masker=masker,
-        warn_of_changes=settings.preset is Preset.TESTING,
+        runner=runner,
+        engine_of=engine_of,
     )
     return Services(
         settings=settings,

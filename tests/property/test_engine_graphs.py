@@ -353,11 +353,14 @@ class Place:
 
 
 def begun(bench: wtb.Bench, flow: wtb.Workflow, run_id: str) -> wtb.Run:
-    """Return the run, recorded now if its first process did not live to do so."""
+    """Return the run, recorded now if its first process did not live to do so.
+
+    A step that cannot be stored ends the process: going on without it would put two steps into one checkpoint.
+    """
     try:
         return bench.get(run_id)
     except ExecutionNotFound:
-        return bench.create(flow, INPUT, run_id=run_id, max_steps=LIMIT)
+        return bench.create(flow, INPUT, run_id=run_id, max_steps=LIMIT, checkpoint_failure="fatal")
 
 
 def is_unfinished(run: wtb.Run) -> bool:
@@ -419,6 +422,10 @@ def diamond(left: NodePlan, right: NodePlan) -> Graph:
     return Graph({0: plan(targets=(1, 2)), 1: left, 2: right, 3: plan("log look", "own")}, joins=((1, 2, 3),))
 
 
+def chain(length: int) -> Graph:
+    return Graph({n: plan(targets=(n + 1,) if n + 1 < length else (), flaky=True) for n in range(length)}, joins=())
+
+
 SQL = ("sqlite", "postgres")
 AROUND_6: list[Crashing] = [("before", 6, Crash), ("after", 6, StorageUnavailable)]
 CRASHES = st.lists(
@@ -437,6 +444,7 @@ def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str,
     @example(diamond(plan("log", "own", flaky=True), plan("log", "deep", asynchronous=True)), AROUND_6, SQL)
     @example(diamond(plan("shared"), plan("shared")), AROUND_6, SQL)
     @example(diamond(plan("", "common"), plan("", "common")), AROUND_6, SQL)
+    @example(chain(4), [("before", 1, Crash), ("before", 4, StorageUnavailable)], SQL)
     def check(graph: Graph, crashes: list[Crashing], databases: tuple[str, str]) -> None:
         flow = graph.workflow()
         expected = places["memory"].straight(flow)

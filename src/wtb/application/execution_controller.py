@@ -22,12 +22,12 @@ from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import RunDriver
 from wtb.application.workspaces import Workspaces
+from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
-from wtb.domain.routing import Router
 from wtb.domain.secrets import Masker
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
@@ -65,26 +65,27 @@ class ExecutionController:
         clock: Clock,
         codec: Codec,
         conditions: Conditions,
+        engine_of: Callable[[WorkflowDefinition], Engine],
+        runner: NodeRunner,
         owners: Owners,
         workspaces: Workspaces,
         recorder: Recorder,
         reversals: Reversals,
         heartbeat: Heartbeat,
         find_tool: Callable[[str], Tool],
-        sleep: Callable[[float], None],
         masker: Masker,
-        warn_of_changes: bool = False,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._conditions = conditions
+        self._engine_of = engine_of
         self._owners = owners
         self._recorder = recorder
         self._recovery = Recovery(storage, clock, recorder)
         self._reversals = reversals
         self._leases = Leases(storage, clock, owners)
         self._heartbeat = heartbeat
-        self._runner = NodeRunner(sleep=sleep)
+        self._runner = runner
         self._equipment = Equipment(
             storage=storage,
             clock=clock,
@@ -94,7 +95,6 @@ class ExecutionController:
             workspaces=workspaces,
             find_tool=find_tool,
             masker=masker,
-            warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
         self._lock = threading.Lock()
@@ -117,13 +117,14 @@ class ExecutionController:
         """
         definition.validate(self._conditions)
         options.check(definition)
-        definition.with_variants(options.variants)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
+        begun = self._engine_of(definition.with_variants(options.variants)).begin(state)
         at = self._recorder.create(
             with_code(definition),
-            state,
+            begun.state,
             execution_id=execution_id,
-            next_nodes=(definition.start.name,),
+            next_nodes=begun.next_nodes,
+            joins=begun.joins,
             options=options.to_dict(),
             source=source,
             metadata=metadata,
@@ -245,7 +246,7 @@ class ExecutionController:
             definition,
             options,
             progress,
-            router=Router(definition, self._conditions),
+            engine=self._engine_of(definition),
             host=host,
             open_runs=standing.open_runs,
             bases=bases,

@@ -13,7 +13,7 @@ from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.ports import Clock, Codec, Owners, Storage
-from wtb.domain.state import DELETE, State
+from wtb.domain.state import DELETE
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
@@ -210,7 +210,7 @@ class Sharing:
         for key in tuple(self.claimed):
             self.release(key)
 
-    def key(self, node: Node, run: NodeRun, state: State, file_commit: str | None) -> bytes | None:
+    def key(self, node: Node, run: NodeRun, state: Mapping[str, Any], file_commit: str | None) -> bytes | None:
         """Return what the result of a node run depends on; None when it must not be shared."""
         if not node.cache:
             self.unshared[node.name] = "cache=False"

@@ -19,6 +19,7 @@ from wtb.application.progress import Progress
 from wtb.application.recorder import Recorder
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun
+from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost
 from wtb.domain.events import EventType
 from wtb.domain.execution import Failure, Pause
@@ -27,7 +28,6 @@ from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.secrets import Masker
-from wtb.domain.state import State
 from wtb.domain.tools import Tool, ToolCall
 from wtb.domain.workflow import Node
 
@@ -37,17 +37,13 @@ Watch = Callable[[NodeRun], AbstractContextManager[object]]
 """Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
 
 
-Call = Callable[[Context | None, float | None], Mapping[str, Any]]
-"""Runs the function of a node with what it may call, within its time, and returns its update."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One node run to make: what the node may see of the state, and how its function is called."""
 
     node: Node
     run: NodeRun
-    state: State
+    state: Mapping[str, Any]
     call: Call
     member: str = ""
     """What it is called among siblings that run at the same time."""
@@ -126,7 +122,6 @@ class Equipment:
     workspaces: Workspaces
     find_tool: Callable[[str], Tool]
     masker: Masker
-    warn_of_changes: bool = False
 
 
 def file_commit(id: str | None) -> FileCommitId | None:
@@ -154,7 +149,7 @@ class NodeHost:
         self._progress = progress
         self._bases = bases
         self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
-        self._unshared_keys: dict[str, tuple[bytes, float]] = {}
+        self._unshared_keys: dict[NodeRunId, tuple[bytes, float]] = {}
         self._watch = watch
         self._sharing = sharing
         self.waits_for: bytes | None = None
@@ -216,13 +211,13 @@ class NodeHost:
             sharing.unshared[node.name] = reason
             sharing.release(key)
         elif key is not None:
-            self._unshared_keys[run.node] = (key, ms)
+            self._unshared_keys[run.id] = (key, ms)
         return outcome
 
     def share(self, outcomes: Sequence[Outcome]) -> None:
         """Give away what was made here, now that its files are kept."""
         for outcome in outcomes:
-            made = self._unshared_keys.pop(outcome.run.node, None)
+            made = self._unshared_keys.pop(outcome.run.id, None)
             if made is None or self._sharing is None:
                 continue
             key, ms = made
@@ -241,7 +236,7 @@ class NodeHost:
 
     def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
         base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
-        folder = member if run.attempt == 1 else f"{run.node}:{run.attempt}"  # no node's name has a colon
+        folder = member if run.attempt == 1 else f"{member or run.node}:{run.attempt}"  # no node's name has a colon
         files = NodeFiles(self._tools.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
         journal = CallJournal(
             self._tools.storage,

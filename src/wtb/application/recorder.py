@@ -114,6 +114,7 @@ class Recorder:
         *,
         execution_id: str | None = None,
         next_nodes: tuple[str, ...] = (),
+        joins: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         source: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -134,6 +135,7 @@ class Recorder:
             step=0,
             trigger=Trigger.START,
             next_nodes=next_nodes,
+            joins=joins or {},
             created_by=created_by,
             created_at=now,
         )

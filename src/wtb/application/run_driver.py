@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.application.context import Context
 from wtb.application.node_host import Equipment, NodeHost, Outcome, Work, file_commit
 from wtb.application.node_runner import failure_of
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, SaveFiles, Step
-from wtb.application.state_view import StateView
 from wtb.domain.checkpoint import NodeRun, NodeStatus
+from wtb.domain.engine import Advance, Call, Engine, Standpoint
 from wtb.domain.errors import (
     Conflict,
     MergeConflict,
@@ -28,16 +27,12 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock
-from wtb.domain.routing import Finished, Route, Router
-from wtb.domain.state import DELETE, StateDelta
+from wtb.domain.state import DELETE
 from wtb.domain.workflow import WorkflowDefinition
 
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.02
-
-_MOST_MEMBERS = 32
-"""Threads of one parallel superstep."""
 
 
 class StepLimitReached(WTBError):
@@ -58,7 +53,7 @@ class RunDriver:
         options: RunOptions,
         progress: Progress,
         *,
-        router: Router,
+        engine: Engine,
         host: NodeHost,
         open_runs: Sequence[NodeRun] = (),
         bases: Mapping[NodeRunId, FileCommitId | None],
@@ -66,7 +61,7 @@ class RunDriver:
         self._tools = equipment
         self._definition = definition
         self._nodes = {node.name: node for node in definition.nodes}
-        self._router = router
+        self._engine = engine
         self._options = options
         self._progress = progress
         self._open_runs = {(run.node, run.visit): run for run in open_runs}
@@ -110,7 +105,7 @@ class RunDriver:
             return Ending(status=ExecutionStatus.COMPLETED)
         broken = [name for name in nodes if name in self._options.break_before]
         if broken and not pass_breakpoint:
-            return _paused(f"break before {', '.join(broken)}")
+            return _paused(f"break before {', '.join(dict.fromkeys(broken))}")
         if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
             return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
@@ -123,7 +118,33 @@ class RunDriver:
         return Ending(status=ExecutionStatus.FAILED, failure=failure)
 
     def _superstep(self, nodes: tuple[str, ...]) -> None:
-        outcomes = self._run_all([self._node_run(name) for name in nodes])
+        runs = self._node_runs(nodes)
+        outcomes: dict[int, Outcome] = {}
+
+        def make(position: int, state: Mapping[str, Any], call: Call) -> Mapping[str, Any] | None:
+            run = runs[position]
+            outcome = self._run(run, state, call) if len(runs) == 1 else self._run_member(run, state, call)
+            outcomes[position] = outcome
+            return outcome.returned
+
+        standpoint = Standpoint(state=self._progress.state, next_nodes=nodes, joins=self._progress.joins)
+        try:
+            advance = self._engine.step(standpoint, make)
+            if advance is None:
+                self._halt([outcome for _, outcome in sorted(outcomes.items())])
+                return
+            made = [outcomes[position] for position in range(len(runs))]
+            self._advance(advance, made)
+            self._host.share(made)
+        except MergeConflict as error:
+            self._fail(runs[0], error)
+        except (Conflict, StorageError):
+            raise  # nothing can be recorded, or must be: the run is somebody else's
+        except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
+            self._fail(runs[0], error)
+
+    def _halt(self, outcomes: list[Outcome]) -> None:
+        """Record why a superstep led to nothing, unless a result is only waited for."""
         if self.waits_for is not None:
             return
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
@@ -131,46 +152,39 @@ class RunDriver:
         if failed:
             runs = tuple(_ended(outcome, self._tools.clock) for outcome in failed)
             self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failed[0].failure), runs)
-            return
-        if paused:
+        else:
             runs = tuple(outcome.run for outcome in paused)
             self._progress.end(Ending(status=ExecutionStatus.PAUSED, pause=paused[0].pause), runs)
-            return
-        try:
-            self._advance(outcomes)
-            self._host.share(outcomes)
-        except MergeConflict as error:
-            self._fail(outcomes[0].run, error)
-        except (Conflict, StorageError):
-            raise  # nothing can be recorded, or must be: the run is somebody else's
-        except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
-            self._fail(outcomes[0].run, error)
 
     def _fail(self, run: NodeRun, error: Exception) -> None:
         failure = failure_of(error, run.node, run.visit, self.at.head.id)
         failed = run.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
         self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
 
-    def _node_run(self, name: str) -> NodeRun:
-        """Return the node run to make: one that was begun from here before and not led on, or a new one."""
-        visit = self._progress.visits.get(name, 0) + 1
+    def _node_runs(self, nodes: tuple[str, ...]) -> list[NodeRun]:
+        """Return the node runs to make; a node that is due several times is visited as often."""
+        visits = Counter(self._progress.visits) if len(nodes) > 1 else self._progress.visits
+        runs = []
+        for name in nodes:
+            visit = visits.get(name, 0) + 1
+            runs.append(self._node_run(name, visit))
+            if len(nodes) > 1:
+                visits[name] = visit
+        return runs
+
+    def _node_run(self, name: str, visit: int) -> NodeRun:
+        """Return a node run that was begun from here before and not led on, or a new one."""
         known = self._open_runs.pop((name, visit), None) if self._open_runs else None
         if known is not None:
             return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
         return self._tools.recorder.node_run(self.at, name, visit)
 
-    def _run_all(self, runs: list[NodeRun]) -> list[Outcome]:
-        """Run the members; several at the same time, each keeping its result as soon as it has one."""
-        if len(runs) == 1:
-            return [self._run(runs[0])]
-        with ThreadPoolExecutor(min(len(runs), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
-            return list(pool.map(self._run_member, runs))
-
-    def _run_member(self, run: NodeRun) -> Outcome:
+    def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
+        """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
             return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
-        outcome = self._run(run, member=run.node)
+        outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:
             return outcome
         files = outcome.files
@@ -193,36 +207,28 @@ class RunDriver:
         self._host.share([made])  # now: a sibling may wait for a run that waits for this one
         return made
 
-    def _run(self, run: NodeRun, member: str = "") -> Outcome:
-        node = self._nodes[run.node]
+    def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
+        return self._host.run(Work(node=self._nodes[run.node], run=run, state=state, call=call, member=member))
 
-        def call(context: Context | None, timeout_s: float | None) -> Mapping[str, Any]:
-            view = StateView(self._progress.state, node.name, node.reads)
-            returned = self._tools.runner.call(node, view, context, timeout_s)
-            if self._tools.warn_of_changes and (lost := view.changed_in_place()):
-                _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
-            return returned
+    def _member(self, run: NodeRun) -> str:
+        """Return what a node run is called among those that run at the same time."""
+        is_first = run.visit == self._progress.visits.get(run.node, 0) + 1
+        return run.node if is_first else f"{run.node}#{run.visit}"
 
-        return self._host.run(Work(node=node, run=run, state=self._progress.state, call=call, member=member))
-
-    def _advance(self, outcomes: list[Outcome]) -> None:
-        """Apply the results in order of definition, route, and record it all as one step."""
-        returned = {outcome.run.node: outcome.returned or {} for outcome in outcomes}
-        delta = StateDelta.of_updates(self._progress.state, returned, self._definition.reducers)
-        state = self._progress.state.apply(delta)
-        finished = [Finished(node, update) for node, update in returned.items()]
-        route = self._router.after(finished, state, self._progress.joins)
+    def _advance(self, advance: Advance, outcomes: list[Outcome]) -> None:
+        """Record it all as one step."""
+        runs = tuple([outcome.run for outcome in outcomes])
         step = Step(
-            runs=tuple([outcome.run for outcome in outcomes]),
-            delta=delta,
-            returned=returned,
-            next_nodes=route.next_nodes,
-            joins=route.joins,
+            runs=runs,
+            delta=advance.delta,
+            returned=_by_node(runs, advance.returned),
+            next_nodes=advance.next_nodes,
+            joins=advance.joins,
             data=tuple([outcome.data for outcome in outcomes]),
-            ending=self._ending(route, returned),
+            ending=self._ending(advance, runs),
             files=self._files(outcomes),
         )
-        self._progress.advance(step, state)
+        self._progress.advance(step, advance.state)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
@@ -230,7 +236,7 @@ class RunDriver:
             taken = outcomes[0].taken
             return self._files_of(outcomes[0]) if taken is None else (lambda uow: taken)
         sides = {
-            outcome.run.node: FileCommitId(outcome.run.pending["file_commit"])
+            self._member(outcome.run): FileCommitId(outcome.run.pending["file_commit"])
             for outcome in outcomes
             if outcome.run.pending is not None and outcome.run.pending["file_commit"] is not None
         }
@@ -245,14 +251,22 @@ class RunDriver:
             return None
         return (lambda uow: left) if files is None else files.save
 
-    def _ending(self, route: Route, nodes: Collection[str]) -> Ending | None:
+    def _ending(self, advance: Advance, runs: Sequence[NodeRun]) -> Ending | None:
         """Return the end that this step makes, so that it is written with it."""
-        if not route.next_nodes:
-            return Ending(status=ExecutionStatus.COMPLETED, notes=route.notes)
-        broken = [name for name in nodes if name in self._options.break_after]
+        if not advance.next_nodes:
+            return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes)
+        broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
-            return _paused(f"break after {', '.join(broken)}")
+            return _paused(f"break after {', '.join(dict.fromkeys(broken))}")
         return None if self._interrupt is None else _interrupted(self._interrupt)
+
+
+def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return what each node returned; further visits of a node in the same superstep are told apart: `node#3`."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for run, update in zip(runs, returned, strict=True):
+        found[run.node if run.node not in found else f"{run.node}#{run.visit}"] = update
+    return found
 
 
 def _side(outcome: Outcome) -> str | None:

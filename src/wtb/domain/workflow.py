@@ -11,6 +11,7 @@ from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.state import Reducer
 
 if TYPE_CHECKING:
+    from wtb.domain.engine import Engine
     from wtb.domain.ports import Conditions
 
 END = "__end__"
@@ -153,6 +154,8 @@ class WorkflowDefinition:
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    engine: Callable[[WorkflowDefinition], Engine] | None = field(default=None, compare=False)
+    """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one stays as it is."""
@@ -190,9 +193,10 @@ class WorkflowDefinition:
 
     def validate(self, conditions: Conditions | None = None) -> None:
         """Raise InvalidWorkflow with all faults; conditions are parsed when a language is given."""
-        faults = [*self._name_faults(), *self._edge_faults(), *self._routing_faults(), *self._reach_faults()]
-        faults += self._variant_faults()
-        faults += _condition_faults(self.edges, conditions)
+        faults = [*self._name_faults(), *self._variant_faults()]
+        if self.engine is None:
+            faults += [*self._entry_faults(), *self._edge_faults(), *self._routing_faults(), *self._reach_faults()]
+            faults += _condition_faults(self.edges, conditions)
         if faults:
             raise InvalidWorkflow(self.name, faults)
 
@@ -206,6 +210,8 @@ class WorkflowDefinition:
         for name, count in Counter(node.name for node in self.nodes).items():
             if count > 1:
                 yield f"{count} nodes are called {name!r}; names must be unique"
+
+    def _entry_faults(self) -> Iterator[str]:
         starts = [node.name for node in self.nodes if node.start]
         if self.nodes and not starts:
             yield "no entry: mark the first node with start=True"

@@ -1,0 +1,54 @@
+"""Engine: what takes a workflow from one superstep to the next; WTB's own, or that of another library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from wtb.domain.state import State, StateDelta
+
+Call = Callable[[Any, float | None], Mapping[str, Any]]
+"""Runs the function of a node, with its context and within its time, and returns its update."""
+
+Make = Callable[[int, Mapping[str, Any], Call], Mapping[str, Any] | None]
+"""Makes the node run at a position of `next_nodes`, which sees this much of the state.
+
+Returns its update; None when it has none, since it failed or waits for somebody: the superstep then leads to nothing.
+May be called from several threads.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standpoint:
+    """Where a run stands between two supersteps."""
+
+    state: State
+    next_nodes: tuple[str, ...]
+    joins: Mapping[str, Any]
+    """What the engine remembers beside the state: who waits at which join."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """What a superstep came to."""
+
+    delta: StateDelta
+    state: State
+    returned: tuple[Mapping[str, Any], ...]
+    """What each node returned, before reducers, in the order of the superstep's `next_nodes`."""
+    next_nodes: tuple[str, ...]
+    joins: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Drives one workflow, one superstep at a time, and keeps nothing in between."""
+
+    def begin(self, given: Mapping[str, Any]) -> Standpoint:
+        """Return where a run with this input begins."""
+        ...
+
+    def step(self, at: Standpoint, make: Make) -> Advance | None:
+        """Make the node runs that are due, apply what they return and say what comes next; None: one gave nothing."""
+        ...

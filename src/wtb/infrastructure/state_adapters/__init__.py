@@ -1,0 +1,1 @@
+"""Engines: each drives a workflow one superstep at a time."""

@@ -1,0 +1,79 @@
+"""NativeEngine: workflows of WTB's own, by their edges, joins and reducers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from wtb.application.node_runner import NodeRunner
+from wtb.application.state_view import StateView
+from wtb.domain.engine import Advance, Call, Make, Standpoint
+from wtb.domain.ports import Conditions
+from wtb.domain.routing import Finished, Router
+from wtb.domain.state import State, StateDelta
+from wtb.domain.workflow import Node, WorkflowDefinition
+
+_log = logging.getLogger(__name__)
+
+_MOST_MEMBERS = 32
+"""Threads of one parallel superstep."""
+
+
+class NativeEngine:
+    """Runs the members of a superstep at the same time, and applies their results in the order of definition."""
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition,
+        conditions: Conditions,
+        runner: NodeRunner,
+        *,
+        warn_of_changes: bool = False,
+    ) -> None:
+        self._definition = definition
+        self._conditions = conditions
+        self._nodes = {node.name: node for node in definition.nodes}
+        self._router = Router(definition, conditions)
+        self._runner = runner
+        self._warn_of_changes = warn_of_changes
+
+    def begin(self, given: Mapping[str, Any]) -> Standpoint:
+        return Standpoint(state=State(given), next_nodes=self._router.start, joins={})
+
+    def step(self, at: Standpoint, make: Make) -> Advance | None:
+        returned = self._returned(at, make)
+        if any(update is None for update in returned):
+            return None
+        updates = {node: update or {} for node, update in zip(at.next_nodes, returned, strict=True)}
+        delta = StateDelta.of_updates(at.state, updates, self._definition.reducers)
+        state = at.state.apply(delta)
+        finished = [Finished(node, update) for node, update in updates.items()]
+        route = self._router.after(finished, state, at.joins)
+        return Advance(
+            delta=delta,
+            state=state,
+            returned=tuple(updates.values()),
+            next_nodes=route.next_nodes,
+            joins=route.joins,
+            notes=route.notes,
+        )
+
+    def _returned(self, at: Standpoint, make: Make) -> list[Mapping[str, Any] | None]:
+        nodes = [self._nodes[name] for name in at.next_nodes]
+        if len(nodes) == 1:
+            return [make(0, at.state, self._call(nodes[0], at.state))]
+        with ThreadPoolExecutor(min(len(nodes), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
+            calls = [self._call(node, at.state) for node in nodes]
+            return list(pool.map(make, range(len(nodes)), [at.state] * len(nodes), calls))
+
+    def _call(self, node: Node, state: State) -> Call:
+        def call(context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+            view = StateView(state, node.name, node.reads)
+            returned = self._runner.call(node, view, context, timeout_s)
+            if self._warn_of_changes and (lost := view.changed_in_place()):
+                _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
+            return returned
+
+        return call
