@@ -37,10 +37,12 @@ class EvaluationEngine:
             events = uow.events.list_events(stream=execution_id, types=_MEASURED, limit=1_000_000)
         slowest: dict[str, float] = defaultdict(float)
         usage: dict[str, float] = defaultdict(float)
+        tool_errors = sum(event.type is EventType.TOOL_FAILED for event in events)
         for event in events:
             if event.type is EventType.NODE_COMPLETED:
                 step = str(event.data["checkpoint"])
                 slowest[step] = max(slowest[step], event.data["ms"])
+                tool_errors += event.data.get("tool_errors", 0)
                 for name, figure in event.data.get("usage", {}).items():
                     if isinstance(figure, int | float):
                         usage[name] += figure
@@ -50,7 +52,7 @@ class EvaluationEngine:
             latency_s=sum(slowest.values()) / 1e3,
             steps=len(slowest),
             usage=dict(usage),
-            tool_errors=sum(event.type is EventType.TOOL_FAILED for event in events),
+            tool_errors=tool_errors,
         )
 
     def scores(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> dict[str, Any]:

@@ -12,6 +12,11 @@ from wtb.domain.execution import Execution
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
 
+
+class RunsHere(Conflict):
+    """Another thread of this process is at the run; it may hold no lease yet."""
+
+
 _TAKEN: set[BranchId] = set()
 """Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
 _LOCK = threading.Lock()
@@ -22,7 +27,7 @@ def alone(at: Position) -> Iterator[None]:
     """Refuse a run that another thread of this process is at."""
     with _LOCK:
         if at.branch.id in _TAKEN:
-            raise Conflict(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
+            raise RunsHere(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
         _TAKEN.add(at.branch.id)
     try:
         yield

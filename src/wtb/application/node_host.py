@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.application.context import Context
@@ -26,7 +26,7 @@ from wtb.domain.execution import Failure, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import Tool, ToolCall
 from wtb.domain.workflow import Node
@@ -63,6 +63,8 @@ class Outcome:
     """The files that come with a shared result."""
     unshareable: str | None = None
     """Why others must not take this result, if so."""
+    tool_errors: int = 0
+    """Calls that failed while it was made."""
 
 
 class Attempt:
@@ -104,6 +106,10 @@ class Attempt:
         """Return why its result must not be taken by others: it asked a person, or changed the world."""
         return None if self._journal is None else self._journal.unshareable()
 
+    def tool_errors(self) -> int:
+        """Return how many of its calls failed."""
+        return 0 if self._journal is None else self._journal.errors
+
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
         if self._journal is not None:
@@ -127,6 +133,30 @@ class Equipment:
 def file_commit(id: str | None) -> FileCommitId | None:
     """Return the commit that a checkpoint names."""
     return None if id is None else FileCommitId(id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Writes a result for others, with the step that it belongs to."""
+
+    sharing: Sharing
+    key: bytes
+    ms: float
+    outcome: Outcome
+    has_files: bool
+    known: str | None
+    """The files, when the step leaves them as they were."""
+
+    def __call__(self, uow: UnitOfWork, file_commit: str | None) -> None:
+        """Write it, given the commit of the step's files."""
+        result = SharedResult(
+            returned=self.outcome.returned or {},
+            file_commit=file_commit if self.has_files else self.known,
+            usage=self.outcome.data.get("usage", {}),
+            ms=self.ms,
+            tool_errors=self.outcome.tool_errors,
+        )
+        self.sharing.settle(uow, self.key, result)
 
 
 class NodeHost:
@@ -161,11 +191,12 @@ class NodeHost:
 
     def _made(self, work: Work) -> Outcome:
         """Run the node, again while its policy allows."""
-        node, run = work.node, work.run
+        node, run, tool_errors = work.node, work.run, 0
         while True:
             attempt = self._attempt(node, run, work.member)
             try:
-                return self._tried(work, attempt)
+                made = self._tried(work, attempt)
+                return replace(made, tool_errors=made.tool_errors + tool_errors) if tool_errors else made
             except Asked as asked:
                 question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
@@ -176,8 +207,10 @@ class NodeHost:
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
                 run = attempt.run
+                tool_errors += attempt.tool_errors()
                 if not may_retry(node.retry, run.attempt, error):
-                    return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
+                    failure = failure_of(error, run.node, run.visit, run.input_id)
+                    return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
                 run = self._retried(node, run, error)
 
     def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
@@ -196,37 +229,41 @@ class NodeHost:
             self.waits_for = found.key
             return Outcome(run=run)
         if isinstance(found, SharedFailure):
-            sharing.shared += 1
+            sharing.count(shared=True)
             return Outcome(run=run, failure=found.failure)
         if isinstance(found, SharedResult):
-            sharing.shared += 1
+            sharing.count(shared=True)
             return _taken(run, found, head.file_commit)
-        sharing.executed += 1
+        sharing.count(shared=False)
         began = time.perf_counter()
         outcome = self._made(work)
         ms = round((time.perf_counter() - began) * 1e3, 3)
-        if key is not None and outcome.failure is not None:
-            sharing.settle(key, SharedFailure(failure=outcome.failure))
-        elif key is not None and (reason := _cannot_be_shared(outcome)):
+        if key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
-            sharing.release(key)
+            sharing.leave_to_each(key)
+        elif key is not None and outcome.failure is not None:
+            sharing.settle_now(key, SharedFailure(failure=outcome.failure))
         elif key is not None:
             self._unshared_keys[run.id] = (key, ms)
         return outcome
 
-    def share(self, outcomes: Sequence[Outcome]) -> None:
-        """Give away what was made here, now that its files are kept."""
-        for outcome in outcomes:
-            made = self._unshared_keys.pop(outcome.run.id, None)
-            if made is None or self._sharing is None:
-                continue
-            key, ms = made
-            pending = outcome.run.pending
-            commit = self._progress.at.head.file_commit if pending is None else pending["file_commit"]
-            result = SharedResult(
-                returned=outcome.returned or {}, file_commit=commit, usage=outcome.data.get("usage", {}), ms=ms
-            )
-            self._sharing.settle(key, result)
+    def count(self, *, shared: bool) -> None:
+        """Count a node run that was finished before a crash."""
+        if self._sharing is not None:
+            self._sharing.count(shared=shared)
+
+    def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
+        """Return how to give away what was made here, in the transaction that keeps it and its files."""
+        key, ms = self._unshared_keys.pop(outcome.run.id, (None, 0.0)) if self._unshared_keys else (None, 0.0)
+        if key is None or self._sharing is None:
+            return None
+        known = None if has_files else self._progress.at.head.file_commit
+        return Share(sharing=self._sharing, key=key, ms=ms, outcome=outcome, has_files=has_files, known=known)
+
+    def shared(self, share: Share | None) -> None:
+        """Tell those who wait for a result that it is there: its transaction is committed."""
+        if share is not None:
+            share.sharing.settled(share.key)
 
     def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
         """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
@@ -274,6 +311,7 @@ class NodeHost:
             data=attempt.data(),
             files=attempt.files(),
             unshareable=attempt.unshareable(),
+            tool_errors=attempt.tool_errors(),
         )
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
@@ -303,6 +341,8 @@ def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
     data: dict[str, Any] = {"shared": True, "ms": result.ms}
     if result.usage:
         data["usage"] = dict(result.usage)
+    if result.tool_errors:
+        data["tool_errors"] = result.tool_errors
     changed = result.file_commit is not None and result.file_commit != base
     return Outcome(
         run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None

@@ -135,7 +135,6 @@ class RunDriver:
                 return
             made = [outcomes[position] for position in range(len(runs))]
             self._advance(advance, made)
-            self._host.share(made)
         except MergeConflict as error:
             self._fail(runs[0], error)
         except (Conflict, StorageError):
@@ -183,7 +182,9 @@ class RunDriver:
         """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
-            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
+            data = run.pending.get("data", {})
+            self._host.count(shared=data.get("shared", False))
+            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=data)
         outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:
             return outcome
@@ -195,17 +196,18 @@ class RunDriver:
             "data": dict(outcome.data),
         }
         kept = outcome.run.finished(pending, self._tools.clock.now())
+        shared = self._host.share(outcome, has_files=True)
         try:
-            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
+            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save, shared)
         except StateNotSerialisable as error:
             return Outcome(run=outcome.run, failure=failure_of(error, run.node, run.visit, run.input_id))
         except StorageUnavailable:
             if self._options.checkpoint_failure == "fatal" or files is not None:
                 raise
             _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
-        made = Outcome(run=kept, returned=outcome.returned, data=outcome.data)
-        self._host.share([made])  # now: a sibling may wait for a run that waits for this one
-        return made
+        else:
+            self._host.shared(shared)  # now: a sibling may wait for a run that waits for this one
+        return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
 
     def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
         return self._host.run(Work(node=self._nodes[run.node], run=run, state=state, call=call, member=member))
@@ -218,6 +220,8 @@ class RunDriver:
     def _advance(self, advance: Advance, outcomes: list[Outcome]) -> None:
         """Record it all as one step."""
         runs = tuple([outcome.run for outcome in outcomes])
+        files = self._files(outcomes)
+        shared = self._host.share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else None
         step = Step(
             runs=runs,
             delta=advance.delta,
@@ -226,9 +230,12 @@ class RunDriver:
             joins=advance.joins,
             data=tuple([outcome.data for outcome in outcomes]),
             ending=self._ending(advance, runs),
-            files=self._files(outcomes),
+            files=files,
+            also=() if shared is None else (shared,),
         )
         self._progress.advance(step, advance.state)
+        if self._progress.is_stored:
+            self._host.shared(shared)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
