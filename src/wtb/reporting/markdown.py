@@ -24,7 +24,7 @@ _NOTE = (
 def to_markdown(report: Report) -> str:
     """Return the report for a pull request."""
     shown, rest = report.rows[:SHOWN_ROWS], report.rows[SHOWN_ROWS:]
-    parts = [f"## {_plain(report.title)}", f"**{_plain(report.answer)}**", _matrix(report, shown)]
+    parts = [f"## {_plain(report.title)}", f"**{_plain(str(report.answer))}**", _matrix(report, shown)]
     if rest:
         parts.append(_folded(counted(len(rest), "more combination"), _matrix(report, rest)))
     parts += [*_front(report), *_failures(report), _NOTE]
