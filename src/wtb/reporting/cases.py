@@ -27,6 +27,7 @@ def cases(report: Report) -> list[Markup]:
         element("p", _note(report, scores), class_="note"),
         _controls(report),
         element("p", _count(scores), id="case-count", class_="note", aria_live="polite"),
+        _legend(is_dense=len(report.rows) > FEW_COLUMNS),
         _table(report, scores),
         element("button", "Show more cases", type="button", id="case-more", hidden=""),
         *_left_out(left_out),
@@ -39,8 +40,8 @@ def _note(report: Report, scores: CaseScores) -> str:
     if not scores.different:
         return f"On {report.metrics[0].name} no two combinations differ on any case."
     return (
-        "What each combination scored on each case: the stronger the colour, the better; × is an error, which counts "
-        "as worst, and a dot is no score. Columns are numbered as in the results; B is the baseline."
+        "What each combination scored on each case. Columns are numbered as in the results; B is the baseline. An "
+        "error counts as worst."
     )
 
 
@@ -81,6 +82,12 @@ def _choice(title: str, id: str, options: Sequence[tuple[str, str]]) -> Markup:
     return element("label", title, element("select", *choices, id=id))
 
 
+def _legend(*, is_dense: bool) -> Markup:
+    marks = [element("span", "× error"), element("span", "· no score")] if is_dense else []
+    ramp = element("span", "worst", element("span", class_="ramp"), "best")
+    return element("div", ramp, *marks, class_="legend")
+
+
 def _table(report: Report, scores: CaseScores) -> Markup:
     heads = [element("th", row.key, scope="col", title=row.name) for row in report.rows]
     head = element("thead", element("tr", element("th", "Case", scope="col"), *heads))
@@ -103,7 +110,6 @@ def _cell(report: Report, scores: CaseScores, row: Row, case: str) -> Markup:
     return element(
         "td",
         told,
-        class_="strong" if quality > 0.55 else None,
         style=f"--quality:{round(6 + 94 * quality)}%",
         title=f"{case}, {row.key} {row.name}: {told}",
     )

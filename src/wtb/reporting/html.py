@@ -234,15 +234,16 @@ def _front(report: Report) -> Section | None:
     title = f"{front.quality.name} against {front.price.name}"
     names = f"{front.price.name} (lower is better)", f"{front.quality.name} (higher is better)"
     note = (
-        "The filled points are the Pareto front: no other combination is better on one of the two and as good on the "
-        "other. It compares means, without regard to chance. The diamond is the baseline."
+        "On the Pareto front are the combinations than which no other is better on one of the two and as good on the "
+        "other. It compares means, without regard to chance."
     )
     rows = [row for row in report.rows if row.name in front.names]
     names_of_columns = ("On the front", front.quality.name, front.price.name)
     heads = [element("th", "#", class_="key"), *(element("th", name) for name in names_of_columns)]
     body = [_front_row(report, row, (front.quality, front.price)) for row in rows]
     plots = [svg.scatter(points, title, names, format) for format in (svg.WIDE, svg.NARROW)]
-    parts = element("p", note, class_="note"), element("figure", *plots), _table("Pareto front", heads, body)
+    drawn = element("figure", svg.legend(), *plots)
+    parts = element("p", note, class_="note"), drawn, _table("Pareto front", heads, body)
     return Section(id="trade-off", name="Trade-off", title=title, parts=parts)
 
 
@@ -294,7 +295,7 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
 
 
 def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
-    verdict = row.verdicts[metric.name]
+    verdict, finding = row.verdicts[metric.name], row.finding(metric.name) or "not comparable"
     found = verdict.comparison
     cells = (
         figures.change(found.difference),
@@ -308,7 +309,7 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         "tr",
         element("td", row.key, class_="key"),
         element("th", _name(row.name), scope="row"),
-        element("td", _verdict(row, metric, figures)),
+        element("td", element("span", finding, class_=f"verdict {svg.class_of(finding)}")),
         *(element("td", cell, class_="number") for cell in cells),
     )
 

@@ -119,10 +119,7 @@
       const value = quality(measure, at, column);
       if (written === "error") own.className = "error-cell";
       else if (value === null) own.className = "no-score";
-      else {
-        own.style.setProperty("--quality", `${Math.round(6 + 94 * value)}%`);
-        own.className = value > 0.55 ? "strong" : "";
-      }
+      else own.style.setProperty("--quality", `${Math.round(6 + 94 * value)}%`);
       return own;
     }
 

@@ -123,6 +123,16 @@ def scatter(points: Sequence[Point], title: str, names: tuple[str, str], format:
     )
 
 
+def legend() -> Markup:
+    """Say what the marks of a scatter mean."""
+    kinds = (("on the front", True, False), ("not on it", False, False), ("baseline", False, True))
+    words = []
+    for word, on_front, is_baseline in kinds:
+        mark = _mark(Point(key="", label=word, x=0, y=0, on_front=on_front, is_baseline=is_baseline), (8, 8))
+        words.append(element("span", element("svg", mark, viewBox="0 0 16 16", aria_hidden="true"), word))
+    return element("div", *words, class_="legend")
+
+
 def _steps(places: Sequence[tuple[float, float]]) -> Markup:
     """Join the front by a line that goes along only where it could be reached: across, then up or down."""
     way: list[tuple[float, float]] = []
