@@ -304,7 +304,7 @@ def test_a_workflow_that_cannot_run_is_told_before_anything_runs(bench: Bench) -
     ran = Tally()
     flow = chain(ran, "a", 1)
     flow.add_variant("a", "two words", config={"x": 1})
-    with pytest.raises(InvalidInput, match="variant 'two words' of node 'a' cannot be called that.* white space"):
+    with pytest.raises(InvalidInput, match=r"variant 'two words' of node 'a' cannot be called that.* white space"):
         bench.batch(flow, cases=CASES, evaluators=ANSWER)
     assert (ran.total(), bench.list_runs(), bench.list_batches()) == (0, (), ())
 

@@ -59,8 +59,8 @@ def _controls(report: Report) -> Markup:
     against = [("", "all"), *((str(at), f"B and {row.key} {row.name}") for at, row in enumerate(report.rows) if at)]
     orders = [
         ("spread", "widest spread"),
-        ("losses", "largest loss to the baseline"),
-        ("gains", "largest gain on the baseline"),
+        ("losses", "largest loss"),
+        ("gains", "largest gain"),
         ("case", "name of the case"),
     ]
     only = element("input", type="checkbox", id="case-different", checked="")
@@ -121,12 +121,12 @@ def _left_out(number: int) -> list[Markup]:
 
 
 def _dialog() -> Markup:
+    close = element("button", "Close", type="button", id="case-close")
     return element(
         "dialog",
-        element("h3", "", id="case-title"),
+        element("div", element("h3", "", id="case-title"), close, class_="dialog-head"),
         element("p", "A run opens with wtb show RUN, and starts anew from any step with wtb fork RUN.", class_="note"),
         element("div", element("table", "", id="case-scores"), class_="wide", tabindex=0),
-        element("button", "Close", type="button", id="case-close"),
         id="case-dialog",
         aria_labelledby="case-title",
     )

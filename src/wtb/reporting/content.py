@@ -173,8 +173,8 @@ class Report:
         if len(others) == 1 and (better or worse):
             row, change = others[0], self._change(others[0], metric)
             finding = row.finding(metric.name)
-            headline = f"{row.name} is {finding} than the baseline on {metric.name}:"
-            return Answer(headline=headline, detail=f"{change}.", finding=finding)
+            headline = f"{row.name} is {finding} than the baseline on {metric.name}."
+            return Answer(headline=headline, detail=f"It has {change}.", finding=finding)
         lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
         if better:
             are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")

@@ -123,11 +123,24 @@
       return own;
     }
 
+    function change(measure, at, shown) {
+      const [base, own] = shown.map((column) => score(measure, at, column));
+      const made = make("td", { className: "change" });
+      if (base === null || own === null) return made;
+      const gain = quality(measure, at, shown[1]) - quality(measure, at, shown[0]);
+      made.classList.add(gain > 0 ? "gain" : gain < 0 ? "loss" : "tie");
+      made.textContent = (own > base ? "+" : "") + numbers[measure].format(own - base).replace("-", "−");
+      return made;
+    }
+
     function row(measure, at, shown) {
       const button = make("button", { type: "button", className: "case-name", textContent: data.cases[at] });
+      button.title = data.cases[at];
       button.addEventListener("click", () => open(at));
       const head = make("th", { scope: "row" }, button);
-      return make("tr", {}, head, ...shown.map((column) => cell(measure, at, column)));
+      const cells = shown.map((column) => cell(measure, at, column));
+      if (against.value !== "") cells.push(change(measure, at, shown));
+      return make("tr", {}, head, ...cells);
     }
 
     function show() {
@@ -143,6 +156,7 @@
         const [key, name] = data.names[column];
         return make("th", { scope: "col", textContent: key, title: name });
       });
+      if (against.value !== "") heads.push(make("th", { scope: "col", textContent: "Difference" }));
       table.tHead.rows[0].replaceChildren(make("th", { scope: "col", textContent: "Case" }), ...heads);
       table.tBodies[0].replaceChildren(...found.slice(0, limit).map((each) => row(measure, each.at, shown)));
       table.classList.toggle("dense", shown.length > FEW);
