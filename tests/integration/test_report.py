@@ -192,6 +192,15 @@ def test_many_combinations_are_folded(bench: wtb.Bench, tmp_path: Path) -> None:
     assert "45 no evidence" in page.text
 
 
+def test_the_markdown_is_never_too_long_for_a_comment(bench: wtb.Bench, tmp_path: Path) -> None:
+    variants = {f"{'long' * 100}{number}": number / 100 for number in range(120)}
+    result = bench.batch(flow(variants), cases=cases(1), evaluators=[Answer()])
+    _, markdown = pages(result, tmp_path)
+    assert len(markdown) < 65_536
+    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "answer=" in line]
+    assert f"{120 - len(rows)} other combinations left out; the HTML report has all." in markdown
+
+
 def test_what_users_give_is_never_markup(bench: wtb.Bench, tmp_path: Path) -> None:
     given = [{"id": f"{NASTY} {n}", "input": {"n": n}} for n in range(8)]
     named = Answer()
