@@ -48,6 +48,7 @@ class BatchTest:
     def plan(self, only: Sequence[str] = ()) -> BatchPlan:
         """Check everything that can be checked before anything runs, and return what is to be run."""
         definition = self.flow.definition()
+        definition.validate()
         chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
         if only:
             wanted = [parse_label(text) for text in only]

@@ -478,6 +478,15 @@ def test_bad_input_is_told_before_anything_runs(bench: Bench, options: dict[str,
     assert (ran.total(), bench.list_runs(), bench.list_batches()) == (0, (), ())
 
 
+def test_a_workflow_that_cannot_run_is_told_before_anything_runs(bench: Bench) -> None:
+    ran = Tally()
+    flow = chain(ran, "a", 1)
+    flow.add_variant("a", "two words", config={"x": 1})
+    with pytest.raises(InvalidInput, match=r"variant 'two words' of node 'a' cannot be called that.* white space"):
+        bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    assert (ran.total(), bench.list_runs(), bench.list_batches()) == (0, (), ())
+
+
 def test_cases_come_from_files(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("id,input.q,expected.answer,tags\n1,x,a,easy new\n2,y,b,\n")
     (tmp_path / "cases.jsonl").write_text('{"id": "1", "input": {"q": "x"}}\n\n{"id": "2", "input": {\n')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ import wtb
 from tests.shell import Shell
 
 NASTY = "<script>alert('x')</script>"
-VOID = {"meta"}
+VOID = {"meta", "input"}
 
 
 class Page(HTMLParser):
@@ -27,6 +30,7 @@ class Page(HTMLParser):
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.text = ""
+        self.scripts: list[str] = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -41,7 +45,9 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] == ["script"]:
+            self.scripts.append(data)
+        elif self.open[-1:] != ["style"]:
             self.text += data
 
 
@@ -95,7 +101,7 @@ def test_the_answer_comes_first_and_names_the_best(bench: wtb.Bench, tmp_path: P
     variants = {"much": 0.5, "some": 0.25}
     result = bench.batch(flow(variants), cases=cases(), evaluators=[Answer(), wtb.Latency()])
     page, markdown = pages(result, tmp_path)
-    for text in (page.text, markdown):
+    for text in (page.text, markdown.replace("**", "")):
         assert (
             "2 of 2 combinations are better than the baseline on answer. answer=much has the best mean of them, "
             in text
@@ -103,7 +109,8 @@ def test_the_answer_comes_first_and_names_the_best(bench: wtb.Bench, tmp_path: P
         assert "+0.500" in text
     assert markdown.index("**2 of 2") < markdown.index("| B | baseline |") < markdown.index("| 1 | answer=much |")
     assert "**better +0.500**" in markdown
-    assert page.tags.count("svg") == 4
+    lines_and_scales, scatters, legend = 2 * (3 + 2), 2, 3
+    assert page.tags.count("svg") == lines_and_scales + scatters + legend
     assert ("class", "verdict better") in page.attributes
     assert page.text.index("answer=much") < page.text.index("answer=some")
     assert "Pareto front of answer and latency" in markdown
@@ -134,7 +141,7 @@ def test_failures_are_listed_with_their_runs_and_count_as_errors(bench: wtb.Benc
     assert f"ValueError: cannot {NASTY} at 4" in page.text
     assert "evaluator picky: KeyError" in page.text
     assert "6 failed" in page.text
-    assert "answer=broken is worse than the baseline on answer: " in page.text
+    assert "answer=broken is worse than the baseline on answer. It has " in page.text
     assert "6 errors" in markdown
     assert "24 failures" in markdown
     assert "and 17 more" in markdown
@@ -179,21 +186,34 @@ def test_many_combinations_are_folded(bench: wtb.Bench, tmp_path: Path) -> None:
     variants = {f"v{number}": number / 100 for number in range(45)}
     result = bench.batch(flow(variants), cases=cases(3), evaluators=[Answer()])
     page, markdown = pages(result, tmp_path)
+    assert "40 more combinations" in markdown
     for text in (page.text, markdown):
-        assert "30 more combinations" in text
         assert all(f"answer={name}" in text for name in variants)
-    assert "5 combinations more not shown." in page.text
+    assert "45 no evidence" in page.text
+
+
+def test_the_markdown_is_never_too_long_for_a_comment(bench: wtb.Bench, tmp_path: Path) -> None:
+    variants = {f"{'long' * 100}{number}": number / 100 for number in range(120)}
+    result = bench.batch(flow(variants), cases=cases(1), evaluators=[Answer()])
+    _, markdown = pages(result, tmp_path)
+    assert len(markdown) < 65_536
+    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "answer=" in line]
+    assert f"{120 - len(rows)} other combinations left out; the HTML report has all." in markdown
 
 
 def test_what_users_give_is_never_markup(bench: wtb.Bench, tmp_path: Path) -> None:
     given = [{"id": f"{NASTY} {n}", "input": {"n": n}} for n in range(8)]
     named = Answer()
     named.name = f"{NASTY}|`"
-    variants = {NASTY: 0.5, "broken": -0.1}
+    variant = "<script>alert('x')"  # a name of a variant has no slash
+    variants = {variant: 0.5, "broken": -0.1}
     result = bench.batch(flow(variants), name=f"{NASTY}\n# x", cases=given, evaluators=[named, wtb.Latency()])
     page, markdown = pages(result, tmp_path)
-    assert "script" not in page.tags
-    assert f"answer={NASTY}" in page.text
+    assert page.tags.count("script") == len(page.scripts) == 2
+    assert "is better than the baseline" in page.text
+    assert f"answer={variant}" in page.text
+    assert [f"{NASTY} {n}" for n in range(8)] == json.loads(page.scripts[0])["cases"]
+    assert "<script>alert" not in (tmp_path / "r.html").read_text()
     assert f"{NASTY} 3" in page.text
     assert "<script" not in markdown
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
@@ -204,12 +224,72 @@ def test_what_users_give_is_never_markup(bench: wtb.Bench, tmp_path: Path) -> No
 def test_the_page_needs_nothing_from_elsewhere(bench: wtb.Bench, tmp_path: Path) -> None:
     result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer(), wtb.Latency()])
     page, _ = pages(result, tmp_path)
-    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
-    assert not [name for name, _ in page.attributes if name in {"src", "href", "xlink:href"} or name.startswith("on")]
+    assert not {"link", "img", "iframe", "object", "form"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name in {"src", "xlink:href"} or name.startswith("on")]
+    ids = {f"#{value}" for name, value in page.attributes if name == "id"}
+    assert {value for name, value in page.attributes if name == "href"} <= ids
     text = (tmp_path / "r.html").read_text()
     assert "url(" not in text
     assert "@import" not in text
     assert "://" not in text
+
+
+def test_only_the_script_that_comes_with_the_page_may_run(bench: wtb.Bench, tmp_path: Path) -> None:
+    result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer()])
+    page, _ = pages(result, tmp_path)
+    digest = base64.b64encode(hashlib.sha256(page.scripts[-1].encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert ("content", allowed) in page.attributes
+
+
+def test_when_every_run_failed_that_is_the_answer(bench: wtb.Bench, tmp_path: Path) -> None:
+    made = wtb.Workflow("broken")
+
+    @made.node(start=True)
+    def fail(state: Any) -> dict[str, Any]:
+        raise ValueError("no luck")
+
+    made.add_variant("fail", "again", fail)
+    result = bench.batch(made, cases=cases(3), evaluators=[wtb.ExactMatch("answer"), Answer()])
+    page, markdown = pages(result, tmp_path)
+    for text in (page.text, markdown.replace("**", "")):
+        assert "All 6 runs failed. ValueError: no luck" in text
+
+
+def test_without_scores_of_the_baseline_nothing_is_compared(bench: wtb.Bench, tmp_path: Path) -> None:
+    whole = bench.batch(flow({"much": 0.5, "some": 0.25}), cases=cases(4), evaluators=[Answer()])
+    jobs = [job for job in whole._jobs if job.combination != whole.baseline]
+    result = wtb.BatchResult(bench, whole.batch, jobs)
+    page, markdown = pages(result, tmp_path)
+    for text in (page.text, markdown):
+        assert "Nothing can be compared with the baseline on answer: no case has scores of both." in text
+        assert "answer=much has the best mean of the others, 0.515." in text
+        assert "not comparable" in text
+
+
+def test_each_score_leads_to_its_runs(bench: wtb.Bench, tmp_path: Path) -> None:
+    result = bench.batch(flow({"broken": -0.1}), cases=cases(3), repeats=2, evaluators=[Answer(), wtb.Latency()])
+    page, _ = pages(result, tmp_path)
+    data = json.loads(page.scripts[0])
+    found = [data["runs"]["prefix"] + run for runs in data["runs"]["ids"] for run in runs.split(" ")]
+    places = [(case, name) for case in data["cases"] for _, name in data["names"] for _ in range(2)]
+    assert dict(zip(found, places, strict=True)) == {
+        each.run_id: (each.case_id, each.combination) for each in result.results
+    }
+    assert data["scores"][0] == [0, -0.09, 0.01, -0.09, 0.02, -0.09]  # an error counts as the worst
+    assert data["failed"][0] == [1, 5]
+
+
+def test_a_batch_too_large_for_a_file_keeps_the_cases_that_differ_most(
+    bench: wtb.Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.reporting.cases.MOST_CELLS", 70)
+    result = bench.batch(flow({"broken": -0.1}), cases=cases(40), evaluators=[Answer()])
+    page, _ = pages(result, tmp_path)
+    kept = json.loads(page.scripts[0])["cases"]
+    assert len(kept) == 35
+    assert "5 cases on which combinations differ less are not in this file" in page.text
+    assert set(result.different("answer")[:35]) == set(kept)
 
 
 def test_a_report_is_html_or_markdown(bench: wtb.Bench, tmp_path: Path) -> None:

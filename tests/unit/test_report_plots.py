@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from wtb.domain.intervals import Interval
 from wtb.reporting.content import Figures
 from wtb.reporting.markup import Markup, element
-from wtb.reporting.svg import Axis, Cell, Line, Point, heat, interval_plot, scatter
+from wtb.reporting.svg import NARROW, WIDE, Axis, Format, Point, scale, scatter, share_of, track
 
 numbers = st.floats(min_value=-1e9, max_value=1e9).map(lambda value: round(value, 9))
 
@@ -72,18 +75,24 @@ def test_whatever_is_no_markup_is_escaped() -> None:
     assert element("b", "<i>", Markup("<i></i>"), title='"&') == '<b title="&quot;&amp;">&lt;i&gt;<i></i></b>'
 
 
-def test_an_interval_plot_has_a_line_a_combination_and_the_baseline_as_a_rule() -> None:
-    lines = [
-        Line(key="B", label="baseline", mean=0.5, interval=Interval(0.4, 0.6), finding="baseline"),
-        Line(key="1", label="a=b", mean=0.7, interval=None, finding="better"),
-        Line(key="2", label="a=c", mean=None, interval=None, finding=""),
-    ]
-    plot = interval_plot(lines, "score", lambda value: f"{value:.1f}")
-    assert plot.count("<circle") == 2
-    assert plot.count('class="span"') == 1
-    assert plot.count('class="rule"') == 1
-    assert "a=b: 0.7" in plot
-    assert "no scores" in plot
+def test_what_has_no_end_is_not_closed() -> None:
+    assert element("input", type="search", hidden="") == '<input type="search" hidden="">'
+
+
+def test_a_track_shows_the_mean_its_interval_and_the_baseline_as_a_rule() -> None:
+    axis = share_of([0.0, 1.0])
+    drawn = track(axis, 0.5, Interval(0.0, 1.0), 0.25, "a=b: 0.5")
+    assert '<circle cx="50.0%"' in drawn
+    assert 'x1="4.5%" x2="95.5%" y1="50%"' in drawn
+    assert drawn.count('class="rule"') == 1
+    assert "<title>a=b: 0.5</title>" in drawn
+    assert drawn.count('class="grid"') == scale(axis).count("<text") == 6
+
+
+def test_a_track_without_scores_shows_the_scale_only() -> None:
+    drawn = track(share_of([]), None, None, None, "none")
+    assert 'class="grid"' in drawn
+    assert not {"circle", "span", "rule"} & set(re.findall(r"\w+", drawn))
 
 
 def test_a_scatter_names_the_front_and_the_baseline_only() -> None:
@@ -92,18 +101,30 @@ def test_a_scatter_names_the_front_and_the_baseline_only() -> None:
         for key, x in (("B", 2.0), ("71", 1.0), ("72", 3.0))
     ]
     plot = scatter(points, "quality against price", ("price", "quality"))
-    assert plot.count("<circle") == 3
+    assert plot.count("<circle") == 2
+    assert plot.count("<rect") == 1
     assert ">71</text>" in plot
     assert ">B</text>" in plot
     assert ">72</text>" not in plot
 
 
-def test_errors_and_missing_scores_are_marked_in_the_heat() -> None:
-    cells = [
-        Cell(quality=1.0, failed=False, title="good"),
-        Cell(quality=0.0, failed=True, title="failed"),
-        Cell(quality=None, failed=False, title="missing"),
+def test_the_front_is_joined_by_steps() -> None:
+    points = [Point(key=str(x), label="", x=x, y=x * 10, on_front=True, is_baseline=False) for x in (3.0, 1.0, 2.0)]
+    way = re.search(r'<polyline points="([^"]+)"', scatter(points, "", ("", "")))
+    assert way is not None
+    places = [tuple(map(float, place.split(","))) for place in way[1].split(" ")]
+    assert len(places) == 5
+    assert all(before[0] == after[0] or before[1] == after[1] for before, after in pairwise(places))
+
+
+@pytest.mark.parametrize("format", [WIDE, NARROW])
+@given(places=st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30))
+def test_keys_of_a_scatter_never_cover_each_other(format: Format, places: list[tuple[float, float]]) -> None:
+    points = [
+        Point(key=str(at), label="", x=x, y=y, on_front=at > 0, is_baseline=at == 0) for at, (x, y) in enumerate(places)
     ]
-    plot = heat(["c1"], ["B", "1", "2"], [cells], "scores")
-    assert plot.count("<rect") == 3
-    assert plot.count("×") == plot.count("·") == 1
+    plot = scatter(points, "", ("", ""), format)
+    found = re.findall(r'<text x="([^"]+)" y="([^"]+)" text-anchor="middle" class="point-key">', plot)
+    keys = [(float(x), float(y)) for x, y in found]
+    assert all(abs(a[0] - b[0]) >= 7 or abs(a[1] - b[1]) >= 12 for at, a in enumerate(keys) for b in keys[at + 1 :])
+    assert all(0 <= x <= format.width and 0 <= y <= format.height for x, y in keys)

@@ -225,7 +225,8 @@ class WorkflowDefinition:
             if variant.node not in names:
                 yield f"{label}: there is no such node"
             if variant.name == BASELINE or not _is_node_name(variant.name):
-                yield f"{label} cannot be called that; {BASELINE} is the node's own, {' '.join(_RESERVED)} are reserved"
+                reserved = f"white space and {' '.join(_RESERVED)} are reserved"
+                yield f"{label} cannot be called that; {BASELINE} is the node's own, {reserved}"
         for (node, name), count in Counter((each.node, each.name) for each in self.variants).items():
             if count > 1:
                 yield f"node {node!r} has {count} variants called {name!r}; names must be unique"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from wtb.domain.statistics import Finding, Summary, Verdict
 BASELINE_KEY = "B"
 _TRADED = ("latency_s", "cost_usd", "tokens")
 """What one usually pays for quality with, the first that was measured."""
+_SUPPORTED = (Finding.BETTER, Finding.WORSE)
 
 METHOD = (
     "Combinations are compared with the baseline case by case; the repeats of a case are averaged first. An interval "
@@ -66,6 +67,18 @@ class Trouble:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one wants to know first: a sentence, what there is to add, and the finding that colours it."""
+
+    headline: str
+    detail: str = ""
+    finding: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.headline} {self.detail}".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Front:
     """Two metrics against each other, and the combinations that no other one beats on both."""
 
@@ -100,16 +113,20 @@ class Report:
         """What was run, when, and how far it has come."""
         batch, plan = self.result.batch, self.result.batch.plan
         repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
-        failed = sum(job.error is not None for job in self.jobs)
         return {
             "Workflow": batch.workflow_name,
             "Status": self.result.status.replace("_", " "),
             "Size": f"{counted(len(self.rows), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}",
-            "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {failed:,} failed",
+            "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {self.failed:,} failed",
             "Node runs": self._shared(),
             "Ended" if len(self.jobs) == self.planned else "As of": f"{batch.updated_at:%Y-%m-%d %H:%M} UTC",
             "Id": batch.id,
         }
+
+    @cached_property
+    def failed(self) -> int:
+        """How many runs failed."""
+        return sum(job.error is not None for job in self.jobs)
 
     @property
     def planned(self) -> int:
@@ -128,39 +145,60 @@ class Report:
         """The nodes whose results could not be shared, and why."""
         return dict(self.result.sharing["not_shareable"])
 
-    @property
-    def answer(self) -> str:
-        """One or two sentences: which combinations are better than the baseline on the first metric."""
+    @cached_property
+    def answer(self) -> Answer:
+        """Which combinations are better than the baseline on the first metric, as far as that can be said."""
         metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
+        if self.jobs and self.failed == len(self.jobs):
+            every = "The only run" if self.failed == 1 else f"All {self.failed:,} runs"
+            return Answer(headline=f"{every} failed.", detail=self.troubles[0].what, finding=Finding.WORSE)
         if all(row.summaries[metric.name].mean is None for row in self.rows):
-            return f"There are no scores on {metric.name}{'' if is_whole else ' yet'}."
+            return Answer(headline=f"There are no scores on {metric.name}{'' if is_whole else ' yet'}.")
+        answer = self._only(metric) if len(self.rows) == 1 else self._compared(metric)
         so_far = "" if is_whole else f"So far ({len(self.jobs):,} of {self.planned:,} jobs): "
-        return so_far + (self._only(metric) if len(self.rows) == 1 else self._compared(metric))
+        return replace(answer, headline=so_far + answer.headline)
 
-    def _only(self, metric: Metric) -> str:
-        summary = self.rows[0].summaries[metric.name]
-        figures = self.figures(metric)
-        return (
-            f"{metric.name} is {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}. "
-            "There is one combination, so there is nothing to compare it with."
+    def _only(self, metric: Metric) -> Answer:
+        summary, figures = self.rows[0].summaries[metric.name], self.figures(metric)
+        return Answer(
+            headline=f"{metric.name} is {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}.",
+            detail="There is one combination, so there is nothing to compare it with.",
         )
 
-    def _compared(self, metric: Metric) -> str:
-        others = len(self.rows) - 1
-        better, worse = (
-            [row for row in self.rows if row.finding(metric.name) == kind] for kind in (Finding.BETTER, Finding.WORSE)
-        )
-        if others == 1 and (better or worse):
-            row, change = self.rows[1], self._change(self.rows[1], metric)
-            return f"{row.name} is {row.finding(metric.name)} than the baseline on {metric.name}: {change}."
+    def _compared(self, metric: Metric) -> Answer:
+        others = self.rows[1:]
+        better, worse = ([row for row in others if row.finding(metric.name) == kind] for kind in _SUPPORTED)
+        if not any(row.finding(metric.name) for row in others):
+            return self._incomparable(metric)
+        if len(others) == 1 and (better or worse):
+            row, change = others[0], self._change(others[0], metric)
+            finding = row.finding(metric.name)
+            headline = f"{row.name} is {finding} than the baseline on {metric.name}."
+            return Answer(headline=headline, detail=f"It has {change}.", finding=finding)
         lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
         if better:
             are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")
-            some = f"{len(better):,} of {others:,} combinations {are} better than the baseline on {metric.name}."
-            return f"{some} {better[0].name} {has} {self._change(better[0], metric)}.{lost}"
-        subject = self.rows[1].name if others == 1 else f"any of the {others:,} combinations"
-        none = f"There is no evidence that {subject} is better than the baseline on {metric.name}."
-        return f"{none}{lost}{self._needed(metric)}"
+            return Answer(
+                headline=f"{len(better):,} of {len(others):,} combinations {are} better than the baseline on "
+                f"{metric.name}.",
+                detail=f"{better[0].name} {has} {self._change(better[0], metric)}.{lost}",
+                finding=Finding.BETTER,
+            )
+        subject = others[0].name if len(others) == 1 else f"any of the {len(others):,} combinations"
+        return Answer(
+            headline=f"There is no evidence that {subject} is better than the baseline on {metric.name}.",
+            detail=f"{lost}{self._needed(metric)}".strip(),
+            finding=Finding.WORSE if worse else Finding.NO_EVIDENCE,
+        )
+
+    def _incomparable(self, metric: Metric) -> Answer:
+        """Say why nothing can be compared, and which combination has the best mean all the same."""
+        best, figures = self.rows[1], self.figures(metric)
+        mean = best.summaries[metric.name].mean
+        return Answer(
+            headline=f"Nothing can be compared with the baseline on {metric.name}: no case has scores of both.",
+            detail="" if mean is None else f"{best.name} has the best mean of the others, {figures.number(mean)}.",
+        )
 
     def _change(self, row: Row, metric: Metric) -> str:
         """Say what a combination has, against what, and what is known of the difference."""
@@ -199,7 +237,7 @@ class Report:
         names = pareto(whole, {each.name: each.direction for each in (quality, price)})
         return Front(quality=quality, price=price, names=names) if whole else None
 
-    @property
+    @cached_property
     def troubles(self) -> list[Trouble]:
         """What went wrong, each error once: failed runs first, then failed evaluators, the most frequent first."""
         jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
@@ -222,11 +260,10 @@ class Report:
         repeat = f" (repeat {job.repeat + 1})" if self.result.batch.plan["repeats"] > 1 else ""
         return f"{job.combination} on {job.case_id}{repeat}"
 
-    def differences(self) -> Differences:
-        """Return the cases on which combinations disagree on the first metric, the widest spread first."""
-        table = self.result.table(self.metrics[0].name)
-        means = {row.name: table.case_means(row.name) for row in self.rows}
-        return Differences(table=table, cases=tuple(self.result.different(table.metric.name)), means=means)
+    def scores(self, metric: Metric) -> CaseScores:
+        """Return what every combination scored on every case."""
+        table = self.result.table(metric.name)
+        return CaseScores(table=table, means={row.name: table.case_means(row.name) for row in self.rows})
 
     def figures(self, metric: Metric) -> Figures:
         """Return how the numbers of a metric are written."""
@@ -234,12 +271,22 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Differences:
-    """Cases on which combinations disagree, and what each scored there."""
+class CaseScores:
+    """What each combination scored on each case: the mean of its repeats."""
 
     table: ScoreTable
-    cases: tuple[str, ...]
     means: Mapping[str, Mapping[str, float]]
+
+    @cached_property
+    def different(self) -> tuple[str, ...]:
+        """The cases on which combinations disagree, the widest spread first."""
+        spread = {case: self.spread(case) for case in self.table.cases}
+        return tuple(sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case]))
+
+    def spread(self, case: str) -> float:
+        """Return how far apart the best and the worst are on a case; 0 when fewer than two have a score."""
+        found = [own[case] for own in self.means.values() if case in own]
+        return max(found) - min(found) if found else 0.0
 
     def failed(self, name: str, case: str) -> bool:
         """Whether a run of this combination on this case has an error."""

@@ -1,59 +1,135 @@
-"""The report as one HTML file: nothing is loaded from elsewhere, and nothing in it is a program."""
+"""The report as one HTML file: nothing is loaded from elsewhere, and only the script that comes with it runs."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wtb.batches import JobResult
 from wtb.domain.evaluation import Direction, Metric
+from wtb.domain.statistics import Finding
 from wtb.reporting import svg
-from wtb.reporting.content import METHOD, Differences, Figures, Report, Row, Trouble, counted
+from wtb.reporting.cases import cases
+from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted
 from wtb.reporting.markup import Markup, element, joined
 
-SHOWN_ROWS = 16
-MOST_LINES = 41
-MOST_CASES = 30
+MOST_LINES = 101
 MOST_TROUBLES = 50
 MOST_PLACES = 5
 _LONGEST_ERROR = 300
 _LONGEST_TRACEBACK = 4_000
 
-# The file shows what nodes and users said: even if some of it got through as markup, the browser would not run it.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
 
 def to_html(report: Report) -> str:
     """Return the report as a page."""
+    style, script = _file("style.css"), _file("script.js")
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'),
         element("title", report.title),
-        element("style", Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))),
+        element("style", style),
     )
-    main = element("main", _head(report), *(part(report) for part in _SECTIONS))
-    return f"<!doctype html>\n{element('html', head, element('body', main), lang='en')}\n"
+    sections = [made for make in _SECTIONS if (made := make(report)) is not None]
+    main = element("main", _head(report), _contents(sections), *(section.markup() for section in sections))
+    return f"<!doctype html>\n{element('html', head, element('body', main, element('script', script)), lang='en')}\n"
+
+
+def _file(name: str) -> Markup:
+    return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def _policy(script: str) -> str:
+    """Return what the browser may run.
+
+    The file shows what nodes and users said: even if some of it got through as markup, it would not be run.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page, and what the list of contents calls it."""
+
+    id: str
+    name: str
+    title: str
+    parts: Sequence[Any]
+
+    def markup(self) -> Markup:
+        """Return the part as it stands on the page."""
+        return element("section", element("h2", self.title), *self.parts, id=self.id)
 
 
 def _head(report: Report) -> Markup:
     facts = [element("div", element("dt", name), element("dd", value)) for name, value in report.facts.items()]
+    answer = report.answer
+    detail = [" ", element("p", answer.detail)] if answer.detail else []
     return element(
         "header",
         element("h1", report.title),
-        element("p", report.answer, class_="answer"),
+        element(
+            "div",
+            element("p", answer.headline, class_="headline"),
+            *detail,
+            *_tallies(report),
+            class_=f"answer {svg.class_of(answer.finding)}",
+        ),
         element("dl", *facts, class_="facts"),
     )
 
 
-def _matrix(report: Report) -> Markup:
-    shown, rest = report.rows[:SHOWN_ROWS], report.rows[SHOWN_ROWS:]
-    note = "Mean over the cases, 95 % interval, and the verdict against the baseline with the difference. "
-    order = f"Sorted by {report.metrics[0].name}, the baseline first." if len(report.rows) > 2 else ""
-    more = [_folded(f"{counted(len(rest), 'more combination')}", _matrix_table(report, rest))] if rest else []
-    return _section("Results", element("p", note, order, class_="note"), _matrix_table(report, shown), *more)
+def _tallies(report: Report) -> list[Markup]:
+    """Return how many combinations are better and worse on each metric, when there are enough to count."""
+    if len(report.rows) < 4:
+        return []
+    return [element("div", *(_tally(report, metric) for metric in report.metrics), class_="tallies")]
+
+
+def _tally(report: Report, metric: Metric) -> Markup:
+    counts = Counter(row.finding(metric.name) or "not comparable" for row in report.rows[1:])
+    found = [(kind, counts[kind]) for kind in (*Finding, "not comparable") if counts[kind]]
+    bars = [element("span", class_=svg.class_of(kind), style=f"flex-grow:{number}") for kind, number in found]
+    words = ", ".join(f"{number:,} {kind}" for kind, number in found)
+    return element(
+        "div",
+        element("span", metric.name, class_="tally-name"),
+        element("span", *bars, class_="bar", aria_hidden="true"),
+        element("span", words, class_="tally-words"),
+        class_="tally",
+    )
+
+
+def _contents(sections: Sequence[Section]) -> Markup:
+    links = [joined(element("a", section.name, href=f"#{section.id}"), " ") for section in sections]
+    return element("nav", *links, aria_label="Contents")
+
+
+def _matrix(report: Report) -> Section:
+    note = (
+        "Mean over the cases, its 95 % interval, and the difference from the baseline with the verdict, where the "
+        "cases support one."
+    )
+    order = f" The baseline is first, the others are sorted by {report.metrics[0].name}." if report.rows[2:] else ""
+    find = element("label", "Find a combination", element("input", type="search", id="result-find"))
+    return Section(
+        id="results",
+        name="Results",
+        title="Results",
+        parts=(
+            element("p", note, order, class_="note"),
+            element("div", find, class_="controls", id="result-controls", hidden=""),
+            _matrix_table(report, report.rows),
+            element("button", "Show all", type="button", id="result-more", hidden=""),
+        ),
+    )
 
 
 def _matrix_table(report: Report, rows: Sequence[Row]) -> Markup:
@@ -61,69 +137,94 @@ def _matrix_table(report: Report, rows: Sequence[Row]) -> Markup:
     body = []
     for row in rows:
         cells = [_matrix_cell(row, metric, report.figures(metric)) for metric in report.metrics]
-        name = element("th", _name(row.name), scope="row")
+        tag = [element("span", "baseline", class_="tag")] if row.is_baseline and row.name != "baseline" else []
+        name = element("th", _name(row.name), *tag, scope="row")
         kind = "is-baseline" if row.is_baseline else None
         body.append(element("tr", element("td", row.key, class_="key"), name, *cells, class_=kind))
-    return _table(heads, body)
+    return _table("Results", heads, body, id="result-table")
 
 
 def _metric_head(metric: Metric) -> Markup:
-    good = "higher is better" if metric.direction is Direction.HIGHER else "lower is better"
-    return element("th", metric.name, " ", element("small", good))
+    is_higher = metric.direction is Direction.HIGHER
+    good = element("small", "higher is better" if is_higher else "lower is better")
+    return element("th", metric.name, " ", good, scope="col", data_first="descending" if is_higher else "ascending")
 
 
 def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
     summary = row.summaries[metric.name]
     lost = [element("small", row.unscored(metric.name), class_="lost")] if row.unscored(metric.name) else []
     if summary.mean is None:
-        return element("td", element("span", "no scores ", class_="faint"), *lost, class_="score")
-    interval = element("small", figures.interval(summary.interval))
-    verdict = _verdict(row, metric, figures)
+        return element("td", element("span", "no scores ", class_="faint"), *lost, class_="score", data_value="")
     return element(
-        "td", element("b", figures.number(summary.mean)), " ", interval, " ", verdict, " ", *lost, class_="score"
+        "td",
+        element("b", figures.number(summary.mean)),
+        " ",
+        element("small", figures.interval(summary.interval)),
+        " ",
+        _verdict(row, metric, figures),
+        " ",
+        *lost,
+        class_="score",
+        data_value=summary.mean,
     )
 
 
 def _verdict(row: Row, metric: Metric, figures: Figures) -> Markup:
     finding = row.finding(metric.name)
+    if row.is_baseline:
+        return Markup("")
     if not finding:
         return element("span", "not comparable", class_="verdict unknown")
-    change = "" if row.is_baseline else f" {figures.change(row.verdicts[metric.name].comparison.difference)}"
-    return element("span", f"{finding}{change}", class_=f"verdict {svg.class_of(finding)}")
+    change = figures.change(row.verdicts[metric.name].comparison.difference)
+    return element("span", f"{finding} {change}", class_=f"verdict {svg.class_of(finding)}")
 
 
-def _plots(report: Report) -> Markup:
-    first, *others = report.metrics
-    note = "Mean and 95 % interval. The dashed line is the mean of the baseline; the word is the verdict."
-    folded = [_folded(metric.name, _interval_plot(report, metric)) for metric in others]
-    return _section(
-        "Intervals",
-        element("p", note, class_="note"),
-        element("h3", first.name),
-        _interval_plot(report, first),
-        *folded,
-    )
+def _plots(report: Report) -> Section:
+    note = "Mean and 95 % interval of every combination. The dashed line is the mean of the baseline."
+    tabs = [part for at, metric in enumerate(report.metrics) for part in _tab(report, metric, at)]
+    parts = element("p", note, class_="note"), element("div", *tabs, class_="tabs", role="radiogroup")
+    return Section(id="intervals", name="Intervals", title="Intervals", parts=parts)
+
+
+def _tab(report: Report, metric: Metric, at: int) -> list[Markup]:
+    """Return a choice and what it shows; the style does the rest, so it works without a script."""
+    checked = None if at else ""
+    return [
+        element("input", type="radio", name="interval", id=f"interval-{at}", checked=checked),
+        element("label", metric.name, for_=f"interval-{at}"),
+        element("div", _interval_plot(report, metric), class_="panel"),
+    ]
 
 
 def _interval_plot(report: Report, metric: Metric) -> Markup:
-    lines = [
-        svg.Line(
-            key=row.key,
-            label=row.name,
-            mean=row.summaries[metric.name].mean,
-            interval=row.summaries[metric.name].interval,
-            finding=row.finding(metric.name),
-        )
-        for row in report.rows[:MOST_LINES]
-    ]
-    plot = svg.interval_plot(lines, f"{metric.name} by combination", report.figures(metric).number)
-    return element("figure", plot, *_left_out(len(report.rows) - len(lines), "combination"))
+    rows = report.rows[:MOST_LINES]
+    summaries = [row.summaries[metric.name] for row in rows]
+    ends = [end for each in summaries if each.interval for end in (each.interval.low, each.interval.high)]
+    axis = svg.share_of([*(each.mean for each in summaries if each.mean is not None), *ends])
+    scale = element("li", element("span", svg.scale(axis), class_="holder"), class_="line scale-line")
+    lines = [_line(report, row, metric, axis) for row in rows]
+    plot = element("ol", scale, *lines, scale, class_="plot", aria_label=f"{metric.name} by combination")
+    return element("figure", plot, *_left_out(len(report.rows) - len(rows), "combination"))
 
 
-def _front(report: Report) -> Markup:
+def _line(report: Report, row: Row, metric: Metric, axis: svg.Axis) -> Markup:
+    summary, figures, finding = row.summaries[metric.name], report.figures(metric), row.finding(metric.name)
+    told = f"{row.name}: {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}"
+    baseline = report.rows[0].summaries[metric.name].mean
+    return element(
+        "li",
+        element("span", row.key, class_="key"),
+        element("span", _name(row.name), class_="name"),
+        element("span", svg.track(axis, summary.mean, summary.interval, baseline, told), class_="holder"),
+        element("span", "no scores" if summary.mean is None else finding or "not comparable", class_="word"),
+        class_=f"line {svg.class_of(finding)}",
+    )
+
+
+def _front(report: Report) -> Section | None:
     front = report.front
     if front is None or len(report.rows) < 2:
-        return Markup("")
+        return None
     points = [
         svg.Point(key=row.key, label=row.name, x=x, y=y, on_front=row.name in front.names, is_baseline=row.is_baseline)
         for row in report.rows
@@ -133,73 +234,45 @@ def _front(report: Report) -> Markup:
     title = f"{front.quality.name} against {front.price.name}"
     names = f"{front.price.name} (lower is better)", f"{front.quality.name} (higher is better)"
     note = (
-        "The filled points are the Pareto front: no other combination is better on one of the two and as good on the "
-        "other. It compares means, without regard to chance. B is the baseline."
+        "On the Pareto front are the combinations than which no other is better on one of the two and as good on the "
+        "other. It compares means, without regard to chance."
     )
     rows = [row for row in report.rows if row.name in front.names]
-    items = [_front_item(report, row, (front.quality, front.price)) for row in rows]
-    plot = element("figure", svg.scatter(points, title, names))
-    return _section(title, element("p", note, class_="note"), plot, element("ul", *items, class_="front-list"))
+    names_of_columns = ("On the front", front.quality.name, front.price.name)
+    heads = [element("th", "#", class_="key"), *(element("th", name) for name in names_of_columns)]
+    body = [_front_row(report, row, (front.quality, front.price)) for row in rows]
+    plots = [svg.scatter(points, title, names, format) for format in (svg.WIDE, svg.NARROW)]
+    drawn = element("figure", svg.legend(), *plots)
+    parts = element("p", note, class_="note"), drawn, _table("Pareto front", heads, body)
+    return Section(id="trade-off", name="Trade-off", title=title, parts=parts)
 
 
-def _front_item(report: Report, row: Row, metrics: Sequence[Metric]) -> Markup:
-    means = [f"{each.name} {report.figures(each).number(row.summaries[each.name].mean)}" for each in metrics]
-    return element("li", element("b", row.key), " ", _name(row.name), element("small", f" {', '.join(means)}"))
-
-
-def _cases(report: Report) -> Markup:
-    if len(report.rows) < 2:
-        return Markup("")
-    found = report.differences()
-    metric = found.table.metric
-    if not found.cases:
-        return _section("Cases", element("p", f"On {metric.name} no two combinations differ on any case."))
-    cases, rows = found.cases[:MOST_CASES], report.rows[:MOST_LINES]
-    note = (
-        f"{counted(len(found.cases), 'case')} of {len(found.table.cases):,} on which combinations differ on "
-        f"{metric.name}, the widest spread first. The stronger the colour, the better; × has an error and counts as "
-        "worst, a dot has no score. Columns are numbered as in the results; B is the baseline."
-    )
-    figures = report.figures(metric)
-    cells = [[_heat_cell(found, row, case, figures) for row in rows] for case in cases]
-    plot = svg.heat(cases, [row.key for row in rows], cells, f"{metric.name} by case and combination")
-    return _section(
-        "Cases on which combinations differ",
-        element("p", note, class_="note"),
-        element("figure", plot, class_="wide"),
-        *_left_out(len(found.cases) - len(cases), "case"),
-        *_left_out(len(report.rows) - len(rows), "combination"),
-        _folded("The scores as numbers", _score_table(found, cases, rows, figures)),
+def _front_row(report: Report, row: Row, metrics: Sequence[Metric]) -> Markup:
+    means = [report.figures(each).number(row.summaries[each.name].mean) for each in metrics]
+    return element(
+        "tr",
+        element("td", row.key, class_="key"),
+        element("th", _name(row.name), scope="row"),
+        *(element("td", mean, class_="number") for mean in means),
     )
 
 
-def _heat_cell(found: Differences, row: Row, case: str, figures: Figures) -> svg.Cell:
-    failed = found.failed(row.name, case)
-    told = f"{figures.number(found.means[row.name].get(case))}{' (error)' if failed else ''}"
-    return svg.Cell(quality=found.quality(row.name, case), failed=failed, title=f"{case}, {row.key} {row.name}: {told}")
+def _cases(report: Report) -> Section | None:
+    if len(report.rows) < 2 or not report.jobs:
+        return None
+    return Section(id="cases", name="Cases", title="Cases", parts=cases(report))
 
 
-def _score_table(found: Differences, cases: Sequence[str], rows: Sequence[Row], figures: Figures) -> Markup:
-    heads = [element("th", "Case"), *(element("th", row.key, title=row.name) for row in rows)]
-    body = []
-    for case in cases:
-        scores = [
-            "error" if found.failed(row.name, case) else figures.number(found.means[row.name].get(case)) for row in rows
-        ]
-        cells = [element("td", score, class_="number") for score in scores]
-        body.append(element("tr", element("th", case, scope="row"), *cells))
-    return _table(heads, body)
-
-
-def _comparisons(report: Report) -> Markup:
+def _comparisons(report: Report) -> Section | None:
     others = [row for row in report.rows if not row.is_baseline]
     if not others:
-        return Markup("")
+        return None
     tables = [
         _folded(metric.name, _comparison_table(others, metric, report.figures(metric))) for metric in report.metrics
     ]
     note = "Candidate less baseline, over the cases that both have. “Needed” is about how many cases would show it."
-    return _section("Comparisons in full", element("p", note, class_="note"), *tables)
+    parts = element("p", note, class_="note"), *tables
+    return Section(id="comparisons", name="Comparisons", title="Comparisons in full", parts=parts)
 
 
 def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> Markup:
@@ -215,13 +288,14 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
         "Needed",
     )
     return _table(
+        f"Comparisons on {metric.name}",
         [element("th", name, class_="key" if name == "#" else None) for name in names],
         [_comparison_row(row, metric, figures) for row in rows if metric.name in row.verdicts],
     )
 
 
 def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
-    verdict = row.verdicts[metric.name]
+    verdict, finding = row.verdicts[metric.name], row.finding(metric.name) or "not comparable"
     found = verdict.comparison
     cells = (
         figures.change(found.difference),
@@ -235,24 +309,22 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         "tr",
         element("td", row.key, class_="key"),
         element("th", _name(row.name), scope="row"),
-        element("td", _verdict(row, metric, figures)),
+        element("td", element("span", finding, class_=f"verdict {svg.class_of(finding)}")),
         *(element("td", cell, class_="number") for cell in cells),
     )
 
 
-def _failures(report: Report) -> Markup:
+def _failures(report: Report) -> Section | None:
     troubles = report.troubles
     if not troubles:
-        return Markup("")
+        return None
     note = "Failed runs first, then failed evaluators. A run opens with wtb show RUN, its steps with wtb history RUN."
     heads = [element("th", name) for name in ("Error", "Times", "Where", "Run")]
     rows = [row for trouble in troubles[:MOST_TROUBLES] for row in _failure(report, trouble)]
-    return _section(
-        counted(report.failures, "failure"),
-        element("p", note, class_="note"),
-        _table(heads, rows),
-        *_left_out(len(troubles) - MOST_TROUBLES, "error"),
-    )
+    title = counted(report.failures, "failure")
+    left_out = _left_out(len(troubles) - MOST_TROUBLES, "error")
+    parts = element("p", note, class_="note"), _table("Failures", heads, rows), *left_out
+    return Section(id="failures", name=title, title=title, parts=parts)
 
 
 def _failure(report: Report, trouble: Trouble) -> list[Markup]:
@@ -273,39 +345,42 @@ def _place(report: Report, job: JobResult) -> list[Markup]:
     return [element("td", _name(report.place(job))), element("td", run)]
 
 
-def _method(report: Report) -> Markup:
+def _method(report: Report) -> Section:
     parts: list[Markup] = [element("p", text) for text in METHOD]
     if report.not_shareable:
         reasons = [element("li", element("b", node), ": ", why) for node, why in report.not_shareable.items()]
         parts += [element("p", "These nodes could not be shared between combinations:"), element("ul", *reasons)]
-    return _section("How to read this", *parts)
+    return Section(id="method", name="How to read this", title="How to read this", parts=parts)
 
 
-_SECTIONS: tuple[Callable[[Report], Markup], ...] = (
+_SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     _matrix, _plots, _front, _cases, _failures, _comparisons, _method,
 )  # fmt: skip
-
-
-def _section(title: str, *parts: Any) -> Markup:
-    return element("section", element("h2", title), *parts)
 
 
 def _folded(title: str, *parts: Any) -> Markup:
     return element("details", element("summary", title), *parts)
 
 
-def _table(heads: Sequence[Markup], rows: Sequence[Markup]) -> Markup:
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
-    return element("div", table, class_="wide")
+def _table(title: str, heads: Sequence[Markup], rows: Sequence[Markup], id: str | None = None) -> Markup:
+    """Return a table that scrolls by itself when it is too wide, also with the keys."""
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), id=id)
+    return element("div", table, class_="wide", tabindex=0, role="region", aria_label=title)
 
 
 def _name(combination: str) -> Markup:
-    """Return a combination that breaks between its parts only."""
+    """Return a combination that breaks between its parts only, with the variants standing out from the nodes."""
     parts = combination.split(", ")
     marked = [
-        element("span", part + ("," if at < len(parts) - 1 else ""), class_="part") for at, part in enumerate(parts)
+        element("span", *_part(part), "," if at < len(parts) - 1 else "", class_="part")
+        for at, part in enumerate(parts)
     ]
     return joined(*(piece for part in marked for piece in (part, " ")))
+
+
+def _part(part: str) -> tuple[Any, ...]:
+    node, equals, variant = part.partition("=")
+    return (element("span", node + equals, class_="node"), variant) if equals else (part,)
 
 
 def _left_out(number: int, noun: str) -> list[Markup]:

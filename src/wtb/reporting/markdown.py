@@ -5,38 +5,56 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 from wtb.domain.evaluation import Direction, Metric
-from wtb.reporting.content import Report, Row, Trouble, counted
+from wtb.domain.statistics import Finding
+from wtb.reporting.content import Figures, Report, Row, Trouble, counted
 
-SHOWN_ROWS = 16
+SHOWN_ROWS = 6
+MOST_CHARACTERS = 40_000
+"""Of the rows that are folded: a comment on GitHub has at most 65,536."""
 MOST_TROUBLES = 10
 _LONGEST_ERROR = 160
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
 _CALL = re.compile(r"@(?=[A-Za-z])")
 
 _NOTE = (
-    "Mean over the cases (95 % interval), and the verdict against the baseline with the difference. Compared case by "
-    "case; verdicts are adjusted for all comparisons (Holm). “No evidence” is not “the same”."
+    "Mean over the cases (95 % interval), and the verdict against the baseline (B) with the difference. Compared case "
+    "by case; verdicts are adjusted for all comparisons (Holm). “No evidence” is not “the same”."
 )
 
 
 def to_markdown(report: Report) -> str:
     """Return the report for a pull request."""
-    shown, rest = report.rows[:SHOWN_ROWS], report.rows[SHOWN_ROWS:]
-    parts = [f"## {_plain(report.title)}", f"**{_plain(report.answer)}**", _matrix(report, shown)]
-    if rest:
-        parts.append(_folded(counted(len(rest), "more combination"), _matrix(report, rest)))
-    parts += [*_front(report), *_failures(report), _NOTE]
-    parts.append(" · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items()))
-    return "\n\n".join(parts) + "\n"
+    answer, rows = report.answer, [_row(report, row) for row in report.rows]
+    parts = [f"## {_plain(report.title)}", f"**{_plain(answer.headline)}** {_plain(answer.detail)}".rstrip()]
+    parts += [_table(report, rows[:SHOWN_ROWS]), *_more(report, rows[SHOWN_ROWS:]), *_front(report), *_failures(report)]
+    facts = " · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items())
+    return "\n\n".join([*parts, _NOTE, f"<sub>{facts}</sub>"]) + "\n"
 
 
-def _matrix(report: Report, rows: Sequence[Row]) -> str:
+def _more(report: Report, rows: Sequence[str]) -> list[str]:
+    if not rows:
+        return []
+    sizes = accumulate(len(row) for row in rows)
+    kept = [row for row, size in zip(rows, sizes, strict=True) if size <= MOST_CHARACTERS]
+    left_out = len(rows) - len(kept)
+    rest = f"\n\n{counted(left_out, 'other combination')} left out; the HTML report has all." if left_out else ""
+    return [_folded(counted(len(rows), "more combination"), _table(report, kept) + rest)]
+
+
+def _table(report: Report, rows: Sequence[str]) -> str:
     heads = ["#", "Combination", *(_head(metric) for metric in report.metrics)]
-    lines = [heads, ["---"] * len(heads)]
-    lines += [[row.key, _plain(row.name), *(_cell(report, row, metric) for metric in report.metrics)] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([_line(heads), _line(["---"] * len(heads)), *rows])
+
+
+def _row(report: Report, row: Row) -> str:
+    return _line([row.key, _plain(row.name), *(_cell(report, row, metric) for metric in report.metrics)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _head(metric: Metric) -> str:
@@ -48,20 +66,27 @@ def _cell(report: Report, row: Row, metric: Metric) -> str:
     lost = [row.unscored(metric.name)] if row.unscored(metric.name) else []
     if summary.mean is None:
         return ", ".join(["no scores", *lost])
-    finding = row.finding(metric.name) or "not comparable"
-    if metric.name in row.verdicts:
-        finding = f"{finding} {figures.change(row.verdicts[metric.name].comparison.difference)}"
-    word = f"**{finding}**" if finding.startswith(("better", "worse")) else finding
-    told = ", ".join([word, *lost])
-    return f"{figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')} {told}"
+    mean = f"{figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}"
+    told = ", ".join([*_verdict(row, metric, figures), *lost])
+    return f"{mean}<br>{told}" if told else mean
+
+
+def _verdict(row: Row, metric: Metric, figures: Figures) -> list[str]:
+    if row.is_baseline:
+        return []
+    finding = row.finding(metric.name)
+    if not finding:
+        return ["not comparable"]
+    word = f"{finding} {figures.change(row.verdicts[metric.name].comparison.difference)}"
+    return [word if finding == Finding.NO_EVIDENCE else f"**{word}**"]
 
 
 def _front(report: Report) -> list[str]:
     front = report.front
     if front is None or len(report.rows) < 2:
         return []
-    names = "; ".join(_plain(row.name) for row in report.rows if row.name in front.names)
-    return [f"Pareto front of {_plain(front.quality.name)} and {_plain(front.price.name)}: {names}."]
+    keys = ", ".join(row.key for row in report.rows if row.name in front.names)
+    return [f"Pareto front of {_plain(front.quality.name)} and {_plain(front.price.name)}: {keys}."]
 
 
 def _failures(report: Report) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
+_VOID = {"input"}
+
 
 class Markup(str):
     """Text that stands as it is: made here, and nowhere from what a user gave."""
@@ -12,14 +14,14 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(name: str, *children: Any, **attributes: Any) -> Markup:
+def element(name: str, /, *children: Any, **attributes: Any) -> Markup:
     """Return an element; `class_` is class, `stroke_width` stroke-width; an attribute that is None is left out."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
+    return Markup(f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{joined(*children)}</{name}>")
 
 
 def joined(*children: Any) -> Markup:

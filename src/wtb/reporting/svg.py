@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wtb.domain.intervals import Interval
 from wtb.reporting.markup import Markup, element, joined
 
-WIDTH = 1072
-_ROW = 22
-_TOP = 14
-_KEY = 30
-_CHARACTER = 7.2
+_CHARACTER = 7.5
 """About how wide a character is; there is no way to measure it here."""
-_LONGEST_LABEL = 70
-_VERDICT = 90
-_CELL = 20
+_LINE = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +44,18 @@ class Axis:
         return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One combination on one metric; `finding` is shown as a word and as a colour."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How large a plot is drawn: `WIDE` for a desk, `NARROW` for a telephone."""
 
-    key: str
-    label: str
-    mean: float | None
-    interval: Interval | None
-    finding: str
+    name: str
+    width: int
+    height: int
+    left: int
+
+
+WIDE = Format("wide-only", 1072, 420, 80)
+NARROW = Format("narrow-only", 360, 340, 58)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,89 +70,136 @@ class Point:
     is_baseline: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One score: how good it is from 0 to 1, None when there is none; and what is said of it."""
-
-    quality: float | None
-    failed: bool
-    title: str
+def share_of(values: Collection[float]) -> Axis:
+    """Return an axis in percent, for drawings that are as wide as there is room."""
+    return Axis.around(values, 0, 100)
 
 
-def interval_plot(lines: Sequence[Line], title: str, write: Callable[[float], str]) -> Markup:
-    """Draw a mean with its interval a line; a dashed rule marks the mean of the baseline."""
-    seen = [line.mean for line in lines if line.mean is not None]
-    ends = [end for line in lines if line.interval for end in (line.interval.low, line.interval.high)]
-    longest = min(max(len(line.label) for line in lines), _LONGEST_LABEL)
-    axis = Axis.around([*seen, *ends], longest * _CHARACTER + _KEY + 16, WIDTH - _VERDICT - 16)
-    bottom = _TOP + _ROW * len(lines)
-    baseline = next((line.mean for line in lines if line.finding == "baseline"), None)
-    rule = [] if baseline is None else [_rule(axis.at(baseline), _TOP, axis.at(baseline), bottom, "rule")]
-    rows = [_interval(line, axis, _TOP + _ROW * (number + 0.5), write) for number, line in enumerate(lines)]
-    return _drawing(WIDTH, bottom + 24, title, *_x_axis(axis, _TOP, bottom), *rule, *rows)
+def track(axis: Axis, mean: float | None, interval: Interval | None, rule: float | None, told: str) -> Markup:
+    """Draw a mean with its interval along an axis in percent; a dashed rule marks the mean of the baseline."""
+    parts = [_upright(axis.at(tick), "grid") for tick in axis.ticks()]
+    if rule is not None:
+        parts.append(_upright(axis.at(rule), "rule"))
+    if interval is not None:
+        ends = {"x1": f"{axis.at(interval.low)}%", "x2": f"{axis.at(interval.high)}%"}
+        parts.append(element("line", **ends, y1="50%", y2="50%", class_="span"))
+    if mean is not None:
+        parts.append(element("circle", cx=f"{axis.at(mean)}%", cy="50%", r=4.5))
+    return element("svg", element("title", told), *parts, class_="track", role="img", aria_label=told)
 
 
-def _interval(line: Line, axis: Axis, y: float, write: Callable[[float], str]) -> Markup:
-    kind = f"line {class_of(line.finding)}"
-    label = _text(axis.start - _KEY - 10, y + 4, _short(line.label, _LONGEST_LABEL), "end")
-    key = _text(axis.start - 10, y + 4, line.key, "end", "tick")
-    if line.mean is None:
-        return element("g", label, key, _text(axis.start, y + 4, "no scores", "start", "faint"), class_=kind)
-    x, parts = axis.at(line.mean), [label, key]
-    told = f"{line.label}: {write(line.mean)}"
-    if line.interval is not None:
-        parts.append(_rule(axis.at(line.interval.low), y, axis.at(line.interval.high), y, "span"))
-        told += f" ({write(line.interval.low)} to {write(line.interval.high)})"
-    parts += [element("circle", cx=x, cy=y, r=4.5), _text(WIDTH - _VERDICT, y + 4, line.finding, "start", "word")]
-    return element("g", element("title", told), *parts, class_=kind)
+def scale(axis: Axis) -> Markup:
+    """Write the numbers of an axis in percent."""
+    ticks = [element("text", _number(tick), x=f"{axis.at(tick)}%", y=12, text_anchor="middle") for tick in axis.ticks()]
+    return element("svg", *ticks, class_="scale", aria_hidden="true")
 
 
-def scatter(points: Sequence[Point], title: str, names: tuple[str, str]) -> Markup:
-    """Draw two metrics against each other; the front is joined by a line, and it and the baseline are named."""
-    height, bottom = 420, 370
-    x_axis = Axis.around([point.x for point in points], 80, WIDTH - 30)
-    y_axis = Axis.around([point.y for point in points], bottom, _TOP)
-    front = sorted((point for point in points if point.on_front), key=lambda point: (point.x, point.y))
-    way = " ".join(f"{x_axis.at(point.x)},{y_axis.at(point.y)}" for point in front)
-    line = element("polyline", points=way, class_="front")
-    others_first = sorted(points, key=lambda point: (point.on_front, point.is_baseline))
-    marks = [_mark(point, x_axis, y_axis) for point in others_first]
+def _upright(percent: float, kind: str) -> Markup:
+    return element("line", x1=f"{percent}%", x2=f"{percent}%", y1=0, y2="100%", class_=kind)
+
+
+def scatter(points: Sequence[Point], title: str, names: tuple[str, str], format: Format = WIDE) -> Markup:
+    """Draw two metrics against each other; the front is joined by steps, and it and the baseline have their keys."""
+    bottom, top = format.height - 50, 14
+    x_axis = Axis.around([point.x for point in points], format.left, format.width - 14)
+    y_axis = Axis.around([point.y for point in points], bottom, top)
+    places = [(x_axis.at(point.x), y_axis.at(point.y)) for point in points]
+    order = sorted(zip(points, places, strict=True), key=lambda each: (each[0].on_front, each[0].is_baseline))
     words = (
-        _text((x_axis.start + x_axis.end) / 2, height - 6, names[0], "middle"),
-        element("text", names[1], x=0, y=0, text_anchor="middle", transform=f"translate(16 {bottom / 2}) rotate(-90)"),
+        _text((x_axis.start + x_axis.end) / 2, format.height - 8, names[0], "middle"),
+        element("text", names[1], x=0, y=0, text_anchor="middle", transform=f"translate(13 {bottom / 2}) rotate(-90)"),
     )
-    sides = (*_x_axis(x_axis, _TOP, bottom), *_y_axis(y_axis, x_axis))
-    return _drawing(WIDTH, height, title, *sides, line, *marks, *words)
+    return _drawing(
+        format.width,
+        format.height,
+        title,
+        format.name,
+        *_x_axis(x_axis, top, bottom, most=6 if format is WIDE else 4),
+        *_y_axis(y_axis, x_axis),
+        _steps([place for point, place in order if point.on_front]),
+        *(_mark(point, place) for point, place in order),
+        *_keys(order, Box(x_axis.start, 0, format.width, bottom)),
+        *words,
+    )
 
 
-def _mark(point: Point, x_axis: Axis, y_axis: Axis) -> Markup:
-    x, y = x_axis.at(point.x), y_axis.at(point.y)
+def legend() -> Markup:
+    """Say what the marks of a scatter mean."""
+    kinds = (("on the front", True, False), ("not on it", False, False), ("baseline", False, True))
+    words = []
+    for word, on_front, is_baseline in kinds:
+        mark = _mark(Point(key="", label=word, x=0, y=0, on_front=on_front, is_baseline=is_baseline), (8, 8))
+        words.append(element("span", element("svg", mark, viewBox="0 0 16 16", aria_hidden="true"), word))
+    return element("div", *words, class_="legend")
+
+
+def _steps(places: Sequence[tuple[float, float]]) -> Markup:
+    """Join the front by a line that goes along only where it could be reached: across, then up or down."""
+    way: list[tuple[float, float]] = []
+    for x, y in sorted(places):
+        way += [(x, way[-1][1]), (x, y)] if way else [(x, y)]
+    return element("polyline", points=" ".join(f"{x},{y}" for x, y in way), class_="front")
+
+
+def _mark(point: Point, place: tuple[float, float]) -> Markup:
+    x, y = place
     kind = " ".join(name for name, is_so in (("on-front", point.on_front), ("baseline", point.is_baseline)) if is_so)
-    named = [_text(x, y - 9, point.key, "middle")] if kind else []
-    circle = element("circle", cx=x, cy=y, r=6 if point.on_front else 4)
-    return element("g", element("title", f"{point.key}: {point.label}"), circle, *named, class_=f"point {kind}".strip())
+    shape = (
+        element("rect", x=x - 5, y=y - 5, width=10, height=10, transform=f"rotate(45 {x} {y})")
+        if point.is_baseline
+        else element("circle", cx=x, cy=y, r=6 if point.on_front else 4)
+    )
+    return element("g", element("title", f"{point.key} {point.label}"), shape, class_=f"point {kind}".strip())
 
 
-def heat(cases: Sequence[str], keys: Sequence[str], cells: Sequence[Sequence[Cell]], title: str) -> Markup:
-    """Draw a row a case and a column a combination: the stronger, the better; × is an error, a dot no score."""
-    left = 210
-    heads = [_text(left + _CELL * (at + 0.5), 14, key, "middle") for at, key in enumerate(keys)]
-    rows = []
-    for number, (case, row) in enumerate(zip(cases, cells, strict=True)):
-        y = 22 + _CELL * number
-        rows.append(_text(left - 8, y + 14, _short(case, 30), "end"))
-        rows += [_heat_cell(cell, left + _CELL * at, y) for at, cell in enumerate(row)]
-    width = left + _CELL * len(keys) + 4
-    return _drawing(width, 26 + _CELL * len(cases), title, *heads, *rows, natural=True)
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle that something takes up."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two overlap."""
+        return not (
+            self.right <= other.left or other.right <= self.left or self.bottom <= other.top or other.bottom <= self.top
+        )
+
+    def holds(self, other: Box) -> bool:
+        """Whether the other lies within this one."""
+        return (
+            self.left <= other.left
+            and other.right <= self.right
+            and self.top <= other.top
+            and other.bottom <= self.bottom
+        )
 
 
-def _heat_cell(cell: Cell, x: float, y: float) -> Markup:
-    box = {"x": x + 1, "y": y + 1, "width": _CELL - 2, "height": _CELL - 2}
-    filled = 0 if cell.quality is None else round(0.06 + 0.94 * cell.quality, 2)
-    rectangle = element("rect", **box, class_="heat", fill_opacity=filled)
-    mark = "×" if cell.failed else "·" if cell.quality is None else ""
-    text = [_text(x + _CELL / 2, y + 14, mark, "middle", "mark")] if mark else []
-    return element("g", element("title", cell.title), rectangle, *text)
+def _keys(order: Sequence[tuple[Point, tuple[float, float]]], within: Box) -> list[Markup]:
+    """Write the keys where they cover neither a point nor each other; one that finds no place is left out."""
+    taken = [Box(x - 6, y - 6, x + 6, y + 6) for _, (x, y) in order]
+    written = []
+    for point, (x, y) in reversed(order):
+        if not (point.on_front or point.is_baseline):
+            continue
+        width = _CHARACTER * len(point.key) + 2
+        boxes = (
+            Box(x + along - width / 2, y + down - _LINE / 2, x + along + width / 2, y + down + _LINE / 2)
+            for along, down in _around(width)
+        )
+        box = next((box for box in boxes if within.holds(box) and not any(map(box.meets, taken))), None)
+        if box is not None:
+            taken.append(box)
+            written.append(_text((box.left + box.right) / 2, box.bottom - 2, point.key, "middle", "point-key"))
+    return written
+
+
+def _around(width: float) -> Iterator[tuple[float, float]]:
+    """Yield how far the middle of a text may be from its point, the best place first."""
+    side = 9 + width / 2
+    yield from ((0, -14), (side, -11), (-side, -11), (side, 0), (-side, 0), (side, 11), (-side, 11), (0, 14))
 
 
 def class_of(finding: str) -> str:
@@ -163,9 +207,9 @@ def class_of(finding: str) -> str:
     return finding.replace(" ", "-") or "unknown"
 
 
-def _x_axis(axis: Axis, top: float, bottom: float) -> list[Markup]:
+def _x_axis(axis: Axis, top: float, bottom: float, most: int) -> list[Markup]:
     parts = []
-    for tick in axis.ticks():
+    for tick in axis.ticks(most):
         x = axis.at(tick)
         parts += [_rule(x, top, x, bottom, "grid"), _text(x, bottom + 16, _number(tick), "middle", "tick")]
     return parts
@@ -182,16 +226,15 @@ def _y_axis(axis: Axis, across: Axis) -> list[Markup]:
     return parts
 
 
-def _drawing(width: float, height: float, title: str, *parts: Markup, natural: bool = False) -> Markup:
+def _drawing(width: float, height: float, title: str, kind: str, *parts: Markup) -> Markup:
     return element(
         "svg",
         element("title", title),
         joined(*parts),
         viewBox=f"0 0 {width} {height}",
-        width=width if natural else None,
-        height=height if natural else None,
         role="img",
         aria_label=title,
+        class_=kind,
     )
 
 
@@ -205,11 +248,3 @@ def _text(x: float, y: float, text: Any, anchor: str, kind: str | None = None) -
 
 def _number(tick: float) -> str:
     return f"{tick:,.12g}".replace("-", "−")
-
-
-def _short(text: str, longest: int) -> str:
-    """Return a text that fits; both ends are kept, since that is where names differ."""
-    if len(text) <= longest:
-        return text
-    half = (longest - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"

@@ -1,0 +1,21 @@
+"""A real browser: Debian's Chromium, which `scripts/services` installs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for the session; a test opens its own window."""
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "these tests need Chromium: run scripts/services, or apt-get install chromium"
+    with sync_playwright() as playwright:
+        # In a container tests often run as root, for whom Chromium has no sandbox.
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
