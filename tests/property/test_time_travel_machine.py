@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -576,10 +577,8 @@ class TimeTravelMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_agrees(self) -> None:
-        for call in self.calls:
-            times = self.world.effects[call.title]
-            assert times == call.active, f"{call} is there {times} times"
-        assert sum(self.world.effects.values()) == sum(call.active for call in self.calls)
+        active = Counter(call.title for call in self.calls if call.active)  # one taken back may have been made again
+        assert self.world.effects == active
         for run in self.runs.values():
             execution = self.real(run).execution
             assert execution.lease is None
