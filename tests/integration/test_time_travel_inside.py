@@ -115,6 +115,53 @@ def test_a_checkpoint_named_inside_a_node_lies_inside_it(bench: Bench, desk: Des
     assert desk.log == ["+one", "+two", "+three", "-three", "+three"]
 
 
+def test_a_checkpoint_named_after_a_rollback_knows_nothing_of_what_the_node_did_behind_it(bench: Bench) -> None:
+    sent: list[str] = []
+    flow = Workflow("mails")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(sent.append, "first")
+        ctx.checkpoint("between")
+        ctx.tool(sent.append, "second")
+        return {"done": True}
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    run.rollback("between", allow_irreversible=True)
+    run.checkpoint("here")
+    assert run.resume().status is ExecutionStatus.COMPLETED
+    assert sent == ["first", "second", "second"]
+
+
+def test_a_call_that_a_rollback_took_back_before_it_was_given_up_is_made_again_once(bench: Bench, desk: Desk) -> None:
+    stuck = {"one"}
+
+    def close(call: ToolCall) -> None:
+        if call.arguments["title"] in stuck:
+            raise ConnectionError("not now")
+        desk.close(call)
+
+    open_ticket = wtb.tool(name="open-stuck", reverse=close)(desk.opened)
+    flow = Workflow("asking")
+
+    def node(state: Any, ctx: Any) -> None:
+        for title in ("one", "two"):
+            ctx.tool(open_ticket, title=title)
+        ctx.ask("Go on?")
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    with pytest.raises(RollbackFailed):
+        run.rollback(0)
+    run.abandon_rollback()
+    stuck.clear()
+    assert (run.status, desk.tickets) == (ExecutionStatus.PAUSED, ["one"])
+    assert run.resume().resume(answer="yes").status is ExecutionStatus.COMPLETED
+    assert desk.tickets == ["one", "two"]
+    run.rollback(0)
+    assert desk.tickets == []
+
+
 def test_files_that_stay_as_they_are_leave_the_run_inside_the_node(bench: Bench, desk: Desk) -> None:
     run = bench.run(fine(desk), {}, fine_grained=True)
     run.rollback(after_call(run, 2).id, files=False)

@@ -383,7 +383,7 @@ class RunDriver:
             masker=self._tools.masker,
             seed=self._seed(run),
             config=node.config,
-            workflow=self._definition.name,
+            workflow=self._definition,
         )
         return journal, files, context
 

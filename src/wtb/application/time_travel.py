@@ -31,6 +31,7 @@ from wtb.domain.rollback import (
     chosen,
     keys_of,
     plan_rollback,
+    redoable,
 )
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
@@ -130,7 +131,7 @@ class TimeTravel:
             return self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()), at.head)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
-        """Go forward again to where the last rollback came from; only from where it left the run.
+        """Go forward again to where the last rollback came from; only from where it left the run. The one before next.
 
         Calls that were taken back are made again, and must give what they gave before; if one does not, those that
         were made again are taken back, and the run stays where it is.
@@ -390,15 +391,13 @@ class TimeTravel:
 
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:
-            found = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.branch_id == at.branch.id]
+            last = _redoable(uow, at)
             begun = {
                 run.id: run for run in uow.node_runs.list_leading_to(at.execution.id, [at.head]) if is_open(run, at)
             }
             called = [call for call in _calls_of(uow, begun) if call.may_have_happened]
-        done = [each for each in found if each.status is RollbackStatus.COMPLETED]
-        last = done[-1] if done else None
-        if last is None or last.direction is not Direction.ROLLBACK:
-            raise InvalidInput(f"run {at.execution.id!r} was not rolled back; there is nothing to redo")
+        if last is None:
+            raise InvalidInput(f"run {at.execution.id!r} has no rollback to redo")
         if at.head.id != last.target_id or called:
             raise InvalidInput(
                 f"run {at.execution.id!r} has gone on since it was rolled back; what was undone lies at checkpoint "
@@ -435,6 +434,11 @@ def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
     return diff(trees[0], trees[1])
 
 
+def _redoable(uow: UnitOfWork, at: Position) -> Rollback | None:
+    found = uow.rollbacks.list_rollbacks(at.execution.id)
+    return redoable([journal for journal in found if journal.branch_id == at.branch.id])
+
+
 def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
     """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
     begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
@@ -443,8 +447,9 @@ def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Ch
     left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
     if journal.direction is Direction.ROLLBACK:
         return left
-    done = [each for each in uow.rollbacks.list_rollbacks(at.execution.id) if each.status is RollbackStatus.COMPLETED]
-    again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == done[-1].ended_at]
+    undone = _redoable(uow, at)
+    assert undone is not None
+    again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == undone.ended_at]
     begun_since = left if head.id == at.head.id else []  # a rollback to where the run stood, and a new try from there
     return [*begun_since, *(evolve(run, status=NodeStatus.STARTED) for run in again)]
 

@@ -47,7 +47,7 @@ workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the
 @click.option(
     "--in-doubt",
     type=click.Choice([doubt.value for doubt in Doubt]),
-    help="With --continue: whether the reversal whose process died had happened (done) or is to be made (again).",
+    help="With the latter two: whether the reversal whose process died had happened (done) or is to be made (again).",
 )
 @click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
 @workflow_option
@@ -78,14 +78,14 @@ def rollback(
     """
     if go_on + abandon + (target is not None) != 1:
         raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
-    if in_doubt is not None and not go_on:
-        raise InvalidInput("--in-doubt belongs to --continue")
+    if in_doubt is not None and target is not None:
+        raise InvalidInput("--in-doubt belongs to --continue and --abandon")
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
         if go_on:
             _act(run, lambda: run.continue_rollback(in_doubt=in_doubt), as_json=as_json)
         elif abandon:
-            _act(run, run.abandon_rollback, as_json=as_json)
+            _act(run, lambda: run.abandon_rollback(in_doubt=in_doubt), as_json=as_json)
         else:
             assert target is not None
             options = {"tools": not no_tools, "files": not no_files, "shared": shared}
