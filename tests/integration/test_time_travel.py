@@ -178,7 +178,11 @@ def test_rollbacks_in_a_row_are_redone_one_after_the_other(bench: Bench, desk: D
     run.rollback("a")
     for nodes in ("ab", "abc", "abcd"):
         run.redo()
-        assert (run.state["log"], desk.tickets, sorted(files(run))) == (list(nodes), list(nodes), ["a", "all", *nodes[1:]])
+        assert (run.state["log"], desk.tickets, sorted(files(run))) == (
+            list(nodes),
+            list(nodes),
+            ["a", "all", *nodes[1:]],
+        )
     with pytest.raises(InvalidInput, match="has no rollback to redo"):
         run.redo()
 

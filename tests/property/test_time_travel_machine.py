@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -33,6 +34,7 @@ from tests.property.time_travel_model import (
 )
 from tests.services import PostgresServer
 from tests.workspaces import described
+from wtb.application.retention import Retention
 from wtb.application.reversals import ReversalInDoubt
 from wtb.application.time_travel import RollbackFailed
 from wtb.domain.checkpoint import NodeStatus
@@ -44,9 +46,11 @@ from wtb.domain.errors import (
 )
 from wtb.domain.execution import Execution
 from wtb.domain.ids import ExecutionId
+from wtb.domain.retention import RetentionPolicy
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import CallStatus
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.testing.fakes import CrashPoints
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
@@ -140,7 +144,10 @@ class TimeTravelMachine(RuleBasedStateMachine):
         return self.bench.get(run.id)
 
     def line(self, run: ModelRun) -> list[str]:
-        line = [run.head]
+        return self.lineage(run.head)
+
+    def lineage(self, id: str) -> list[str]:
+        line = [id]
         while (parent := self.parents[line[-1]]) is not None:
             line.append(parent)
         return line[::-1]
@@ -285,8 +292,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
         """Return the calls to take back, and those that cannot be."""
         kept = set(self.copies[target].calls)
         if shared == "keep":
-            others = [each for each in self.runs.values() if each.origin and self.copies[each.origin].run == run.id]
-            kept |= set(kept_for(others, self.copies))
+            kept |= set(kept_for((each for each in self.runs.values() if each is not run), self.copies))
         mine = [call for call in run.calls(self.copies) if call.active and call.run == run.id and call not in kept]
         if not tools:
             mine = []
@@ -303,7 +309,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
             self.add(goal, target, replace(there, trigger="user_request", files=here.files, run=run.id))
         else:
             assert files or here.files == there.files
-        run.undone = Undone(run.head, goal, run.open, tuple(calls))
+        run.undone.append(Undone(run.head, goal, run.open, tuple(calls)))
         run.head, run.open, run.asked, run.status = goal, {}, None, "paused"
         self.see_folder(run)
 
@@ -313,15 +319,6 @@ class TimeTravelMachine(RuleBasedStateMachine):
         if real.history.latest().file_commit is not None:  # type: ignore[union-attr]
             folder = self.bench.services.workspaces.path(real.id, real.execution.branch_id)
             assert described(folder) == self.copies[run.head].files
-
-    def leaves_calls_inside(self, run: ModelRun, at: str) -> bool:
-        """Whether the node that a checkpoint lies in made calls behind it that stay in effect."""
-        journal = self.copies[at].journal
-        if journal is None:
-            return False
-        made = {call for copy in self.copies.values() if copy.journal is journal for call in copy.calls}
-        made |= {c for each in run.open.values() for c in each.records.values() if isinstance(c, Call)}
-        return any(call.active for call in made - set(self.copies[at].calls))
 
     @rule(
         pick=PICKS,
@@ -353,8 +350,6 @@ class TimeTravelMachine(RuleBasedStateMachine):
             return
         target = self.targets(run)[where % len(self.targets(run))]
         calls, irreversible = self.planned(run, target, tools=tools, shared=shared)
-        leaves = irreversible or not tools or self.leaves_calls_inside(run, target)
-        files = files or (self.copies[target].records is not None and bool(leaves))
         options: dict[str, Any] = {"tools": tools, "files": files, "shared": shared}
         label = self.label(run, target, how)
         real = self.real(run)
@@ -443,7 +438,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
     @rule(pick=PICKS, crash=st.one_of(st.just(NEVER), CRASHES), gives_up=st.booleans())
     def redo(self, pick: int, crash: tuple[str, int], gives_up: bool) -> None:
         run = self.run_at(pick)
-        undone = run.undone
+        undone = run.undone[-1] if run.undone else None
         called = any(isinstance(e, Call) and e.active for each in run.open.values() for e in each.records.values())
         if undone is None or run.head != undone.goal or called or run.status == "pending":
             with pytest.raises((InvalidInput, InvalidTransition)):
@@ -465,7 +460,8 @@ class TimeTravelMachine(RuleBasedStateMachine):
             self.real(run).redo()
         for call in calls:
             call.active = True
-        run.head, run.open, run.undone, run.status, run.asked = undone.head, undone.open, None, "paused", None
+        run.undone.pop()
+        run.head, run.open, run.status, run.asked = undone.head, undone.open, "paused", None
         self.see_folder(run)
 
     @precondition(lambda self: len(self.runs) < 5)
@@ -505,8 +501,6 @@ class TimeTravelMachine(RuleBasedStateMachine):
                 self.real(run).checkpoint("here")
             return
         head = self.copies[run.head]
-        if not run.open and self.leaves_calls_inside(run, run.head):
-            return
         name = f"named {next(_numbers)}"
         with self.crashing(crash):
             self.real(run).checkpoint(name)
@@ -517,12 +511,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
             calls = head.calls if head.records is None else head.began_with
             base = head.files if head.records is None else head.base
             made = [entry for entry in begun.records.values() if isinstance(entry, Call) and entry.active]
-            facts: dict[str, Any] = {
-                "base": base,
-                "began_with": calls,
-                "calls": (*calls, *made),
-                "journal": begun.journal,
-            }
+            facts: dict[str, Any] = {"base": base, "began_with": calls, "calls": (*calls, *made)}
             copy = replace(copy, node=node, records=dict(begun.records), **facts)
         self.learn(run, [copy])
         self.names[run.head] = name
@@ -543,6 +532,57 @@ class TimeTravelMachine(RuleBasedStateMachine):
         if not next(each.deleted for each in self.real(run).history.checkpoints if each.id == target):
             self.real(run).delete(target)
         self.deleted.add(target)
+
+    @rule(keep=st.integers(0, 3), crash=st.one_of(st.just(NEVER), st.tuples(COMMITS, st.integers(1, 9))))
+    def prune(self, keep: int, crash: tuple[str, int]) -> None:
+        """What somebody may still want stays, and what is left is whole."""
+        needed = {id for run in self.runs.values() for id in self.needed(run, keep)}
+        with self.crashing(crash):
+            self.pruned(keep)
+        self.pruned(keep)
+        for run in self.runs.values():
+            gone = {str(each.id) for each in self.real(run).history.checkpoints if each.deleted} - self.deleted
+            assert gone.isdisjoint(needed)
+            self.deleted |= gone & set(self.copies)
+        for run in self.runs.values():
+            for target in self.targets(run):
+                self.differs(run, target)
+                if self.copies[target].run == run.id:
+                    self.has_files(run, target)
+        self.touched |= set(self.runs)
+        if self.place.url in (None, "memory://"):  # elsewhere there are runs of other examples, without their folders
+            assert self.bench.services.integrity.check().faults == ()
+
+    def differs(self, run: ModelRun, target: str) -> None:
+        old, new, diff = self.copies[target], self.copies[run.head], self.real(run).diff(target)
+        assert bool(diff.state) == (old.state != new.state)
+        paths = {*old.files, *new.files}
+        assert {each.path for each in diff.files} == {
+            each for each in paths if old.files.get(each) != new.files.get(each)
+        }
+
+    def pruned(self, keep: int) -> None:
+        services = self.bench.services
+        garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
+        policy = RetentionPolicy(keep_last=keep)
+        retention = Retention(
+            services.storage, services.clock, garbage, policy_for=lambda workflow: policy, grace=timedelta(0)
+        )
+        for run in self.runs.values():
+            assert [each.problem for each in retention.prune(run=ExecutionId(run.id))] == [None]
+        retention.sweep()
+
+    def needed(self, run: ModelRun, keep: int) -> set[str]:
+        """Return what must stay: where the run stands, came from and can be redone to, names, and the last ones."""
+        line = self.targets(run)
+        own = {id for id, copy in self.copies.items() if copy.run == run.id and id not in self.deleted}
+        found = {run.head} | {id for id in own if self.copies[id].trigger in ("start", "user_request")}
+        if run.origin is not None:
+            found |= {run.origin}
+        for undone in run.undone:
+            found |= set(self.lineage(undone.head)) - set(line)
+        automatic = [id for id in line if self.copies[id].trigger != "user_request"]
+        return (found | {id for id in automatic[len(automatic) - keep :] if id in own}) - self.deleted
 
     @precondition(lambda self: len(self.runs) > 1)
     @rule(pick=PICKS, crash=st.one_of(st.just(NEVER), CRASHES))
@@ -567,7 +607,9 @@ class TimeTravelMachine(RuleBasedStateMachine):
     @rule(pick=PICKS, where=PICKS)
     def look_back(self, pick: int, where: int) -> None:
         run = self.run_at(pick)
-        target = self.targets(run)[where % len(self.targets(run))]
+        self.has_files(run, self.targets(run)[where % len(self.targets(run))])
+
+    def has_files(self, run: ModelRun, target: str) -> None:
         files, folder = self.copies[target].files, self.home / f"export-{next(_numbers)}"
         if files:
             self.real(run).export(folder, target)

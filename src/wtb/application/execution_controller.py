@@ -254,7 +254,12 @@ class ExecutionController:
                 if self._reversals.can_reverse(call):
                     self._reversals.reverse(call, at.token)
                 elif call.may_have_happened:
-                    _log.warning("run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity)
+                    _log.warning(
+                        "run %s: %s (%s) stays as it is, and may be done again",
+                        at.execution.id,
+                        call.tool,
+                        call.identity,
+                    )
             self._recorder.abandon(at, run)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
