@@ -95,8 +95,9 @@ class Crash(BaseException):
 class Place:
     """Where an example keeps its runs: a folder, and a database in it or elsewhere."""
 
-    def __init__(self, url: str | None, template: Path | None) -> None:
+    def __init__(self, url: str | None, template: Path | None, examples: int) -> None:
         self.url = url
+        self.examples = examples
         self._template = template
 
     def make(self) -> Path:
@@ -654,15 +655,15 @@ class TimeTravelMachine(RuleBasedStateMachine):
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
-        return Place("memory://", None)
+        return Place("memory://", None, examples=30)
     if request.param == "sqlite":
-        return Place(None, request.getfixturevalue("sqlite_template"))
+        return Place(None, request.getfixturevalue("sqlite_template"), examples=20)
     server: PostgresServer = request.getfixturevalue("postgres")
-    return Place(server.url(request.getfixturevalue("migrated_database")), None)
+    return Place(server.url(request.getfixturevalue("migrated_database")), None, examples=8)
 
 
 def test_state_files_and_effects_move_together(place: Place) -> None:
     """In a soak again and again instead of all at once: hypothesis remembers every choice of a run."""
     machine = type("Machine", (TimeTravelMachine,), {"place": place})
     for _ in range(50 if SOAK else 1):
-        run_machine(machine, settings=settings(max_examples=100 if SOAK else 25, stateful_step_count=20))
+        run_machine(machine, settings=settings(max_examples=100 if SOAK else place.examples, stateful_step_count=20))

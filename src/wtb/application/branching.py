@@ -200,7 +200,7 @@ def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None,
 
 
 def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
-    """Yield the forks of a run that goes, each with the last checkpoint on its way that belongs to a run which stays."""
+    """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
     history = uow.checkpoints.load_history(execution_id)
     own = [checkpoint for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
     stay: dict[ExecutionId, bool] = {execution_id: False}
