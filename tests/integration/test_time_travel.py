@@ -187,6 +187,19 @@ def test_rollbacks_in_a_row_are_redone_one_after_the_other(bench: Bench, desk: D
         run.redo()
 
 
+def test_files_that_a_person_changed_before_a_redo_are_in_a_safety_checkpoint(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    (run.workspace / "notes").write_text("mine")
+    run.redo()
+    assert world(run, desk) == AFTER_D
+    kept = [checkpoint for checkpoint in run.checkpoints if checkpoint.description == "before a redo"]
+    assert [sorted(run.files(checkpoint.id)) for checkpoint in kept] == [["a", "all", "b", "notes"]]
+    run.rollback("b")
+    run.redo()
+    assert len([checkpoint for checkpoint in run.checkpoints if checkpoint.description == "before a redo"]) == 1
+
+
 def test_an_earlier_rollback_is_not_redone_from_where_the_run_went_on_after_it(bench: Bench, desk: Desk) -> None:
     run = bench.run(support(desk), {})
     run.rollback("b")

@@ -49,6 +49,8 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.retention import RetentionPolicy
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import CallStatus
+from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.testing.fakes import CrashPoints
@@ -564,6 +566,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
 
     def pruned(self, keep: int) -> None:
         services = self.bench.services
+        assert isinstance(services.storage, MemoryStorage | SqlStorage)
         garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
         policy = RetentionPolicy(keep_last=keep)
         retention = Retention(

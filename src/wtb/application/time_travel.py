@@ -138,6 +138,7 @@ class TimeTravel:
         """
         with self._claimed(execution_id) as at:
             last = self._last_rollback(at)
+            self._keep_changes(at)
             calls = tuple(reversed(last.calls))
             journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by)
             with self._staged(at, self._commit_of(journal)) as swap:
@@ -253,6 +254,15 @@ class TimeTravel:
             return None
         folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
         return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
+
+    def _keep_changes(self, at: Position) -> None:
+        """Keep files that a person has changed since the rollback: a redo puts others in their place."""
+        present = self._present_files(at)
+        if present is not None:
+            with self._storage.unit_of_work() as uow:
+                safety = self._recorder.safety_checkpoint(uow, at, "before a redo", present.save)
+                if safety.file_commit != at.head.file_commit:
+                    uow.commit()
 
     def _finish(
         self, at: Position, journal: Rollback, target: Checkpoint, swap: Callable[[], object], doubt: Doubt | None
