@@ -11,7 +11,7 @@ from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import CheckpointNotFound, InvalidInput, InvalidTransition
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
@@ -101,7 +101,13 @@ class Branching:
                 "resume it, and name a checkpoint where the step has ended"
             )
         facts = {"name": name, "description": description, "created_by": created_by}
-        return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+        try:
+            return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+        except AlreadyExists as error:
+            raise AlreadyExists(
+                f"run {execution_id!r} has a checkpoint {name!r} already; choose another name, or delete that one: "
+                f"`wtb delete '{execution_id}@{name}'`"
+            ) from error
 
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
         """Delete one checkpoint; everything that builds on it stays whole."""
@@ -217,4 +223,5 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
 def _effects_after(uow: UnitOfWork, point: Checkpoint, execution_id: ExecutionId) -> tuple[ToolCall, ...]:
     """Return what the run has done to the world since a checkpoint was made; a fork does not take it back."""
     calls = uow.tool_calls.list_calls(execution_id)
-    return tuple(call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+    after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+    return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one

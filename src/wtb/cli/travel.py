@@ -140,9 +140,10 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
 
 def _place(checkpoint: Checkpoint) -> str:
     """Return what a checkpoint is called by people."""
-    after = f" after {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
+    where = "inside" if checkpoint.is_inside else "after"
+    node = f" {where} {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
     name = f"{checkpoint.name!r}, " if checkpoint.name else ""
-    return f"{name}step {checkpoint.step}{after}"
+    return f"{name}step {checkpoint.step}{node}"
 
 
 def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
