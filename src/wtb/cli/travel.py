@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from wtb.application.branching import STILL, check_still
+from wtb.application.branching import STILL, check_not_rolling_back, check_still
 from wtb.application.reversals import Doubt, RedoDiverged
 from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.cli.files import readable
-from wtb.cli.half_done import call_row, half_done, listed, ways_on
+from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.cli.output import as_json, counted, example, show, to_json, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting
-from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.rollback import RollbackPlan
@@ -128,7 +127,7 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
     nodes = [f"  {node.node}#{node.visit}" for node in plan.nodes]
     return "\n".join(
         [
-            f"Back to {_place(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
+            f"Back to {place_of(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
             *(["Undone, newest first:", *nodes] if nodes else []),
             *listed("Calls taken back, in this order", plan.reverse),
             *listed("Calls that cannot be taken back", plan.irreversible),
@@ -136,14 +135,6 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
             *_file_lines(run, plan),
         ]
     )
-
-
-def _place(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint is called by people."""
-    where = "inside" if checkpoint.is_inside else "after"
-    node = f" {where} {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
-    name = f"{checkpoint.name!r}, " if checkpoint.name else ""
-    return f"{name}step {checkpoint.step}{node}"
 
 
 def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
@@ -217,7 +208,7 @@ def fork(
         run = _run(bench, forked.execution.id, workflow)
         facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, forked.effects))}
         if not as_json:
-            click.echo(f"{run.id} begins at {_place(forked.checkpoint)} of {source.id}.")
+            click.echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
             effects = listed(f"What {source.id} did to the world after that stays done", forked.effects)
             click.echo("".join(f"{line}\n" for line in effects), nl=False)
         if go_on:
@@ -264,8 +255,9 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
 
 
 def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
+    check_not_rolling_back(run.execution)
     found = run.history.resolve(target)
-    click.echo(f"Checkpoint {found.id} ({_place(found)}) of {run.id} goes; what builds on it stays.", err=True)
+    click.echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
     show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)
