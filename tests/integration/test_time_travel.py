@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import RedoDiverged
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
@@ -505,7 +505,7 @@ def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects
 def test_names_are_unique_in_a_run_and_are_given_back_with_their_checkpoint(bench: Bench, desk: Desk) -> None:
     run = bench.run(support(desk), {}, break_after=["b"])
     run.checkpoint("mine")
-    with pytest.raises(Conflict, match="name 'mine'"):
+    with pytest.raises(Conflict, match="has a checkpoint 'mine' already; choose another name"):
         run.checkpoint("mine")
     run = run.resume()
     run.delete("mine")

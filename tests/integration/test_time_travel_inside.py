@@ -8,9 +8,9 @@ import pytest
 
 import wtb
 from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
+from wtb.application.journeys import RollbackFailed
 from wtb.application.recorder import LEASE
 from wtb.application.reversals import RedoDiverged, Reversals
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNotSerialisable

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from wtb.application.branching import STILL, check_not_rolling_back, check_still
+from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import Doubt, RedoDiverged
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.cli.files import readable
 from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
