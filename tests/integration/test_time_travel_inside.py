@@ -8,7 +8,7 @@ import pytest
 
 import wtb
 from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
-from wtb.application.journeys import RollbackFailed
+from wtb.application.journeys import Journeys, RollbackFailed
 from wtb.application.recorder import LEASE
 from wtb.application.reversals import RedoDiverged, Reversals
 from wtb.bench import Bench, Run
@@ -349,6 +349,25 @@ def test_a_run_is_not_deleted_while_somebody_alive_rolls_it_back(bench: Bench, d
     with pytest.raises(Conflict, match="is being run by somebody@elsewhere"):
         run.delete()
     assert world(run, desk) == AFTER_D
+
+
+def test_a_run_is_let_go_of_when_its_folder_is_tidy(bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the run up next stages files in the same place."""
+    run = bench.run(support(desk), {})
+    folder, end, found = run.workspace, Journeys._end, list[set[str]]()
+
+    def looked_at(*args: Any) -> Any:
+        found.append({path.name for path in folder.iterdir()} - set(AFTER_D[1]))
+        return end(*args)
+
+    monkeypatch.setattr(Journeys, "_end", looked_at)
+    run.rollback("b")
+    run.redo()
+    run.rollback("b")
+    desk.result = lambda title: f"new {title}"
+    with pytest.raises(RedoDiverged):
+        run.redo()
+    assert found == [set()] * 4
 
 
 def test_a_safety_checkpoint_holds_no_file_of_an_attempt_that_failed(bench: Bench) -> None:

@@ -39,17 +39,20 @@ class Journeys:
         self._reversals = reversals
         self._masker = masker
 
-    def start(self, at: Position, journal: Rollback) -> Execution:
-        """Carry out a rollback or redo; files are got ready and verified before anybody can see that it has begun."""
+    def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
+        """Carry out a rollback or redo, or what is left of one; before it begins files are got ready and verified."""
         target = self._checkpoint(journal.target_id)
-        with self._staged(at, self._commit_of(journal)) as swap:
-            return self._finish(self._begun(at, journal), journal, target, swap, None)
-
-    def go_on(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
-        """Finish one that failed, or whose process was killed."""
-        target = self._checkpoint(journal.target_id)
-        with self._staged(at, self._commit_of(journal)) as swap:
-            return self._finish(at, journal, target, swap, doubt)
+        try:
+            with self._staged(at, self._commit_of(journal)) as swap:
+                if at.execution.status is not ExecutionStatus.ROLLING_BACK:
+                    at = self._begun(at, journal)
+                self._move(at, journal, swap, doubt)
+        except RedoDiverged as error:
+            told = f"{error}; the run stays where it is: resume it to run the node again"
+            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
+            raise RedoDiverged(told) from error
+        # Nothing is staged any more: from here on the folder may be somebody else's.
+        return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
 
     def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
         """Leave the run where it is; calls of which nobody knows how they stand are settled first."""
@@ -99,32 +102,18 @@ class Journeys:
             uow.commit()
         return replace(at, execution=execution)
 
-    def _finish(
-        self, at: Position, journal: Rollback, target: Checkpoint, swap: Callable[[], object], doubt: Doubt | None
-    ) -> Execution:
-        """Deal with the calls that are left, put the files in place and move the head."""
+    def _move(self, at: Position, journal: Rollback, swap: Callable[[], object], doubt: Doubt | None) -> None:
+        """Deal with the calls that are left, and put the files in place; a redo that diverges takes its calls back."""
         try:
             self._deal_with_calls(at, journal, doubt)
             swap()
         except LeaseLost:
             raise
-        except RedoDiverged as error:
-            raise self._diverged(at, journal, error) from error
+        except RedoDiverged:
+            self._take_back(at, journal)
+            raise
         except Exception as error:
             raise self._failed(at, journal, error) from error
-        return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
-
-    def _diverged(self, at: Position, journal: Rollback, error: RedoDiverged) -> WTBError:
-        """Take back what the redo has repeated, and leave the run where it is."""
-        try:
-            self._take_back(at, journal)
-        except LeaseLost:
-            raise
-        except Exception as second:  # noqa: BLE001  a reverse function may raise anything
-            return self._failed(at, journal, second)
-        told = f"{error}; the run stays where it is: resume it to run the node again"
-        self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
-        return RedoDiverged(told)
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
@@ -143,10 +132,13 @@ class Journeys:
                     self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _take_back(self, at: Position, journal: Rollback) -> None:
+        """Take back what a redo has repeated."""
         try:
             for call in reversed(self._calls(journal)):
                 self._reverse(at, call)
-        except ReversalFailed as error:
+        except LeaseLost:
+            raise
+        except Exception as error:
             raise self._failed(at, journal, error) from error
 
     def _reverse(self, at: Position, call: ToolCall, doubt: Doubt | None = None) -> None:

@@ -95,14 +95,14 @@ class TimeTravel:
             safety, goal = self._safety(at, plan.target, files=files)
             calls = keys_of(plan.reverse)
             journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by)
-            self._journeys.start(at, journal)
+            self._journeys.carry_out(at, journal)
         return plan
 
     def continue_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
         """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call."""
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id) as (at, journal):
-            return self._journeys.go_on(at, journal, doubt)
+            return self._journeys.carry_out(at, journal, doubt)
 
     def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
         """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
@@ -126,7 +126,7 @@ class TimeTravel:
             self._keep_changes(at)
             calls = tuple(reversed(last.calls))
             journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by)
-            return self._journeys.start(at, journal)
+            return self._journeys.carry_out(at, journal)
 
     def _still(self, execution_id: ExecutionId) -> Position:
         at = self._recorder.load(execution_id)
