@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNo
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import ToolCall
 from wtb.flow import Workflow
+from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 
 
 class Killed(BaseException):
@@ -368,6 +372,28 @@ def test_a_run_is_let_go_of_when_its_folder_is_tidy(bench: Bench, desk: Desk, mo
     with pytest.raises(RedoDiverged):
         run.redo()
     assert found == [set()] * 4
+
+
+def test_from_inside_a_node_a_run_goes_on_though_the_start_of_the_node_was_deleted_and_swept(bench: Bench) -> None:
+    flow = Workflow("files")
+
+    def node(state: Any, ctx: Any) -> None:
+        (ctx.workspace / "mine").rename(ctx.workspace / "yours")
+        (ctx.workspace / "yours").write_text("replaced")
+        ctx.checkpoint("half way")
+
+    flow.add_node("before", lambda state, ctx: (ctx.workspace / "mine").write_text("precious") and None, start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    run = bench.run(flow, {})
+    run.rollback("half way")
+    run.delete("before")
+    services = bench.services
+    assert isinstance(services.storage, MemoryStorage | SqlStorage)
+    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
+    garbage.sweep(timedelta(0))
+    run = run.resume()
+    assert (run.status, files(run)) == (ExecutionStatus.COMPLETED, {"yours": "replaced"})
 
 
 def test_a_safety_checkpoint_holds_no_file_of_an_attempt_that_failed(bench: Bench) -> None:
