@@ -123,7 +123,7 @@ def test_a_rollback_in_a_new_process_takes_back_state_files_and_calls_and_redo_b
     assert "first waits there already" in desk.wtb("rollback", "first", "a", "--yes").stdout
     assert "Paused: gone forward to c#1" in desk.wtb("redo", "first").stdout
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a", "b", "c"]})
-    assert "was not rolled back" in desk.wtb("redo", "first", code=2).stderr
+    assert "has no rollback to redo" in desk.wtb("redo", "first", code=2).stderr
 
 
 def test_programs_get_the_plan_and_where_the_run_stands(desk: Desk) -> None:
@@ -195,7 +195,8 @@ def test_a_rollback_is_not_continued_past_a_tool_that_is_gone(desk: Desk) -> Non
     assert desk.json("show", "first")["status"] == "rolling_back"
 
 
-def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became_of_it(desk: Desk) -> None:
+@pytest.mark.parametrize("way", ["--continue", "--abandon"])
+def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became_of_it(desk: Desk, way: str) -> None:
     (desk.folder / "slow").touch()
     with desk.start("rollback", "first", "b", "--yes", stdout=subprocess.DEVNULL) as process:
         while not (desk.folder / "closing").exists():
@@ -205,11 +206,12 @@ def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became
         process.kill()
     (desk.folder / "slow").unlink()
     assert "its process is at it, or was killed" in desk.wtb("show", "first").stdout
-    asked = desk.wtb("rollback", "first", "--continue", code=3).stderr
+    asked = desk.wtb("rollback", "first", way, code=3 if way == "--continue" else 2).stderr
     assert "was being taken back when its process died" in asked
     assert "--in-doubt done" in asked
-    desk.wtb("rollback", "first", "--continue", "--in-doubt", "again")
-    assert (desk.tickets, desk.state()) == (["a", "b"], {"log": ["a", "b"]})
+    desk.wtb("rollback", "first", way, "--in-doubt", "again")
+    log = ["a", "b"] if way == "--continue" else ["a", "b", "c"]
+    assert (desk.tickets, desk.state()) == (["a", "b"], {"log": log})
 
 
 def test_a_redo_that_gives_something_else_takes_that_back_and_stays(desk: Desk) -> None:

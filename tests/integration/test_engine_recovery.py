@@ -194,6 +194,28 @@ def test_a_reversal_that_fails_while_a_node_is_begun_afresh_leaves_the_run_faile
     assert (run.status, run.execution.lease) == (ExecutionStatus.FAILED, None)
 
 
+@pytest.mark.parametrize("in_doubt", [True, False])
+def test_a_call_in_doubt_is_reversed_by_beginning_its_node_afresh_only_if_its_tool_allows_that(
+    bench: wtb.Bench, in_doubt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log: list[str] = []
+
+    @wtb.tool(name=f"pay-{in_doubt}", reverse=lambda call: log.append("back"), reverse_in_doubt=in_doubt)
+    def pay() -> None:
+        log.append("paid")
+        if len(log) == 1:
+            raise SystemExit
+
+    flow = wtb.Workflow("shop")
+    flow.add_node("shop", lambda state, ctx: ctx.tool(pay), start=True)
+    run = bench.create(flow, {})
+    with pytest.raises(SystemExit):
+        run.resume()
+    run.resume(rerun_node=True)
+    assert log == (["paid", "back", "paid"] if in_doubt else ["paid", "paid"])
+    assert ("stays as it is, and may be done again" in caplog.text) is not in_doubt
+
+
 def test_beginning_a_node_afresh_leaves_its_finished_siblings_alone(bench: wtb.Bench) -> None:
     sent: list[str] = []
     send = Tool(spec=ToolSpec(name="send"), function=sent.append)

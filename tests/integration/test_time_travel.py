@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import RedoDiverged
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
@@ -171,9 +171,49 @@ def test_redo_goes_forward_again_with_files_and_calls(bench: Bench, desk: Desk) 
     assert world(run, desk)[2] == ["a", "b", "c", "d"]
 
 
+def test_rollbacks_in_a_row_are_redone_one_after_the_other(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("c")
+    run.rollback("b")
+    run.rollback("a")
+    for nodes in ("ab", "abc", "abcd"):
+        run.redo()
+        assert (run.state["log"], desk.tickets, sorted(files(run))) == (
+            list(nodes),
+            list(nodes),
+            ["a", "all", *nodes[1:]],
+        )
+    with pytest.raises(InvalidInput, match="has no rollback to redo"):
+        run.redo()
+
+
+def test_files_that_a_person_changed_before_a_redo_are_in_a_safety_checkpoint(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    (run.workspace / "notes").write_text("mine")
+    run.redo()
+    assert world(run, desk) == AFTER_D
+    kept = [checkpoint for checkpoint in run.checkpoints if checkpoint.description == "before a redo"]
+    assert [sorted(run.files(checkpoint.id)) for checkpoint in kept] == [["a", "all", "b", "notes"]]
+    run.rollback("b")
+    run.redo()
+    assert len([checkpoint for checkpoint in run.checkpoints if checkpoint.description == "before a redo"]) == 1
+
+
+def test_an_earlier_rollback_is_not_redone_from_where_the_run_went_on_after_it(bench: Bench, desk: Desk) -> None:
+    run = bench.run(support(desk), {})
+    run.rollback("b")
+    run = run.resume()
+    run.rollback("b")
+    run.redo()
+    assert world(run, desk) == AFTER_D
+    with pytest.raises(InvalidInput, match="has gone on since it was rolled back"):
+        run.redo()
+
+
 def test_redo_is_refused_once_the_run_has_gone_on(bench: Bench, desk: Desk) -> None:
     run = bench.run(support(desk), {})
-    with pytest.raises(InvalidInput, match="was not rolled back"):
+    with pytest.raises(InvalidInput, match="has no rollback to redo"):
         run.redo()
     run.rollback("b")
     run = run.resume(break_after=["c"])
@@ -407,6 +447,21 @@ def test_calls_that_a_fork_builds_on_are_kept_unless_that_is_asked_for(bench: Be
         run.rollback("a", shared="steal")
 
 
+def test_calls_that_a_fork_of_a_fork_builds_on_are_kept_when_the_one_between_is_deleted(
+    bench: Bench, desk: Desk
+) -> None:
+    flow = support(desk)
+    run = bench.run(flow, {})
+    between = run.fork("c", run_id="between").resume()
+    last = between.fork("d", run_id="last", update={"more": True}).resume()
+    between.delete()
+    plan = run.rollback("a", dry_run=True)
+    assert [call.arguments["title"] for call in plan.kept] == ["c", "b"]
+    assert [call.arguments["title"] for call in plan.reverse] == ["d"]
+    last.delete()
+    assert [call.arguments["title"] for call in run.rollback("a").reverse] == ["d", "c", "b"]
+
+
 def test_a_fork_inside_a_node_inherits_the_calls_before_it(bench: Bench, desk: Desk) -> None:
     flow = fine(desk)
     run = bench.run(flow, {}, fine_grained=True)
@@ -450,7 +505,7 @@ def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects
 def test_names_are_unique_in_a_run_and_are_given_back_with_their_checkpoint(bench: Bench, desk: Desk) -> None:
     run = bench.run(support(desk), {}, break_after=["b"])
     run.checkpoint("mine")
-    with pytest.raises(Conflict, match="name 'mine'"):
+    with pytest.raises(Conflict, match="has a checkpoint 'mine' already; choose another name"):
         run.checkpoint("mine")
     run = run.resume()
     run.delete("mine")
@@ -507,7 +562,7 @@ def test_two_rollbacks_at_once_are_one_and_a_conflict(bench: Bench, desk: Desk) 
     run = bench.run(support(desk), {})
     stale = bench.services.travel._recorder.load(run.id)
     bench.services.travel._leases.taken(stale.execution)
-    with pytest.raises(Conflict, match="was changed by somebody else"):
+    with pytest.raises(Conflict, match=r"somebody else has changed run .* and nothing was done"):
         bench.services.travel._leases.taken(stale.execution)
 
 
@@ -585,6 +640,18 @@ def test_names_that_mean_something_else_are_refused(bench: Bench, desk: Desk, na
     run = bench.run(support(desk), {})
     with pytest.raises(InvalidInput, match=r"cannot be called|means a visit of a node"):
         run.checkpoint(name)
+
+
+@pytest.mark.parametrize("name", ["", "2", "later", "node#2"])
+def test_a_node_cannot_give_such_names_either(bench: Bench, name: str) -> None:
+    flow = Workflow("naming")
+    flow.add_node("node", lambda state, ctx: ctx.checkpoint(name), start=True)
+    flow.add_node("later", lambda state: None)
+    flow.edge("node", "later")
+    run = bench.run(flow, {})
+    assert run.execution.failure is not None
+    assert run.execution.failure.type == "InvalidInput"
+    assert [checkpoint.name for checkpoint in run.checkpoints] == [None]
 
 
 @pytest.mark.parametrize("which", [Kind.AUTO, Kind.SYSTEM])

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import wtb
 from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
+from wtb.application.journeys import Journeys, RollbackFailed
 from wtb.application.recorder import LEASE
 from wtb.application.reversals import RedoDiverged, Reversals
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNotSerialisable
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import ToolCall
 from wtb.flow import Workflow
+from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 
 
 class Killed(BaseException):
@@ -113,6 +117,56 @@ def test_a_checkpoint_named_inside_a_node_lies_inside_it(bench: Bench, desk: Des
     run = run.resume()
     assert (run.state["numbers"], files(run)) == (["#one", "#two", "#three"], {"log": "one\ntwo\nthree\n"})
     assert desk.log == ["+one", "+two", "+three", "-three", "+three"]
+
+
+def test_a_checkpoint_named_after_a_rollback_knows_nothing_of_what_the_node_did_behind_it(bench: Bench) -> None:
+    sent: list[str] = []
+    flow = Workflow("mails")
+
+    def node(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(sent.append, "first")
+        ctx.checkpoint("between")
+        ctx.tool(sent.append, "second")
+        return {"done": True}
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    run.rollback("between", allow_irreversible=True)
+    run.checkpoint("here")
+    assert [call.call.arguments for call in run.diff(0, "here").calls] == [{"object": "first"}]
+    assert run.resume().status is ExecutionStatus.COMPLETED
+    assert sent == ["first", "second", "second"]
+    assert len(run.diff(0).calls) == 2
+    assert len(bench.services.branching.fork(run.id, 0).effects) == 3
+
+
+def test_a_call_that_a_rollback_took_back_before_it_was_given_up_is_made_again_once(bench: Bench, desk: Desk) -> None:
+    stuck = {"one"}
+
+    def close(call: ToolCall) -> None:
+        if call.arguments["title"] in stuck:
+            raise ConnectionError("not now")
+        desk.close(call)
+
+    open_ticket = wtb.tool(name="open-stuck", reverse=close)(desk.opened)
+    flow = Workflow("asking")
+
+    def node(state: Any, ctx: Any) -> None:
+        for title in ("one", "two"):
+            ctx.tool(open_ticket, title=title)
+        ctx.ask("Go on?")
+
+    flow.add_node("node", node, start=True)
+    run = bench.run(flow, {})
+    with pytest.raises(RollbackFailed):
+        run.rollback(0)
+    run.abandon_rollback()
+    stuck.clear()
+    assert (run.status, desk.tickets) == (ExecutionStatus.PAUSED, ["one"])
+    assert run.resume().resume(answer="yes").status is ExecutionStatus.COMPLETED
+    assert desk.tickets == ["one", "two"]
+    run.rollback(0)
+    assert desk.tickets == []
 
 
 def test_files_that_stay_as_they_are_leave_the_run_inside_the_node(bench: Bench, desk: Desk) -> None:
@@ -299,6 +353,47 @@ def test_a_run_is_not_deleted_while_somebody_alive_rolls_it_back(bench: Bench, d
     with pytest.raises(Conflict, match="is being run by somebody@elsewhere"):
         run.delete()
     assert world(run, desk) == AFTER_D
+
+
+def test_a_run_is_let_go_of_when_its_folder_is_tidy(bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the run up next stages files in the same place."""
+    run = bench.run(support(desk), {})
+    folder, end, found = run.workspace, Journeys._end, list[set[str]]()
+
+    def looked_at(*args: Any) -> Any:
+        found.append({path.name for path in folder.iterdir()} - set(AFTER_D[1]))
+        return end(*args)
+
+    monkeypatch.setattr(Journeys, "_end", looked_at)
+    run.rollback("b")
+    run.redo()
+    run.rollback("b")
+    desk.result = lambda title: f"new {title}"
+    with pytest.raises(RedoDiverged):
+        run.redo()
+    assert found == [set()] * 4
+
+
+def test_from_inside_a_node_a_run_goes_on_though_the_start_of_the_node_was_deleted_and_swept(bench: Bench) -> None:
+    flow = Workflow("files")
+
+    def node(state: Any, ctx: Any) -> None:
+        (ctx.workspace / "mine").rename(ctx.workspace / "yours")
+        (ctx.workspace / "yours").write_text("replaced")
+        ctx.checkpoint("half way")
+
+    flow.add_node("before", lambda state, ctx: (ctx.workspace / "mine").write_text("precious") and None, start=True)
+    flow.add_node("node", node)
+    flow.edge("before", "node")
+    run = bench.run(flow, {})
+    run.rollback("half way")
+    run.delete("before")
+    services = bench.services
+    assert isinstance(services.storage, MemoryStorage | SqlStorage)
+    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
+    garbage.sweep(timedelta(0))
+    run = run.resume()
+    assert (run.status, files(run)) == (ExecutionStatus.COMPLETED, {"yours": "replaced"})
 
 
 def test_a_safety_checkpoint_holds_no_file_of_an_attempt_that_failed(bench: Bench) -> None:

@@ -250,8 +250,6 @@ class Copy:
     """What the node has on record which it lies in; None when it lies in none."""
     run: str = ""
     node: str | None = None
-    journal: object = None
-    """Which run of the node it lies in."""
 
     def inherited(self) -> Records:
         """Return what a run of the node that begins here has on record."""
@@ -264,13 +262,12 @@ class OpenRun:
     """A run of a node that was begun and has not led on."""
 
     records: Records
-    journal: object
     done: bool = False
 
 
 @dataclass(eq=False)
 class Undone:
-    """What redo goes back to."""
+    """What a rollback has left, and where it went."""
 
     head: str
     goal: str
@@ -289,7 +286,8 @@ class ModelRun:
     status: str = "pending"
     open: dict[str, OpenRun] = field(default_factory=dict)
     asked: tuple[str, int] | None = None
-    undone: Undone | None = None
+    undone: list[Undone] = field(default_factory=list)
+    """What redo goes back to, the latest last."""
 
     def calls(self, copies: dict[str, Copy]) -> list[Call]:
         """Return the calls on the way to where it stands, those of open runs of nodes included."""
@@ -331,8 +329,8 @@ class _Node:
         self._run, self._head, self._node, self._forecast, self._failing = run, head, node, forecast, failing
         known = run.open.get(node)
         if known is None and head.records is not None:
-            known = OpenRun(head.inherited(), object())
-        self._begun = OpenRun({}, object()) if known is None else OpenRun({**known.records}, known.journal, known.done)
+            known = OpenRun(head.inherited())
+        self._begun = OpenRun({}) if known is None else OpenRun({**known.records}, known.done)
         self._files = head.files if head.records is None else head.base
         self._base = self._files
         self._began_with = head.calls if head.records is None else head.began_with
@@ -392,7 +390,6 @@ class _Node:
                     records=dict(self._begun.records),
                     run=self._run.id,
                     node=self._node,
-                    journal=self._begun.journal,
                 )
             )
 

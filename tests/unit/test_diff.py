@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.diff import LARGEST_TEXT_BYTES, CheckpointDiff, DiffKind, FileDiff, file_diffs, state_diffs, ways
 from wtb.domain.files import FileEntry, file_entry, folder_entry, link_entry, tree_of
+from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
@@ -254,6 +255,16 @@ def a_call(run: str, ended_s: float | None, status: CallStatus = CallStatus.SUCC
     )
 
 
+def a_history(line: list[Checkpoint], *runs: NodeRun) -> ExecutionHistory:
+    return ExecutionHistory(
+        execution_id=ExecutionId("run"),
+        active_branch_id=BranchId("main"),
+        branches=(),
+        checkpoints=tuple(line),
+        node_runs=runs,
+    )
+
+
 def test_ways_begin_where_the_lines_part() -> None:
     line = [a_checkpoint(number) for number in range(5)]
     other = [*line[:3], a_checkpoint(7)]
@@ -273,24 +284,27 @@ def test_the_runs_of_a_way_are_those_that_made_its_steps() -> None:
 def test_of_a_run_that_began_before_or_goes_on_behind_only_the_calls_between_count() -> None:
     line = [a_checkpoint(number, "r1") for number in range(5)]
     run = a_run("r1", "c4")
+    told = a_history(line, run)
     _, middle = ways(line[:2], line[:4])
-    assert [middle.holds(run, a_call("r1", at)) for at in (1.0, 2.0, 3.0, 3.5)] == [False, True, True, False]
-    assert middle.holds(run, a_call("r1", None, CallStatus.INTENDED))
+    assert [middle.holds(run, a_call("r1", at), told) for at in (1.0, 2.0, 3.0, 3.5)] == [False, True, True, False]
+    assert middle.holds(run, a_call("r1", None, CallStatus.INTENDED), told)
     _, whole = ways([], line)
-    assert whole.holds(run, a_call("r1", 9.0))
+    assert whole.holds(run, a_call("r1", 9.0), told)
 
 
 def test_a_call_that_was_undone_later_counts_when_it_was_made() -> None:
     line = [a_checkpoint(number, "r1") for number in range(4)]
+    run = a_run("r1", "c3")
     _, way = ways(line[:2], line[:3])
-    assert way.holds(a_run("r1", "c3"), a_call("r1", 60.0, CallStatus.REVERSED))
+    assert way.holds(run, a_call("r1", 60.0, CallStatus.REVERSED), a_history(line, run))
 
 
 def test_a_checkpoint_that_a_node_asked_for_is_no_call() -> None:
-    _, way = ways([], [a_checkpoint(0, "r1")])
+    line, run = [a_checkpoint(0, "r1")], a_run("r1", "c0")
+    _, way = ways([], line)
     asked = a_call("r1", 0.0)
     asked = replace(asked, kind=CallKind.CHECKPOINT)
-    assert not way.holds(a_run("r1", "c0"), asked)
+    assert not way.holds(run, asked, a_history(line, run))
 
 
 def test_a_diff_counts_and_is_plain_data() -> None:

@@ -173,6 +173,19 @@ def test_what_is_remarkable_is_not_folded(facts: dict[str, Any]) -> None:
     assert folds(a_tree(straight, {"main": 20}, facts={10: facts})) == [0, 9, 10, 9, 20]
 
 
+def test_a_safety_copy_at_the_end_of_an_abandoned_line_is_left_out_unless_something_came_of_it() -> None:
+    safety = {"kind": Kind.SYSTEM}
+    tree = a_tree([None, 0, 1, 2, 0], {"main": 0}, facts={3: safety, 4: safety})
+    left = tree.lines[0].steps[0].lines
+    assert [[step.checkpoint.step for step in line.folded() if isinstance(step, TreeStep)] for line in left] == [
+        [1, 2],
+        [],
+    ]
+    fork = a_branch("main", 9, ExecutionId("other"), forked_from=3)
+    tree = a_tree([None, 0, 1, 2], {"main": 0}, (fork,), facts={3: safety})
+    assert len(list(tree.lines[0].steps[0].lines[0].folded())) == 3
+
+
 def test_heads_branch_points_and_forks_are_not_folded() -> None:
     straight = [None, *range(20)]
     assert folds(a_tree(straight, {"main": 20, "old": 10})) == [0, 9, 10, 9, 20]

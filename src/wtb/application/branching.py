@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import CheckpointNotFound, InvalidInput, InvalidTransition
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Execution, ExecutionStatus
-from wtb.domain.history import ExecutionHistory
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.history import ExecutionHistory, check_name
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
@@ -92,7 +92,8 @@ class Branching:
         check_still(at.execution, STILL)
         with self._storage.unit_of_work(readonly=True) as uow:
             runs = uow.node_runs.list_leading_to(execution_id, [at.head])
-            _check_name(name, uow.workflows.get(at.execution.workflow_id))
+            nodes = uow.workflows.get(at.execution.workflow_id)["nodes"]
+            check_name(name, [node["name"] for node in nodes])
         begun = [run for run in runs if is_open(run, at)]
         if len(begun) > 1:
             raise InvalidInput(
@@ -100,7 +101,13 @@ class Branching:
                 "resume it, and name a checkpoint where the step has ended"
             )
         facts = {"name": name, "description": description, "created_by": created_by}
-        return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+        try:
+            return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+        except AlreadyExists as error:
+            raise AlreadyExists(
+                f"run {execution_id!r} has a checkpoint {name!r} already; choose another name, or delete that one: "
+                f"`wtb delete '{execution_id}@{name}'`"
+            ) from error
 
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
         """Delete one checkpoint; everything that builds on it stays whole."""
@@ -127,6 +134,8 @@ class Branching:
         self._leases.check_free(execution)
         with self._storage.unit_of_work() as uow:
             uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
+            for fork, origin in _forks_without(uow, execution_id):
+                uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
             data = {"workflow": execution.workflow_name}
@@ -152,14 +161,6 @@ def check_not_rolling_back(execution: Execution) -> None:
             f"run {execution.id!r} is in the middle of a rollback; finish it with `wtb rollback {execution.id} "
             "--continue`, or give it up with `--abandon`"
         )
-
-
-def _check_name(name: str, workflow: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for a name that would mean something else: nothing, a step, or a visit of a node."""
-    if not name.strip() or not name.isprintable() or name.isdecimal():
-        raise InvalidInput(f"a checkpoint cannot be called {name!r}: give a word or a few, not a number or nothing")
-    if name.partition("#")[0] in {node["name"] for node in workflow["nodes"]}:
-        raise InvalidInput(f"{name!r} means a visit of a node; call the checkpoint something else")
 
 
 def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:
@@ -204,7 +205,23 @@ def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None,
     return point
 
 
+def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
+    """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
+    history = uow.checkpoints.load_history(execution_id)
+    own = [checkpoint for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
+    stay: dict[ExecutionId, bool] = {execution_id: False}
+    for fork in uow.branches.list_forks([checkpoint.id for checkpoint in own]):
+        for checkpoint in reversed(history.lineage_of(fork.forked_from_id)):
+            run_id = checkpoint.execution_id
+            if run_id not in stay:
+                stay[run_id] = bool(uow.branches.list_branches(run_id))
+            if stay[run_id] and fork.execution_id != execution_id:
+                yield fork, checkpoint
+                break
+
+
 def _effects_after(uow: UnitOfWork, point: Checkpoint, execution_id: ExecutionId) -> tuple[ToolCall, ...]:
     """Return what the run has done to the world since a checkpoint was made; a fork does not take it back."""
     calls = uow.tool_calls.list_calls(execution_id)
-    return tuple(call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+    after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+    return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from wtb.domain.checkpoint import Checkpoint, NodeRun
-from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, Way, file_diffs, state_diffs, ways
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, file_diffs, state_diffs, ways
 from wtb.domain.errors import DamagedData, ObjectNotFound
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileEntry, FileTree
 from wtb.domain.ids import CheckpointId
@@ -90,12 +90,8 @@ def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDi
     histories = {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
     lines = [histories[end.execution_id].lineage_of(end.id) for end in (old, new)]
     for kind, end, way in zip((DiffKind.REMOVED, DiffKind.ADDED), (old, new), ways(*lines), strict=True):
-        for run in way.runs(histories[end.execution_id].node_runs):
-            if run.tool_count:
-                yield from _calls_of(uow, way, run, kind)
-
-
-def _calls_of(uow: UnitOfWork, way: Way, run: NodeRun, kind: DiffKind) -> Iterator[CallDiff]:
-    for call in uow.tool_calls.list_calls(run.execution_id, run.id):
-        if way.holds(run, call):
-            yield CallDiff(kind=kind, node=run.node, visit=run.visit, call=call)
+        history = histories[end.execution_id]
+        for run in way.runs(history.node_runs):
+            for call in uow.tool_calls.list_calls(run.execution_id, run.id) if run.tool_count else ():
+                if way.holds(run, call, history):
+                    yield CallDiff(kind=kind, node=run.node, visit=run.visit, call=call)

@@ -17,9 +17,11 @@ from wtb.application.answers import check_schema
 from wtb.application.journal import Asked, CallJournal, InDoubt, made
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.history import check_name
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec
 from wtb.domain.tools import InDoubt as WhenInDoubt
+from wtb.domain.workflow import WorkflowDefinition
 
 
 @dataclass(slots=True)
@@ -53,7 +55,7 @@ class Context:
         masker: Masker,
         seed: int,
         config: Mapping[str, Any],
-        workflow: str,
+        workflow: WorkflowDefinition,
     ) -> None:
         self._journal = journal
         self._find_tool = find_tool
@@ -77,7 +79,7 @@ class Context:
     @cached_property
     def log(self) -> logging.Logger:
         """A logger of the node's own."""
-        logger = logging.getLogger(f"wtb.run.{self._workflow}.{self.run.node}")
+        logger = logging.getLogger(f"wtb.run.{self._workflow.name}.{self.run.node}")
         logger.addFilter(self._masker)
         return logger
 
@@ -131,8 +133,10 @@ class Context:
     def checkpoint(self, name: str, description: str = "") -> None:
         """Make a checkpoint here that can be found by its name; one that is taken is given a number: `name#2`.
 
-        It holds the files as they are now, and the state that the node began with.
+        It holds the files as they are now, and the state that the node began with. A name that means a step or a node
+        is refused.
         """
+        check_name(name, [node.name for node in self._workflow.nodes])
         self._journal.checkpoint(name, description)
 
     def usage(

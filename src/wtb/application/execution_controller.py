@@ -240,7 +240,7 @@ class ExecutionController:
             fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
         bases = standing.bases
-        host = NodeHost(self._equipment, definition.name, options, progress, bases=bases, watch=watch, sharing=sharing)
+        host = NodeHost(self._equipment, definition, options, progress, bases=bases, watch=watch, sharing=sharing)
         return RunDriver(
             self._equipment,
             definition,
@@ -255,7 +255,8 @@ class ExecutionController:
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
 
-        A member of a parallel superstep that has finished stays as it is.
+        What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
+        finished stays as it is.
         """
         for run in self._recovery.standing(at).open_runs:
             if run.pending is not None:
@@ -264,8 +265,17 @@ class ExecutionController:
                 calls = uow.tool_calls.list_calls(run.execution_id, run.id)
                 history = uow.checkpoints.load_history(at.execution.id)
             for call in reversed(calls):
-                if self._reversals.can_reverse(call) and not history.is_inherited(call):
+                if history.is_inherited(call):
+                    continue
+                if self._reversals.can_reverse(call):
                     self._reversals.reverse(call, at.token)
+                elif call.may_have_happened:
+                    _log.warning(
+                        "run %s: %s (%s) stays as it is, and may be done again",
+                        at.execution.id,
+                        call.tool,
+                        call.identity,
+                    )
             self._recorder.abandon(at, run)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:

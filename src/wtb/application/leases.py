@@ -57,10 +57,16 @@ class Leases:
     def taken(self, execution: Execution) -> Execution:
         """Take the lease of a run without changing how it stands."""
         self.check_free(execution)
-        with self._storage.unit_of_work() as uow:
-            execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
-            uow.executions.save(execution)
-            uow.commit()
+        try:
+            with self._storage.unit_of_work() as uow:
+                execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
+                uow.executions.save(execution)
+                uow.commit()
+        except Conflict as error:
+            raise Conflict(
+                f"somebody else has changed run {execution.id!r} in this moment, and nothing was done; look at it with "
+                f"`wtb show {execution.id}`, and decide anew"
+            ) from error
         return execution
 
     def released(self, execution: Execution) -> Execution:

@@ -29,7 +29,7 @@ from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import Tool, ToolCall
-from wtb.domain.workflow import Node
+from wtb.domain.workflow import Node, WorkflowDefinition
 
 _POLL_S = 0.02
 
@@ -165,7 +165,7 @@ class NodeHost:
     def __init__(
         self,
         equipment: Equipment,
-        workflow: str,
+        definition: WorkflowDefinition,
         options: RunOptions,
         progress: Progress,
         *,
@@ -174,7 +174,7 @@ class NodeHost:
         sharing: Sharing | None = None,
     ) -> None:
         self._tools = equipment
-        self._workflow = workflow
+        self._definition = definition
         self._options = options
         self._progress = progress
         self._bases = bases
@@ -295,7 +295,7 @@ class NodeHost:
             masker=self._tools.masker,
             seed=self._seed(run),
             config=node.config,
-            workflow=self._workflow,
+            workflow=self._definition,
         )
         return journal, files, context
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from wtb.application.answers import check_answer
 from wtb.application.recorder import Position, Recorder
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Trigger
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.history import ExecutionHistory
@@ -65,11 +66,15 @@ class Recovery:
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
         """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
-        known = next(run for run in history.node_runs if run.id == at.head.node_run_id)
-        run = self._recorder.node_run(at, known.node, known.visit)
+        known = next((run for run in history.node_runs if run.id == at.head.node_run_id), None)
+        assert at.head.node is not None
+        assert at.head.visit is not None
+        run = self._recorder.node_run(at, at.head.node, at.head.visit)
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
-            calls = [call for call in _settled_calls(uow, history, known) if _ended_by(call, at.head)]
+            moment = _original(uow, history, at.head).created_at
+            found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
+            calls = [call for call in found if call.ended_at is not None and call.ended_at <= moment]
             run = evolve(run, tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls))
             uow.node_runs.save(run)
             for call in calls:
@@ -122,8 +127,13 @@ def is_open(run: NodeRun, at: Position) -> bool:
     return run.input_id == at.head.id and run.last_id is None
 
 
-def _ended_by(call: ToolCall, checkpoint: Checkpoint) -> bool:
-    return call.ended_at is not None and call.ended_at <= checkpoint.created_at
+def _original(uow: UnitOfWork, history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
+    """Return the checkpoint that a head inside a node stands for, which may be one of another run: that one knows."""
+    found = history.original(head)
+    if found.execution_id != history.execution_id:
+        with suppress(ExecutionNotFound):
+            return uow.checkpoints.load_history(found.execution_id).original(found)
+    return found
 
 
 def _settled_calls(uow: UnitOfWork, history: ExecutionHistory, run: NodeRun) -> list[ToolCall]:

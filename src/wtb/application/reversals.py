@@ -11,6 +11,7 @@ from typing import Any
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.rollback import can_reverse
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
 from wtb.domain.values import evolve
@@ -55,8 +56,7 @@ class Reversals:
 
     def can_reverse(self, call: ToolCall) -> bool:
         """Whether the call may be in effect and its tool can take it back."""
-        tool = self.find_tool(call.tool) if call.may_have_happened else None
-        return tool is not None and tool.reverse is not None
+        return call.may_have_happened and can_reverse(call, self.find_tool(call.tool))
 
     def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None) -> None:
         """Take back a call that is in effect; one that is not is left alone."""
@@ -141,7 +141,7 @@ class Reversals:
         begun = "taken back" if call.status is CallStatus.REVERSING else "made again"
         raise ReversalInDoubt(
             f"{call.tool} ({call.identity}) was being {begun} when its process died; find out whether that happened, "
-            "and continue with `--in-doubt done` if it did, with `--in-doubt again` if not"
+            "and say so: `--in-doubt done` if it did, `--in-doubt again` if not"
         )
 
     def _save(self, call: ToolCall, token: int | None, event: EventType | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wtb.bench import Run
+from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.rollback import Direction, Rollback
 from wtb.domain.tools import ToolCall
 
@@ -34,18 +35,27 @@ def ways_on(run: Run) -> str:
     if journal is None:
         return f"Its rollback has ended in this moment: `wtb show {run.id}` tells how."
     done, left = journal.progress(run.calls)
+    target = next(checkpoint for checkpoint in run.history.checkpoints if checkpoint.id == journal.target_id)
     verb, noun = ("undone", "rollback") if journal.direction is Direction.ROLLBACK else ("made again", "redo")
     why = journal.error or "its process is at it, or was killed"
     stays = "what was undone stays so" if journal.direction is Direction.ROLLBACK else "what was made again is undone"
     return "\n".join(
         [
-            f"in the middle of a {noun} to {journal.target_id[:18]}: {why}.",
+            f"in the middle of a {noun} to {place_of(target)}: {why}.",
             *listed(f"Already {verb}", done),
             *listed("Left to do", left),
             f"Go on with `wtb rollback {run.id} --continue`, or give it up with `wtb rollback {run.id} --abandon`: "
             f"{stays}, and the run stays where it is.",
         ]
     )
+
+
+def place_of(checkpoint: Checkpoint) -> str:
+    """Return what a checkpoint is called by people."""
+    where = "inside" if checkpoint.is_inside else "after"
+    node = f" {where} {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
+    name = f"{checkpoint.name!r}, " if checkpoint.name else ""
+    return f"{name}step {checkpoint.step}{node}"
 
 
 def _open(run: Run) -> Rollback | None:

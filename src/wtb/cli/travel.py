@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from wtb.application.branching import STILL, check_still
+from wtb.application.branching import STILL, check_not_rolling_back, check_still
+from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import Doubt, RedoDiverged
-from wtb.application.time_travel import RollbackFailed
 from wtb.bench import Bench, Run
 from wtb.cli.files import readable
-from wtb.cli.half_done import call_row, half_done, listed, ways_on
+from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.cli.output import as_json, counted, example, show, to_json, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting
-from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.rollback import RollbackPlan
@@ -47,7 +46,7 @@ workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the
 @click.option(
     "--in-doubt",
     type=click.Choice([doubt.value for doubt in Doubt]),
-    help="With --continue: whether the reversal whose process died had happened (done) or is to be made (again).",
+    help="With the latter two: whether the reversal whose process died had happened (done) or is to be made (again).",
 )
 @click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
 @workflow_option
@@ -78,14 +77,14 @@ def rollback(
     """
     if go_on + abandon + (target is not None) != 1:
         raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
-    if in_doubt is not None and not go_on:
-        raise InvalidInput("--in-doubt belongs to --continue")
+    if in_doubt is not None and target is not None:
+        raise InvalidInput("--in-doubt belongs to --continue and --abandon")
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
         if go_on:
             _act(run, lambda: run.continue_rollback(in_doubt=in_doubt), as_json=as_json)
         elif abandon:
-            _act(run, run.abandon_rollback, as_json=as_json)
+            _act(run, lambda: run.abandon_rollback(in_doubt=in_doubt), as_json=as_json)
         else:
             assert target is not None
             options = {"tools": not no_tools, "files": not no_files, "shared": shared}
@@ -128,7 +127,7 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
     nodes = [f"  {node.node}#{node.visit}" for node in plan.nodes]
     return "\n".join(
         [
-            f"Back to {_place(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
+            f"Back to {place_of(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
             *(["Undone, newest first:", *nodes] if nodes else []),
             *listed("Calls taken back, in this order", plan.reverse),
             *listed("Calls that cannot be taken back", plan.irreversible),
@@ -136,13 +135,6 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
             *_file_lines(run, plan),
         ]
     )
-
-
-def _place(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint is called by people."""
-    after = f" after {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
-    name = f"{checkpoint.name!r}, " if checkpoint.name else ""
-    return f"{name}step {checkpoint.step}{after}"
 
 
 def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
@@ -216,7 +208,7 @@ def fork(
         run = _run(bench, forked.execution.id, workflow)
         facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, forked.effects))}
         if not as_json:
-            click.echo(f"{run.id} begins at {_place(forked.checkpoint)} of {source.id}.")
+            click.echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
             effects = listed(f"What {source.id} did to the world after that stays done", forked.effects)
             click.echo("".join(f"{line}\n" for line in effects), nl=False)
         if go_on:
@@ -263,8 +255,9 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
 
 
 def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
+    check_not_rolling_back(run.execution)
     found = run.history.resolve(target)
-    click.echo(f"Checkpoint {found.id} ({_place(found)}) of {run.id} goes; what builds on it stays.", err=True)
+    click.echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
     show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)

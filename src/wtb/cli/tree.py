@@ -10,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from wtb.cli.output import counted, moment, printable
+from wtb.domain.checkpoint import Kind
 from wtb.domain.execution import Branch
 from wtb.domain.tree import HistoryTree, TreeLine, TreeStep
 
@@ -30,6 +31,8 @@ def _grow(root: Tree, tree: HistoryTree, line: TreeLine, *, unfolded: bool) -> N
             continue
         node = root.add(_label(tree, item, abandoned=line.abandoned))
         for other in item.lines:
+            if not unfolded and not any(other.folded()):
+                continue
             _grow(node.add(_line_label(other)), tree, other, unfolded=unfolded)
         for fork in item.forks:
             node.add(Text(f"run {fork.execution_id}, branch {printable(fork.name)}", "magenta"))
@@ -38,7 +41,8 @@ def _grow(root: Tree, tree: HistoryTree, line: TreeLine, *, unfolded: bool) -> N
 def _label(tree: HistoryTree, step: TreeStep, *, abandoned: bool) -> Text:
     checkpoint = step.checkpoint
     nodes = " + ".join(f"{node}#{visit}" if visit > 1 else node for node, visit in step.visits)
-    label = Text(f"{checkpoint.step} {printable(nodes) or checkpoint.trigger}")
+    kind = "safety copy" if checkpoint.kind is Kind.SYSTEM else checkpoint.trigger
+    label = Text(f"{checkpoint.step} {printable(nodes) or kind}")
     if checkpoint.name:
         label.append(f" {printable(repr(checkpoint.name))}", "yellow")
     if checkpoint.execution_id != tree.execution_id:

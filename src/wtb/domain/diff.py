@@ -12,6 +12,7 @@ from typing import Any
 from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
+from wtb.domain.history import ExecutionHistory
 from wtb.domain.state import MISSING, same
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 
@@ -244,13 +245,18 @@ class Way:
         own = {checkpoint.node_run_id for checkpoint in self.steps}
         return sorted((run for run in node_runs if run.id in own or run.last_id in ids), key=lambda run: run.id)
 
-    def holds(self, run: NodeRun, call: ToolCall) -> bool:
+    def holds(self, run: NodeRun, call: ToolCall, history: ExecutionHistory) -> bool:
         """Whether a call of one of these runs was made here; the run may have begun before, or have gone on behind."""
+        if call.kind is CallKind.CHECKPOINT or history.is_inherited(call):
+            return False
         at = call.started_at if call.status is CallStatus.REVERSED else call.ended_at or call.started_at
-        start, end = self.start, self.steps[-1]
-        before = start is not None and start.node_run_id == run.id and at <= start.created_at
-        behind = end.node_run_id == run.id and end.id != run.last_id and at > end.created_at
-        return call.kind is not CallKind.CHECKPOINT and not before and not behind
+        start = self.start
+        if start is not None and start.node_run_id == run.id and at <= history.original(start).created_at:
+            return False
+        own = [checkpoint for checkpoint in self.steps if checkpoint.node_run_id == run.id]
+        if not own or run.last_id in {checkpoint.id for checkpoint in own}:
+            return True
+        return at <= max(history.original(checkpoint).created_at for checkpoint in own)
 
 
 def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -125,6 +125,36 @@ class ExecutionHistory:
             return False
         return call.ended_at <= began.created_at
 
+    def original(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint that a node made itself in its middle and that this one stands for.
+
+        One that was put behind it by hand, or by a rollback, knows no more of what the node has done. Of a node run of
+        another execution it is the nearest that is known to be of that one.
+        """
+        run = self._runs_by_id.get(checkpoint.node_run_id) if checkpoint.node_run_id is not None else None
+        while run is not None and checkpoint.is_inside and not self._was_made_by(run, checkpoint):
+            before = self._by_id.get(checkpoint.parent_id) if checkpoint.parent_id is not None else None
+            if before is None or before.node_run_id != run.id:
+                break
+            checkpoint = before
+        return checkpoint
+
+    def _was_made_by(self, run: NodeRun, checkpoint: Checkpoint) -> bool:
+        if run.last_id not in self._by_id:
+            return checkpoint.execution_id == run.execution_id
+        return checkpoint.id in self._made
+
+    @cached_property
+    def _made(self) -> frozenset[CheckpointId]:
+        """The checkpoints that node runs have made themselves, each on the way to the last one of its run."""
+        found: set[CheckpointId] = set()
+        for run in self.node_runs:
+            at = self._by_id.get(run.last_id) if run.last_id is not None else None
+            while at is not None and at.node_run_id == run.id:
+                found.add(at.id)
+                at = self._by_id.get(at.parent_id) if at.parent_id is not None else None
+        return frozenset(found)
+
     def builds_on(self, checkpoint_id: CheckpointId) -> set[CheckpointId]:
         """Return a checkpoint and all that come after it, on whichever line."""
         children: dict[CheckpointId | None, list[CheckpointId]] = defaultdict(list)
@@ -220,6 +250,14 @@ class ExecutionHistory:
         if len(found) == 1 and len(prefix) >= _SHORTEST_PREFIX and self.complete:
             return found[0]
         raise CheckpointNotFound(prefix, f"run {self.execution_id}")
+
+
+def check_name(name: str, nodes: Collection[str]) -> None:
+    """Raise InvalidInput for a name that would mean something else: nothing, a step, or a visit of a node."""
+    if not name.strip() or not name.isprintable() or name.isdecimal():
+        raise InvalidInput(f"a checkpoint cannot be called {name!r}: give a word or a few, not a number or nothing")
+    if name.partition("#")[0] in nodes:
+        raise InvalidInput(f"{name!r} means a visit of a node; call the checkpoint something else")
 
 
 def _number(text: str) -> int:

@@ -173,6 +173,10 @@ class BranchRepository(Protocol):
         """Point the branch at another checkpoint; Conflict when its head is not the expected one."""
         ...
 
+    def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
+        """Say that the branch left its line at an earlier checkpoint: what lies between is gone."""
+        ...
+
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         """Return the branches of an execution in the order of their making."""
         ...

@@ -84,6 +84,17 @@ class Rollback:
 _AGAIN = (CallStatus.SUCCEEDED,)
 
 
+def redoable(journals: Sequence[Rollback]) -> Rollback | None:
+    """Return the rollback that a redo takes back: of those that were carried out the last, each redo undoing one."""
+    undone: list[Rollback] = []
+    for journal in journals:
+        if journal.status is RollbackStatus.COMPLETED and journal.direction is Direction.ROLLBACK:
+            undone.append(journal)
+        elif journal.status is RollbackStatus.COMPLETED:
+            undone.pop()
+    return undone[-1] if undone else None
+
+
 class CannotUndo(InvalidInput):
     """Calls that would have to be undone and cannot be; with `allow_irreversible` they stay as they are."""
 
@@ -152,7 +163,7 @@ def plan_rollback(
         if not tools or (call in shared and not reverse_shared):
             kept.append(call)
         else:
-            (reverse if _can_reverse(call, find_tool(call.tool)) else irreversible).append(call)
+            (reverse if can_reverse(call, find_tool(call.tool)) else irreversible).append(call)
     return RollbackPlan(
         target=target,
         nodes=tuple(node for node in reversed(history.boundaries()) if node.last_id is None or node.last_id in undone),
@@ -192,8 +203,8 @@ class _Reach:
                 self._whole.add(run.id)
         self._until: dict[NodeRunId | None, datetime] = {}
         for checkpoint in checkpoints:
-            known = self._until.get(checkpoint.node_run_id, checkpoint.created_at)
-            self._until[checkpoint.node_run_id] = max(known, checkpoint.created_at)
+            moment = history.original(checkpoint).created_at
+            self._until[checkpoint.node_run_id] = max(self._until.get(checkpoint.node_run_id, moment), moment)
 
     def __contains__(self, call: ToolCall) -> bool:
         if call.node_run_id in self._whole:
@@ -222,7 +233,8 @@ def _is_in_effect(call: ToolCall) -> bool:
 _IN_EFFECT = (CallStatus.SUCCEEDED, CallStatus.INTENDED, CallStatus.REVERSING, CallStatus.REDOING)
 
 
-def _can_reverse(call: ToolCall, tool: Tool | None) -> bool:
+def can_reverse(call: ToolCall, tool: Tool | None) -> bool:
+    """Whether a call that is in effect, or may be, can be taken back by its tool."""
     if tool is None or tool.reverse is None:
         return False
     return call.status is not CallStatus.INTENDED or tool.confirm is not None or tool.spec.reverse_in_doubt

@@ -40,6 +40,11 @@ class TreeStep:
         special = checkpoint.parent_id is None or checkpoint.name is not None or checkpoint.kind is not Kind.AUTO
         return special or bool(self.heads or self.lines or self.forks)
 
+    @property
+    def is_safety_copy(self) -> bool:
+        """Whether it only keeps what a rollback was about to change; nothing has come of it since."""
+        return self.checkpoint.kind is Kind.SYSTEM and not (self.heads or self.lines or self.forks)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it, and what leaves from it, as data."""
         checkpoint = self.checkpoint
@@ -68,10 +73,14 @@ class TreeLine:
     abandoned: bool = False
 
     def folded(self) -> Iterator[TreeStep | tuple[TreeStep, ...]]:
-        """Yield the steps, those in a row that nobody need see by itself together; first and last are always seen."""
+        """Yield the steps, those in a row that nobody need see by itself together; first and last are always seen.
+
+        The safety copy at the end of an abandoned line is left out; a line may be nothing else.
+        """
         row: list[TreeStep] = []
-        for number, step in enumerate(self.steps):
-            if 0 < number < len(self.steps) - 1 and not step.remarkable:
+        steps = self.steps[:-1] if self.abandoned and self.steps[-1].is_safety_copy else self.steps
+        for number, step in enumerate(steps):
+            if 0 < number < len(steps) - 1 and not step.remarkable:
                 row.append(step)
                 continue
             yield from [tuple(row)] if len(row) >= _FEWEST_FOLDED else row

@@ -25,6 +25,7 @@ from wtb.domain.execution import Branch, Failure
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.values import evolve
 from wtb.domain.workflow import END, Edge, Node, WorkflowDefinition
 from wtb.testing.stories import Story, StoryFixtures
 
@@ -126,6 +127,16 @@ class BranchRepositoryContract(StoryFixtures):
             assert uow.branches.list_forks([]) == ()
             many = [CheckpointId(f"c{number}") for number in range(2_000)]
             assert uow.branches.list_forks([*many, second.id]) == (near,)
+
+    def test_a_fork_is_found_where_it_is_said_to_have_left(self, storage: Storage, story: Story) -> None:
+        first, second = story.line({}, {})
+        fork = story.fork(second).main
+        with storage.unit_of_work() as uow:
+            uow.branches.fork_from(fork.id, first.id)
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.branches.list_forks([second.id]) == ()
+            assert uow.branches.list_forks([first.id]) == (evolve(fork, forked_from_id=first.id),)
 
     def test_branches_are_found_by_where_they_left_and_by_where_they_are(self, storage: Storage, story: Story) -> None:
         first, second, third = story.line({}, {}, {})

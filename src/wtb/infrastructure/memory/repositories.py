@@ -171,6 +171,9 @@ class MemoryBranchRepository:
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
         self._transaction.put("branches", branch_id, found.moved(head_id))
 
+    def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
+        self._transaction.put("branches", branch_id, evolve(self.get(branch_id), forked_from_id=checkpoint_id))
+
     def _check_head(self, head_id: CheckpointId) -> None:
         found = self._transaction.find("checkpoints", head_id)
         if found is None or found[0].deleted:

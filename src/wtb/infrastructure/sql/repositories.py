@@ -297,6 +297,9 @@ class SqlBranchRepository:
             self._check_head(head_id)
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
 
+    def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
+        self._transaction.run("UPDATE wtb_branches SET forked_from_id = ? WHERE id = ?", (checkpoint_id, branch_id))
+
     def _check_head(self, head_id: CheckpointId) -> None:
         if self._transaction.rows(f"SELECT {self._alive}", (head_id,))[0][0] in (0, False):
             raise CheckpointNotFound(head_id)

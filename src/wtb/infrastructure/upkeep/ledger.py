@@ -26,7 +26,7 @@ CREATE TABLE root (commit_id TEXT, execution_id TEXT, PRIMARY KEY (commit_id, ex
 CREATE TABLE living (commit_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE checkpoint (
     id TEXT PRIMARY KEY, execution_id TEXT, parent_id TEXT, parent_hash BLOB, hash BLOB, state_hash BLOB,
-    deleted INTEGER, file_commit TEXT
+    deleted INTEGER, file_commit TEXT, inside INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE keyframe (checkpoint_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE garbage (address BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;
@@ -39,6 +39,17 @@ _INDEXES = (
     "CREATE INDEX file_commit_base ON file_commit (base_id)",
     "CREATE INDEX entry_digest ON entry (digest)",
 )
+
+_STARTS = """
+INSERT OR IGNORE INTO root
+WITH RECURSIVE line (line_id) AS (
+    SELECT id FROM checkpoint WHERE inside AND NOT deleted
+    UNION
+    SELECT parent_id FROM line JOIN checkpoint ON id = line_id WHERE inside AND parent_id IS NOT NULL
+)
+SELECT file_commit, execution_id FROM line JOIN checkpoint ON id = line_id WHERE NOT inside AND file_commit IS NOT NULL
+"""
+"""Whoever goes on from the middle of a node begins it with the files of its start, which may be deleted itself."""
 
 _LIVING = """
 INSERT INTO living
@@ -127,7 +138,7 @@ class Ledger:
         for table in list(self._waiting):
             self._write(table)
         with _told():
-            for statement in (*_INDEXES, _LIVING):
+            for statement in (*_INDEXES, _STARTS, _LIVING):
                 self._database.execute(statement)
         for (top,) in list(self.rows(_TOPS)):
             self._note_needed(top)

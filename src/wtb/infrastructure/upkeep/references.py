@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from wtb.domain.checkpoint import Trigger
 from wtb.domain.errors import DamagedData, StorageError, UnknownFormat
 from wtb.domain.files import path_bytes
 from wtb.domain.integrity import FaultKind
@@ -59,7 +60,8 @@ class References:
 
     def _checkpoint(self, row: CheckpointRow, payload: bytes) -> None:
         facts = (row.id, row.execution_id, row.parent_id, row.parent_hash, row.hash, row.state_hash)
-        self._ledger.add("checkpoint", (*facts, row.deleted, row.file_commit))
+        is_inside = row.node_run_id is not None and row.cause != Trigger.NODE_END
+        self._ledger.add("checkpoint", (*facts, row.deleted, row.file_commit, is_inside))
         try:
             checkpoint_of(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
