@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from wtb.application.integrity import Report
-from wtb.application.retention import RunPruning
+from wtb.application.retention import RunPruning, Watch
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
@@ -48,14 +48,15 @@ def prune(
     with Bench(url) as bench:
         retention = bench.services.retention
         wanted = None if run_id is None else bench.get(run_id).id
-        runs = (retention.plan if dry_run else retention.prune)(workflow=workflow, run=wanted)
-        with _progress("runs") as told:
-            found = [each for each in told(runs) if each.counts or each.problem]
-        swept, problem = Swept(), None
-        try:
-            swept = retention.count_garbage() if dry_run else retention.sweep()
-        except (DamagedData, UnknownFormat) as error:
-            problem = str(error)
+        with _progress() as (watch, tell):
+            go = retention.plan if dry_run else retention.prune
+            found = [each for each in go(workflow=workflow, run=wanted, watch=watch) if each.counts or each.problem]
+            tell("collecting what nothing refers to")
+            swept, problem = Swept(), None
+            try:
+                swept = retention.count_garbage() if dry_run else retention.sweep()
+            except (DamagedData, UnknownFormat) as error:
+                problem = str(error)
     result = _for_programs(found, swept, problem, dry_run=dry_run)
     show(result, _for_people(found, swept, problem, dry_run=dry_run), as_json=as_json)
     if verbose and found and not as_json:
@@ -125,20 +126,19 @@ def _run_row(pruning: RunPruning) -> dict[str, Any]:
 
 
 @contextmanager
-def _progress(noun: str) -> Iterator[Any]:
-    """Count what is done on a terminal; elsewhere nothing is shown."""
+def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
+    """Count what is done on a terminal, and say what comes next; elsewhere nothing is shown."""
     if not sys.stderr.isatty():
-        yield lambda items: items
+        yield lambda what, count: None, lambda text: None
         return
-    with Console(stderr=True).status(f"0 {noun}") as status:
+    counts: Counter[str] = Counter()
+    with Console(stderr=True).status("looking") as status:
 
-        def told(items: Iterable[Any]) -> Iterator[Any]:
-            for number, item in enumerate(items, 1):
-                if number % 50 == 0:
-                    status.update(f"{number:,} {noun}")
-                yield item
+        def watch(what: str, count: int) -> None:
+            counts[what] += count
+            status.update(", ".join(f"{counts[each]:,} checkpoints {each}" for each in sorted(counts, reverse=True)))
 
-        yield told
+        yield watch, status.update
 
 
 @click.command()
