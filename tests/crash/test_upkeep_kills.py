@@ -22,7 +22,7 @@ from wtb.domain.events import EventType
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Swept
 
-ROUNDS = 65 if os.environ.get("WTB_SOAK") else 3
+ROUNDS = 50 if os.environ.get("WTB_SOAK") else 3
 """On each of the two databases; a round is four kills, two of them at a point and two at any time."""
 
 

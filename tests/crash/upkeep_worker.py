@@ -64,7 +64,7 @@ VERBS = {each.__name__: each for each in (tell, prune, sweep)}
 
 
 def run(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the job says, in many small transactions; the points that are passed count from when the bench is open."""
+    """Do what the job says, in many small transactions; the points that are passed count once the bench is open."""
     engine.effects = Path(job["effects"])
     engine.effects.mkdir(exist_ok=True)
     retention.BATCH = 3

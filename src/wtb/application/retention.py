@@ -63,7 +63,7 @@ class _Tally:
 
 
 class Retention:
-    """Plans and prunes, run by run. A plan holds a few facts of each checkpoint; a transaction deletes BATCH of them."""
+    """Plans and prunes, run by run. A plan holds few facts of each checkpoint; a transaction deletes BATCH of them."""
 
     def __init__(
         self,
