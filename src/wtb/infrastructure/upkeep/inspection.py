@@ -74,6 +74,7 @@ SELECT place, count(*), sum(size) FROM kept
 WHERE whole AND digest NOT IN needed AND (place = 'object' OR NOT EXISTS (SELECT 1 FROM value WHERE address = digest))
 GROUP BY place
 """
+_TELLS_MORE = "; `wtb doctor` tells more"
 _CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
 _CAN_BE_FOUND = "taken from where the same content lies, if it does"
 _UNUSED = "removed, since nothing refers to it"
@@ -105,6 +106,7 @@ class StoredInspection:
             self._read_objects(ledger, seen)
             faults = [_described(ledger, *fault) for fault in told]
             faults += [*_structure(ledger), *_contents(ledger), *self._runs(uow, seen), *self._events(rows, seen)]
+            faults += _calls(rows, seen)
             garbage = _garbage(ledger)
         return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
 
@@ -158,6 +160,14 @@ class StoredInspection:
             seen(FaultKind.EVENT)
 
 
+def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
+    for row in rows.calls():
+        seen(FaultKind.TOOL_CALL)
+        if row.problem:
+            what = f"{row.execution_id}/{row.node_run_id}/{row.identity}"
+            yield _fault(FaultKind.TOOL_CALL, what, row.problem.removesuffix(_TELLS_MORE), (row.execution_id,))
+
+
 def _bounded(blobs: Iterator[BlobRow]) -> Iterator[list[BlobRow]]:
     """Yield blobs in lists whose contents fit into memory together."""
     batch: list[BlobRow] = []
@@ -190,7 +200,7 @@ def _event(stream: str, sequence: int, problem: str) -> Fault:
 
 def _described(ledger: Ledger, kind: FaultKind, what: str, error: WTBError) -> Fault:
     """Return the fault of something that could not be read."""
-    known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix("; `wtb doctor` tells more")
+    known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix(_TELLS_MORE)
     match kind:
         case FaultKind.FILE_COMMIT:
             runs = ledger.runs_of_commit(what)
