@@ -31,13 +31,15 @@ Watch = Callable[[str, int], None]
 class RunPruning:
     """What goes from one run, or has gone: how many checkpoints for which reason, and what storing them cost.
 
-    `problem` says why the run, or the rest of it, was left alone.
+    `steps` are the first and the last step that they were made at; others between them may stay. `problem` says why
+    the run, or the rest of it, was left alone.
     """
 
     execution_id: ExecutionId
     workflow: str
     counts: Mapping[Reason, int] = field(default_factory=dict)
     size_bytes: int = 0
+    steps: tuple[int, int] | None = None
     problem: str | None = None
 
 
@@ -47,8 +49,12 @@ class _Tally:
 
     counts: Counter[Reason] = field(default_factory=Counter)
     size_bytes: int = 0
+    steps: tuple[int, int] | None = None
 
     def add(self, batch: Sequence[Expendable]) -> None:
+        if batch:
+            newest, oldest = batch[0][0].step, batch[-1][0].step
+            self.steps = (oldest, newest if self.steps is None else max(newest, self.steps[1]))
         self.counts.update(reason for _, reason in batch)
         self.size_bytes += sum(stub.size_bytes for stub, _ in batch)
 
@@ -58,6 +64,7 @@ class _Tally:
             workflow=execution.workflow_name,
             counts=dict(sorted(self.counts.items())),
             size_bytes=self.size_bytes,
+            steps=self.steps,
             problem=None if problem is None else str(problem),
         )
 

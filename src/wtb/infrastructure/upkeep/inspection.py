@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -245,14 +246,20 @@ def _contents(ledger: Ledger) -> Iterator[Fault]:
     for digest, place in list(ledger.rows("SELECT digest, place FROM kept WHERE NOT whole ORDER BY digest")):
         used = not ledger.unused([digest])
         runs = ledger.runs_of_value(digest) if used else ()
-        problem = f"{place} {digest.hex()[:16]} is damaged: its content does not match its hash"
+        problem = f"{_named(ledger, place, digest)} is damaged: its content does not match its hash"
         yield _fault(FaultKind(place), digest.hex(), problem, runs, _CAN_BE_FOUND if used else _UNUSED)
     lost = [(digest, 0) for (digest,) in ledger.rows(_LOST_VALUES)]
     lost += [each for each in ledger.rows(_LOST_CONTENTS) if each[0] not in {digest for digest, _ in lost}]
     for digest, size in lost:
         kind = FaultKind.BLOB if size <= SMALL_BYTES else FaultKind.OBJECT
-        problem = f"{kind} {digest.hex()[:16]} is missing"
+        problem = f"{_named(ledger, kind, digest)} is missing"
         yield _fault(kind, digest.hex(), problem, ledger.runs_of_value(digest), _CAN_BE_FOUND)
+
+
+def _named(ledger: Ledger, kind: str, digest: bytes) -> str:
+    """Return the name of a content, and of a file that holds it."""
+    paths = [path for (path,) in ledger.rows("SELECT path FROM entry WHERE digest = ? LIMIT 1", digest)]
+    return f"{kind} {digest.hex()[:16]}" + "".join(f" (the file {os.fsdecode(path)!r})" for path in paths)
 
 
 def _garbage(ledger: Ledger) -> Swept:
