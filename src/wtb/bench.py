@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from wtb import baselines
 from wtb.application.batch_floor import Progress
+from wtb.application.branching import resolved
 from wtb.application.node_host import Watch
 from wtb.baselines import GateResult
 from wtb.batches import BatchResult, BatchTest
@@ -381,19 +382,16 @@ class Run:
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
         """Return what a person means, which may be a checkpoint of another run."""
-        history = self.history
-        if target is not None:
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            if target is None:
+                target = uow.branches.get(uow.executions.get(self.id).branch_id).head_id or "the head"
             try:
-                return history.resolve(target)
+                return resolved(uow, self.id, target)[1]
             except CheckpointNotFound:
                 run_id, at, other = str(target).partition("@")
                 if not at:
                     raise
-                return (self._bench.get(run_id) if run_id else self)._checkpoint(other or None)
-        head = history.latest()
-        if head is None:
-            raise CheckpointNotFound("the head", f"run {self.id}")
-        return head
+        return (self._bench.get(run_id) if run_id else self)._checkpoint(other or None)
 
     def _file_commit(self, target: str | int | None) -> FileCommitId | None:
         history = self.history
@@ -567,6 +565,7 @@ class Run:
 
     def _learn_tools(self) -> None:
         """Load the workflow where it is known from: its module registers the tools that are to be reversed."""
-        called = any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls)
-        if called and self._flow is None and self.execution.workflow_source is not None:
+        if self._flow is not None or self.execution.workflow_source is None:
+            return
+        if any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls):
             self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")

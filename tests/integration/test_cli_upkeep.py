@@ -48,7 +48,11 @@ def test_pruning_says_what_would_go_then_does_it_and_then_has_nothing_to_do(shel
     said = shell.wtb("prune", "--dry-run", "--verbose").stdout
     assert "Would delete 10 checkpoints of 1 run" in said
     assert "10 beyond the last ones that are kept" in said
-    assert "r1" in said
+    assert "loop keeps the last 20 of a run, for 90 days" in said
+    assert "what was used within the last 1 h 00 min is left alone" in said
+    assert dry["kept"] == {"loop": {"keep_last": 20, "keep_days": 90}}
+    assert dry["runs"][0]["steps"] == [1, 10]
+    assert "1 to 10" in said
     done = shell.json("prune")
     assert (done["checkpoints"], done["size"]) == (10, dry["size"])
     assert done["swept"] == {"blobs": 0, "commits": 0, "objects": 0, "size_bytes": 0, "problem": None}
@@ -91,6 +95,15 @@ def test_a_fault_is_named_and_the_exit_code_tells(shell: Shell) -> None:
     assert said.endswith("1 fault found.\n")
     assert not shell.json("doctor", "--repair", code=1)["healthy"]
     assert "Collected nothing: checkpoint" in shell.wtb("prune").stdout
+
+
+def test_a_file_whose_content_is_lost_is_named(shell: Shell) -> None:
+    objects = sorted((shell.folder / ".wtb" / "objects").glob("??/*"))
+    lost = next(path for path in objects if path.read_bytes().startswith(b"7 "))
+    lost.unlink()
+    said = shell.wtb("doctor", code=1).stdout
+    assert "(the file 'file') is missing" in said
+    assert "could not be repaired from what is there" in shell.wtb("doctor", "--repair", code=1).stdout
 
 
 def test_what_can_be_derived_is_repaired(shell: Shell) -> None:

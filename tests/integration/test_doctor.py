@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.test_damage import HASHED, Disk, flipped
-from tests.upkeep import GRACE, World
+from tests.upkeep import GRACE, Copy, World
+from tests.workspaces import described
 from wtb.application.recorder import Position
-from wtb.domain.errors import WTBError
+from wtb.domain.errors import DamagedData, WTBError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.files import FileCommitId
@@ -22,6 +24,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, SetValue, StateDelta
+from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.infrastructure.files.index import StatIndex, save_index
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.staging import HALF_DONE
@@ -82,14 +85,19 @@ def found(world: World, kind: FaultKind, what: str) -> Fault:
 
 
 def check_nothing_wrong(world: World) -> None:
-    """Whatever can still be read is what was written."""
+    """Whatever can still be read is what was written, states and files."""
+    commits: dict[str, Copy] = {}
     for copy in world.copies.values():
-        try:
-            with world.storage.unit_of_work(readonly=True) as uow:
-                snapshot = uow.checkpoints.load(copy.checkpoint.id)
-        except WTBError:
-            continue
-        assert dict(snapshot.state) == dict(copy.state)
+        with suppress(WTBError), world.storage.unit_of_work(readonly=True) as uow:
+            snapshot = uow.checkpoints.load(copy.checkpoint.id)
+            assert dict(snapshot.state) == dict(copy.state)
+            assert snapshot.checkpoint == copy.checkpoint
+        if copy.checkpoint.file_commit is not None:
+            commits[copy.checkpoint.file_commit] = copy
+    for commit, copy in commits.items():
+        with suppress(WTBError):
+            place = world.workspaces.materialise(world.folder / "restored", FileCommitId(commit))
+            assert described(place) == copy.files
 
 
 def test_a_flipped_bit_in_a_checkpoint_row_is_named(world: World, disk: Disk, runs: tuple[ExecutionId, ...]) -> None:
@@ -322,6 +330,63 @@ def test_a_damaged_file_commit_is_named(world: World, disk: Disk, runs: tuple[Ex
     assert not world.integrity.repair().is_healthy
 
 
+def recorded_call(world: World) -> ToolCall:
+    """A call that the first run made."""
+    at = world.ends[0]
+    now = world.clock.now()
+    call = ToolCall(
+        execution_id=at.execution.id,
+        node_run_id=world.recorder.node_run(at, "node", 1).id,
+        identity="send:1",
+        sequence=1,
+        kind=CallKind.TOOL,
+        tool="send",
+        effects=Effects.EXTERNAL,
+        arguments={"to": "ann"},
+        started_at=now,
+    ).succeeded({"price": 1234}, now)
+    with world.storage.unit_of_work() as uow:
+        uow.tool_calls.save(call)
+        uow.commit()
+    return call
+
+
+def test_a_flipped_bit_in_a_recorded_call_is_named(world: World, disk: Disk, runs: tuple[ExecutionId, ...]) -> None:
+    call, chance = recorded_call(world), random.Random(1)
+    assert world.faults() == []
+    (row,) = disk.rows(tables.tool_calls)
+    for column, value in row._asdict().items():
+        if value is None or column in ("execution_id", "node_run_id", "identity"):
+            continue
+        bits = range(8 * len(value)) if column == "result" else range(3)
+        for bit in bits:
+            changed = (
+                flipped(value, chance, any_bytes=disk.keeps_any_bytes)
+                if column != "result"
+                else value[: bit // 8] + bytes([value[bit // 8] ^ 1 << bit % 8]) + value[bit // 8 + 1 :]
+            )
+            disk.set(tables.tool_calls, "identity", call.identity, **{column: changed})
+            with world.storage.unit_of_work(readonly=True) as uow, pytest.raises(DamagedData, match="send:1"):
+                uow.tool_calls.list_calls(runs[0])
+        what = f"{runs[0]}/{call.node_run_id}/{call.identity}"
+        assert found(world, FaultKind.TOOL_CALL, what).runs == (runs[0],)
+        disk.set(tables.tool_calls, "identity", call.identity, **{column: value})
+    for column in ("node_run_id", "identity"):
+        disk.set(tables.tool_calls, "tool", "send", **{column: f"{getattr(row, column)}x"})
+        assert [fault.kind for fault in world.faults()] == [FaultKind.TOOL_CALL]
+        disk.set(tables.tool_calls, "tool", "send", **{column: getattr(row, column)})
+    assert world.faults() == []
+
+
+def test_a_call_that_was_recorded_before_there_were_checksums_is_read(world: World, disk: Disk) -> None:
+    call = recorded_call(world)
+    (row,) = disk.rows(tables.tool_calls)
+    disk.set(tables.tool_calls, "identity", call.identity, result=row.result[20:])
+    with world.storage.unit_of_work(readonly=True) as uow:
+        assert uow.tool_calls.list_calls(call.execution_id) == (call,)
+    assert world.faults() == []
+
+
 @pytest.mark.parametrize("column", ["type", "at_us", "data", "hash"])
 def test_a_damaged_event_is_named(world: World, disk: Disk, runs: tuple[ExecutionId, ...], column: str) -> None:
     events = [row for row in disk.rows(tables.events) if row.stream == runs[0]]
@@ -381,6 +446,18 @@ def test_a_damaged_stat_index_is_named_and_removed(world: World, runs: tuple[Exe
     report = world.integrity.repair()
     assert [fault.repaired for fault in report.faults if fault.kind is FaultKind.STAT_INDEX] == [True]
     assert not index.exists()
+
+
+def test_a_removed_stat_index_costs_time_only(world: World) -> None:
+    at = world.ends[0]
+    folder = world.workspaces.path(at.execution.id, at.branch.id)
+    (folder / "small").write_bytes(b"changed")
+    commit = FileCommitId(at.head.file_commit or "")
+    with_index = world.workspaces.prepare(folder, commit).delta
+    world.integrity._folders.index_of(folder).unlink()
+    assert world.faults() == []
+    assert world.workspaces.prepare(folder, commit).delta == with_index
+    assert set(with_index.put) == {"small"}
 
 
 def test_half_restored_workspaces_are_named_and_restored(world: World, runs: tuple[ExecutionId, ...]) -> None:

@@ -96,6 +96,15 @@ def test_many_batches_are_as_good_as_one(world: World, monkeypatch: pytest.Monke
     world.check()
 
 
+def test_a_long_run_is_read_and_deleted_in_parts_of_which_is_told(world: World) -> None:
+    at = steps(world, world.start(), 2 * retention.BATCH + 10)
+    told: list[tuple[str, int]] = []
+    (found,) = world.retention.prune(watch=lambda what, count: told.append((what, count)))
+    assert sum(found.counts.values()) == 2 * retention.BATCH + 8
+    assert told == [("looked at", 500)] * 2 + [("deleted", 500), ("deleted", 500), ("deleted", 8)]
+    assert len(line(world, at)) == 3
+
+
 def test_a_run_that_goes_on_meanwhile_is_pruned_as_planned(world: World) -> None:
     at = steps(world, world.start(), 6)
     (found,) = pruned_while(world, lambda: steps(world, world.ends[0], 3))
@@ -175,6 +184,23 @@ def test_a_damaged_run_is_left_alone_and_the_others_are_pruned(world: World) -> 
     assert "damaged" in (found[one.execution.id].problem or "")
     assert found[two.execution.id].problem is None
     assert len(line(world, two)) == 3
+
+
+def test_a_run_that_has_lost_a_checkpoint_is_left_alone(world: World) -> None:
+    at = steps(world, world.start(), 6)
+    _remove(world.storage, line(world, at)[4])
+    (found,) = world.retention.prune()
+    assert found.counts == {}
+    assert "is missing" in (found.problem or "")
+
+
+def _remove(storage: Any, checkpoint_id: CheckpointId) -> None:
+    if hasattr(storage, "tables"):
+        storage.tables.tables["checkpoints"].drop(checkpoint_id)
+        return
+    with storage.unit_of_work() as uow:
+        uow._sql.run("DELETE FROM wtb_checkpoints WHERE id = ?", (checkpoint_id,))
+        uow.commit()
 
 
 def _tamper(storage: Any, checkpoint_id: CheckpointId) -> None:

@@ -10,9 +10,8 @@ import pytest
 from wtb.domain.checkpoint import Checkpoint, Kind, NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Branch
-from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
-from wtb.domain.retention import Reason, RetentionPolicy, expendable, redoable
+from wtb.domain.retention import Outline, Reason, RetentionPolicy, expendable, open_runs
 from wtb.settings import load_settings
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -51,13 +50,14 @@ def branch(name: str, head: str, forked_from: str | None = None) -> Branch:
     )
 
 
-def history(checkpoints: list[Checkpoint], *branches: Branch, runs: tuple[NodeRun, ...] = ()) -> ExecutionHistory:
-    return ExecutionHistory(
-        execution_id=RUN,
-        active_branch_id=branches[0].id,
+def history(checkpoints: list[Checkpoint], *branches: Branch, runs: tuple[NodeRun, ...] = ()) -> Outline:
+    """The first branch is the active one."""
+    heads = {branch.head_id for branch in branches}
+    return Outline.of(
+        checkpoints,
+        head_id=branches[0].head_id,
         branches=branches,
-        checkpoints=tuple(checkpoints),
-        node_runs=runs,
+        open_runs=open_runs(runs, [each for each in checkpoints if each.id in heads]),
     )
 
 
@@ -75,12 +75,9 @@ def node_run(input_id: str, status: NodeStatus, **facts: Any) -> NodeRun:
     )
 
 
-def gone(
-    told: ExecutionHistory, *, keep_last: int = 2, keep_days: float = 90, protected: tuple[str, ...] = ()
-) -> dict[str, Reason]:
+def gone(told: Outline, *, keep_last: int = 2, keep_days: float = 90) -> dict[str, Reason]:
     policy = RetentionPolicy(keep_last=keep_last, keep_days=keep_days)
-    kept = {CheckpointId(id) for id in protected} | redoable(told, policy, NOW)
-    return {each.id: reason for each, reason in expendable(told, policy, NOW, kept)}
+    return {each.id: reason for each, reason in expendable(told, policy, NOW)}
 
 
 def test_the_last_ones_the_start_and_the_head_stay() -> None:
@@ -98,7 +95,7 @@ def test_what_is_too_old_goes_even_when_it_is_among_the_last() -> None:
 
 
 def test_the_newest_come_first() -> None:
-    found = expendable(history(line(6), branch("main", "5")), RetentionPolicy(keep_last=0), NOW, ())
+    found = expendable(history(line(6), branch("main", "5")), RetentionPolicy(keep_last=0), NOW)
     assert [each.id for each, _ in found] == ["4", "3", "2", "1"]
 
 
@@ -119,10 +116,6 @@ def test_heads_and_branch_points_of_every_branch_stay_and_the_rest_of_an_inactiv
     told = [*line(6), checkpoint("3b", "2"), checkpoint("4b", "3b"), checkpoint("5b", "4b")]
     found = gone(history(told, branch("main", "5"), branch("other", "5b", forked_from="2")))
     assert found == {"1": Reason.BEYOND_LAST, "3": Reason.BEYOND_LAST, "3b": Reason.OFF_LINE, "4b": Reason.OFF_LINE}
-
-
-def test_what_others_need_stays() -> None:
-    assert set(gone(history(line(6), branch("main", "5")), protected=("2",))) == {"1", "3"}
 
 
 def test_a_line_that_can_be_redone_stays_until_its_safety_checkpoint_is_too_old() -> None:
@@ -148,10 +141,10 @@ def test_what_a_result_that_waits_for_its_barrier_began_from_stays() -> None:
     assert set(gone(history(line(5), branch("main", "4"), runs=(run,)), keep_last=0)) == {"1", "3"}
 
 
-def test_a_fork_leaves_the_checkpoints_of_the_run_that_it_came_from_alone() -> None:
-    theirs = [checkpoint(str(number), str(number - 1) if number else None, execution_id="other") for number in range(3)]
-    told = history([*theirs, *line(6)[3:]], branch("main", "5", forked_from="2"))
-    assert set(gone(told, keep_last=0)) == {"3", "4"}
+def test_the_line_of_a_fork_begins_with_its_own_first_checkpoint() -> None:
+    told = history(line(6)[3:], branch("main", "5", forked_from="2"))
+    assert gone(told, keep_last=1) == dict.fromkeys(("3", "4"), Reason.BEYOND_LAST)
+    assert gone(history([], branch("main", "2", forked_from="2"))) == {}
 
 
 def test_tombstones_are_not_deleted_again() -> None:

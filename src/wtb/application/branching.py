@@ -164,16 +164,28 @@ def check_not_rolling_back(execution: Execution) -> None:
 
 
 def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:
-    """Return the checkpoint that a person means, and as much of the history, from its end, as it took to find it."""
+    """Return the checkpoint that a person means, and as much of the history, from its end, as it took to find it.
+
+    A node that it lies in the middle of is part of that as a whole.
+    """
     length = _TAIL
     while True:
         history = uow.checkpoints.load_tail(execution_id, length)
         try:
-            return history, history.resolve(target)
+            found = history.resolve(target)
+            if history.complete or not _began_before(history, found):
+                return history, found
         except CheckpointNotFound:
             if history.complete:
                 raise
         length = _steps_back(history, target) or length * 8
+
+
+def _began_before(history: ExecutionHistory, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint lies in the middle of a node that began before what was read."""
+    known = {each.id for each in history.checkpoints}
+    inputs = [run.input_id for run in history.node_runs if run.id == checkpoint.node_run_id]
+    return checkpoint.is_inside and not known.issuperset(inputs)
 
 
 def _steps_back(history: ExecutionHistory, target: str | int) -> int:

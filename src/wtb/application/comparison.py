@@ -9,13 +9,18 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, file_diffs, state_diffs, ways
 from wtb.domain.errors import DamagedData, ObjectNotFound
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileEntry, FileTree
-from wtb.domain.ids import CheckpointId
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
 
 _BATCH = 64
 """Files whose contents are read at a time."""
 _MOST_BYTES = 50_000_000
 """Contents that are read for one comparison; files behind them are told by size and hash, as large ones are."""
+
+
+_TAIL = 64
+"""Checkpoints that are looked at first: what is compared is mostly near the end."""
 
 
 class Comparison:
@@ -87,7 +92,7 @@ def _tree(uow: UnitOfWork, checkpoint: Checkpoint) -> FileTree:
 
 
 def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDiff]:
-    histories = {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
+    histories = _histories(uow, old, new)
     lines = [histories[end.execution_id].lineage_of(end.id) for end in (old, new)]
     for kind, end, way in zip((DiffKind.REMOVED, DiffKind.ADDED), (old, new), ways(*lines), strict=True):
         history = histories[end.execution_id]
@@ -95,3 +100,15 @@ def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDi
             for call in uow.tool_calls.list_calls(run.execution_id, run.id) if run.tool_count else ():
                 if way.holds(run, call, history):
                     yield CallDiff(kind=kind, node=run.node, visit=run.visit, call=call)
+
+
+def _histories(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> dict[ExecutionId, ExecutionHistory]:
+    """Return the histories of both; of one run only as much, from its end, as it takes to know how they are related."""
+    if old.execution_id != new.execution_id or uow.executions.get(old.execution_id).degraded:
+        return {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
+    length = _TAIL
+    while True:
+        history = uow.checkpoints.load_tail(old.execution_id, length)
+        if history.complete or {old.id, new.id} <= {checkpoint.id for checkpoint in history.checkpoints}:
+            return {old.execution_id: history}
+        length *= 8

@@ -19,6 +19,7 @@ from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
+from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.rollback import (
@@ -139,12 +140,13 @@ class TimeTravel:
         if shared not in ("keep", "reverse"):
             raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
         with self._storage.unit_of_work(readonly=True) as uow:
-            calls = uow.tool_calls.list_calls(at.execution.id)
-            if calls:
-                history = uow.checkpoints.load_history(at.execution.id)
-                found = history.resolve(target)
-            else:  # nothing to be taken back: the end of the history tells all
-                history, found = resolved(uow, at.execution.id, target)
+            history, found = resolved(uow, at.execution.id, target)
+            if _concerns_nobody_else(uow, at, history, found):
+                calls = _calls_since(uow, history, found)
+            else:
+                calls = uow.tool_calls.list_calls(at.execution.id)
+                if calls and not history.complete:
+                    history = uow.checkpoints.load_history(at.execution.id)
             return plan_rollback(
                 history,
                 found,
@@ -279,6 +281,39 @@ def _calls_of(uow: UnitOfWork, runs: Mapping[NodeRunId, NodeRun]) -> list[ToolCa
     return [
         call for run in runs.values() if run.tool_count for call in uow.tool_calls.list_calls(run.execution_id, run.id)
     ]
+
+
+def _concerns_nobody_else(uow: UnitOfWork, at: Position, history: ExecutionHistory, target: Checkpoint) -> bool:
+    """Whether a run has one line only, and nobody branched off what would be undone: then its end tells all.
+
+    A degraded run may hold visits that the end of its history does not show.
+    """
+    if at.execution.degraded or uow.rollbacks.list_rollbacks(at.execution.id):
+        return False
+    if len(uow.branches.list_branches(at.execution.id)) > 1:
+        return False
+    return not uow.branches.list_forks([target.id, *(checkpoint.id for checkpoint in _after(history, target))])
+
+
+def _calls_since(uow: UnitOfWork, history: ExecutionHistory, target: Checkpoint) -> Sequence[ToolCall]:
+    """Return the calls of the node runs that led on from a checkpoint, or have not ended."""
+    undone = _after(history, target)
+    own, ends = {checkpoint.node_run_id for checkpoint in undone}, {checkpoint.id for checkpoint in undone}
+    head = history.branch().head_id
+    runs = [run for run in history.node_runs if run.id in own or run.last_id in ends or run.last_id in (None, head)]
+    if len(runs) > _MANY:
+        return uow.tool_calls.list_calls(history.execution_id)
+    return [call for run in runs for call in uow.tool_calls.list_calls(history.execution_id, run.id)]
+
+
+def _after(history: ExecutionHistory, target: Checkpoint) -> Sequence[Checkpoint]:
+    """Return what follows a checkpoint on the active line; nothing when it does not lie there."""
+    line = history.lineage()
+    return line[line.index(target) + 1 :] if target in line else ()
+
+
+_MANY = 200
+"""More node runs than this are not asked for their calls one by one."""
 
 
 def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:

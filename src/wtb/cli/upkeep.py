@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -13,13 +13,13 @@ import click
 from rich.console import Console
 
 from wtb.application.integrity import Report
-from wtb.application.retention import RunPruning
+from wtb.application.retention import RunPruning, Watch
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, example, print_table, show, size, url
+from wtb.cli.output import as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
 from wtb.domain.integrity import Fault
 from wtb.domain.ports import Swept
-from wtb.domain.retention import Reason
+from wtb.domain.retention import Reason, RetentionPolicy
 
 _EXPLAINED = {
     Reason.BEYOND_LAST: "beyond the last ones that are kept",
@@ -48,16 +48,23 @@ def prune(
     with Bench(url) as bench:
         retention = bench.services.retention
         wanted = None if run_id is None else bench.get(run_id).id
-        runs = (retention.plan if dry_run else retention.prune)(workflow=workflow, run=wanted)
-        with _progress("runs") as told:
-            found = [each for each in told(runs) if each.counts or each.problem]
-        swept, problem = Swept(), None
-        try:
-            swept = retention.count_garbage() if dry_run else retention.sweep()
-        except (DamagedData, UnknownFormat) as error:
-            problem = str(error)
-    result = _for_programs(found, swept, problem, dry_run=dry_run)
-    show(result, _for_people(found, swept, problem, dry_run=dry_run), as_json=as_json)
+        with _progress() as (watch, tell):
+            go = retention.plan if dry_run else retention.prune
+            found = [each for each in go(workflow=workflow, run=wanted, watch=watch) if each.counts or each.problem]
+            tell("collecting what nothing refers to")
+            swept, problem = Swept(), None
+            try:
+                swept = retention.count_garbage() if dry_run else retention.sweep()
+            except (DamagedData, UnknownFormat) as error:
+                problem = str(error)
+        settings = bench.services.settings
+        kept = {each.workflow: settings.retention.policy(each.workflow) for each in found}
+        collected = _collected(swept, problem, settings.sweep_grace_s, dry_run=dry_run)
+    result = {
+        **_for_programs(found, swept, problem, dry_run=dry_run),
+        "kept": {name: asdict(policy) for name, policy in kept.items()},
+    }
+    show(result, "\n".join([*_for_people(found, kept, dry_run=dry_run), collected]), as_json=as_json)
     if verbose and found and not as_json:
         print_table([_run_row(each) for each in found])
 
@@ -75,6 +82,7 @@ def _for_programs(found: list[RunPruning], swept: Swept, problem: str | None, *,
                 "workflow": each.workflow,
                 "reasons": {reason.value: count for reason, count in each.counts.items()},
                 "size": each.size_bytes,
+                "steps": each.steps,
                 "problem": each.problem,
             }
             for each in found
@@ -82,25 +90,24 @@ def _for_programs(found: list[RunPruning], swept: Swept, problem: str | None, *,
     }
 
 
-def _for_people(found: list[RunPruning], swept: Swept, problem: str | None, *, dry_run: bool) -> str:
+def _for_people(found: list[RunPruning], kept: Mapping[str, RetentionPolicy], *, dry_run: bool) -> Iterator[str]:
     total, verb = _total(found), "Would delete" if dry_run else "Deleted"
     runs = sum(1 for each in found if each.counts)
-    lines = [f"{verb} {counted(sum(total.values()), 'checkpoint')} of {counted(runs, 'run')}."]
-    if total:
-        stored = size(sum(each.size_bytes for each in found))
-        lines[0] = f"{lines[0][:-1]}; storing them took {stored}."
-    lines += [f"  {count:,} {_EXPLAINED[reason]}" for reason, count in sorted(total.items())]
-    lines += [f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem]
-    lines.append(_swept_line(swept, problem, dry_run=dry_run))
-    return "\n".join(lines)
+    stored = f"; storing them took {size(sum(each.size_bytes for each in found))}" if total else ""
+    yield f"{verb} {counted(sum(total.values()), 'checkpoint')} of {counted(runs, 'run')}{stored}."
+    yield from (f"  {count:,} {_EXPLAINED[reason]}" for reason, count in sorted(total.items()))
+    for workflow, policy in sorted(kept.items()) if total else ():
+        yield f"  {workflow} keeps the last {policy.keep_last:,} of a run, for {policy.keep_days:g} days"
+    yield from (f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem)
 
 
-def _swept_line(swept: Swept, problem: str | None, *, dry_run: bool) -> str:
+def _collected(swept: Swept, problem: str | None, grace_s: float, *, dry_run: bool) -> str:
     if problem is not None:
         return f"Collected nothing: {problem}"
-    if not any(swept):
-        return "Nothing is left over that nobody refers to." if not dry_run else "There is nothing to collect yet."
-    return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
+    if any(swept):
+        return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
+    waits = f"; what was used within the last {duration(grace_s)} is left alone" if grace_s else ""
+    return f"There is nothing to collect{waits}."
 
 
 def _parts(swept: Swept) -> str:
@@ -120,25 +127,25 @@ def _run_row(pruning: RunPruning) -> dict[str, Any]:
         "run": pruning.execution_id,
         "workflow": pruning.workflow,
         **{reason.value: pruning.counts.get(reason, 0) for reason in Reason},
+        "steps": "" if pruning.steps is None else f"{pruning.steps[0]} to {pruning.steps[1]}",
         "size": pruning.size_bytes,
     }
 
 
 @contextmanager
-def _progress(noun: str) -> Iterator[Any]:
-    """Count what is done on a terminal; elsewhere nothing is shown."""
+def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
+    """Count what is done on a terminal, and say what comes next; elsewhere nothing is shown."""
     if not sys.stderr.isatty():
-        yield lambda items: items
+        yield lambda what, count: None, lambda text: None
         return
-    with Console(stderr=True).status(f"0 {noun}") as status:
+    counts: Counter[str] = Counter()
+    with Console(stderr=True).status("looking") as status:
 
-        def told(items: Iterable[Any]) -> Iterator[Any]:
-            for number, item in enumerate(items, 1):
-                if number % 50 == 0:
-                    status.update(f"{number:,} {noun}")
-                yield item
+        def watch(what: str, count: int) -> None:
+            counts[what] += count
+            status.update(", ".join(f"{counts[each]:,} checkpoints {each}" for each in sorted(counts, reverse=True)))
 
-        yield told
+        yield watch, status.update
 
 
 @click.command()
@@ -155,7 +162,8 @@ def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bo
     with Bench(url) as bench, _watched() as watch:
         integrity = bench.services.integrity
         report = integrity.repair(watch) if repair else integrity.check(watch)
-    show(_report_for_programs(report), _report_for_people(report, repair=repair), as_json=as_json)
+        grace_s = bench.services.settings.sweep_grace_s
+    show(_report_for_programs(report), _report_for_people(report, grace_s, repair=repair), as_json=as_json)
     if not report.is_healthy:
         context.exit(1)
 
@@ -170,7 +178,7 @@ def _report_for_programs(report: Report) -> dict[str, Any]:
     }
 
 
-def _report_for_people(report: Report, *, repair: bool) -> str:
+def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
     looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
     lines = [f"Looked at {looked_at}."]
     lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]
@@ -185,7 +193,7 @@ def _report_for_people(report: Report, *, repair: bool) -> str:
     else:
         lines.append("Everything is well.")
     if report.swept is not None:
-        lines.append(_swept_line(report.swept, None, dry_run=False))
+        lines.append(_collected(report.swept, None, grace_s, dry_run=False))
     elif any(report.garbage):
         lines.append(f"Nothing refers to {_parts(report.garbage)}; `wtb prune` collects what was not used lately.")
     return "\n".join(lines)
@@ -198,8 +206,10 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
         yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
     if fault.remedy is None:
         yield "  cannot be repaired: restore a backup, or delete what it concerns"
+    elif not fault.repaired and repair:
+        yield "  could not be repaired from what is there: restore a backup, or delete what it concerns"
     elif not fault.repaired:
-        yield f"  {'could not be' if repair else '`wtb doctor --repair`: it is'} {fault.remedy}"
+        yield f"  `wtb doctor --repair`: it is {fault.remedy}"
 
 
 @contextmanager

@@ -21,6 +21,7 @@ class FaultKind(StrEnum):
     EVENT = "event"
     BRANCH = "branch"
     NODE_RUN = "node run"
+    TOOL_CALL = "tool call"
     RUN = "run"
     ABANDONED_RUN = "abandoned run"
     WORKSPACE = "workspace"

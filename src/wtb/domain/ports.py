@@ -209,6 +209,10 @@ class NodeRunRepository(Protocol):
         """Return, in the same order, the runs that have to do with these checkpoints, and those that have not ended."""
         ...
 
+    def list_unfinished(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        """Return, in the same order, the runs that have not ended, or that wait for their barrier with a result."""
+        ...
+
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         """Return the boundary of each run, in the same order."""
         ...
@@ -253,6 +257,13 @@ class CheckpointStore(Protocol):
 
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:
         """Return the checkpoints of an execution without states, by step and then id, deleted ones left out."""
+        ...
+
+    def each_info(self, execution_id: ExecutionId) -> Iterator[Checkpoint]:
+        """Yield every checkpoint of an execution without its state, by step and then id, deleted ones included.
+
+        Few are held at a time, however many there are. DamagedData when one is missing that another follows.
+        """
         ...
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:

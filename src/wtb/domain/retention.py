@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
+from typing import NamedTuple
 
 from wtb.domain.checkpoint import Checkpoint, Kind, NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import InvalidInput
-from wtb.domain.history import ExecutionHistory
+from wtb.domain.execution import Branch
 from wtb.domain.ids import CheckpointId, NodeRunId
 
 
@@ -40,80 +42,130 @@ class Reason(StrEnum):
     OFF_LINE = "off the active line"
 
 
-def expendable(
-    history: ExecutionHistory, policy: RetentionPolicy, now: datetime, protected: Collection[CheckpointId]
-) -> tuple[tuple[Checkpoint, Reason], ...]:
+class Stub(NamedTuple):
+    """The little that must be known of a checkpoint to decide whether it may go: a run may have very many of them.
+
+    `may_go` says that it is an automatic one, alive, and neither the start nor of a node that is open.
+    """
+
+    id: CheckpointId
+    parent_id: CheckpointId | None
+    step: int
+    created_at: datetime
+    size_bytes: int
+    kind: Kind
+    deleted: bool
+    may_go: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A run as retention sees it: its own checkpoints by id, oldest first, where it stands, and what must stay.
+
+    A line that begins in another run, which this one was forked from, begins here with the first checkpoint of its own.
+    """
+
+    stubs: Mapping[CheckpointId, Stub]
+    head_id: CheckpointId | None
+    needed: frozenset[CheckpointId]
+
+    @classmethod
+    def of(
+        cls,
+        checkpoints: Iterable[Checkpoint],
+        *,
+        head_id: CheckpointId | None,
+        branches: Sequence[Branch],
+        open_runs: Sequence[NodeRun],
+    ) -> Outline:
+        """Return the outline of a run, given its own checkpoints in the order of their steps; none of them is kept."""
+        runs = {run.id for run in open_runs}
+        stubs: dict[CheckpointId, Stub] = {}
+        for checkpoint in checkpoints:
+            parent = None if checkpoint.parent_id is None else stubs.get(checkpoint.parent_id)
+            stubs[checkpoint.id] = _stub(checkpoint, parent, runs)
+        return cls(stubs=stubs, head_id=head_id, needed=frozenset(_needed(branches, open_runs)))
+
+    def line_to(self, checkpoint_id: CheckpointId | None) -> Iterator[Stub]:
+        """Yield a checkpoint and its ancestors in this run, newest first."""
+        at = None if checkpoint_id is None else self.stubs.get(checkpoint_id)
+        while at is not None:
+            yield at
+            at = None if at.parent_id is None else self.stubs.get(at.parent_id)
+
+
+def _stub(checkpoint: Checkpoint, parent: Stub | None, open_runs: Collection[NodeRunId]) -> Stub:
+    return Stub(
+        id=checkpoint.id,
+        parent_id=checkpoint.parent_id if parent is None else parent.id,  # one string for both
+        step=checkpoint.step,
+        created_at=checkpoint.created_at,
+        size_bytes=checkpoint.size_bytes,
+        kind=checkpoint.kind,
+        deleted=checkpoint.deleted,
+        may_go=checkpoint.kind is Kind.AUTO
+        and not checkpoint.deleted
+        and checkpoint.parent_id is not None
+        and checkpoint.trigger is not Trigger.START
+        and checkpoint.node_run_id not in open_runs,
+    )
+
+
+def _needed(branches: Sequence[Branch], open_runs: Sequence[NodeRun]) -> Iterator[CheckpointId]:
+    """Yield heads, branch points, and what nodes that are open began from or have made."""
+    for branch in branches:
+        yield from (id for id in (branch.head_id, branch.forked_from_id) if id is not None)
+    for run in open_runs:
+        yield from (id for id in (run.input_id, run.first_id, run.last_id) if id is not None)
+
+
+def open_runs(runs: Iterable[NodeRun], heads: Iterable[Checkpoint]) -> tuple[NodeRun, ...]:
+    """Return the node runs that may yet go on: not ended, waiting for their barrier, or with a head in their middle."""
+    inside = {head.node_run_id for head in heads if head.trigger is not Trigger.NODE_END}
+    return tuple(run for run in runs if run.status is NodeStatus.STARTED or run.pending is not None or run.id in inside)
+
+
+def expendable(outline: Outline, policy: RetentionPolicy, now: datetime) -> list[tuple[Stub, Reason]]:
     """Return the automatic checkpoints of a run that nothing needs any more, newest first, each with the reason.
 
     Never those that a person made, heads and branch points of this run, the start, what an open node began from or
-    has made, nor what is `protected`: branch points and heads of other runs, and what redo needs (`redoable`).
+    has made, nor what redo needs. What other runs were forked from is not known here.
     """
-    line = [checkpoint.id for checkpoint in history.lineage()]
-    last = set(_last_automatic(history, policy.keep_last))
-    kept = {*protected, *_needed(history)}
-    oldest, on_line = policy.oldest(now), set(line)
-    found: list[tuple[Checkpoint, Reason]] = []
-    for checkpoint in history.checkpoints:
-        if not _is_candidate(checkpoint, history) or checkpoint.id in kept:
+    on_line = {stub.id for stub in outline.line_to(outline.head_id)}
+    last = set(_last_automatic(outline, policy.keep_last))
+    redoable = _redoable(outline, on_line, policy, now)
+    oldest = policy.oldest(now)
+    found: list[tuple[Stub, Reason]] = []
+    for stub in outline.stubs.values():
+        if not stub.may_go or stub.id in outline.needed or stub.id in redoable:
             continue
-        if checkpoint.created_at < oldest:
-            found.append((checkpoint, Reason.TOO_OLD))
-        elif checkpoint.id not in last:
-            found.append((checkpoint, Reason.BEYOND_LAST if checkpoint.id in on_line else Reason.OFF_LINE))
-    return tuple(sorted(found, key=lambda each: (each[0].step, each[0].id), reverse=True))
+        if stub.created_at < oldest:
+            found.append((stub, Reason.TOO_OLD))
+        elif stub.id not in last:
+            found.append((stub, Reason.BEYOND_LAST if stub.id in on_line else Reason.OFF_LINE))
+    found.sort(key=lambda each: (each[0].step, each[0].id), reverse=True)
+    return found
 
 
-def redoable(history: ExecutionHistory, policy: RetentionPolicy, now: datetime) -> frozenset[CheckpointId]:
+def _last_automatic(outline: Outline, count: int) -> Iterator[CheckpointId]:
+    living = (stub.id for stub in outline.line_to(outline.head_id) if stub.kind is Kind.AUTO and not stub.deleted)
+    return islice(living, count)
+
+
+def _redoable(
+    outline: Outline, on_line: Collection[CheckpointId], policy: RetentionPolicy, now: datetime
+) -> set[CheckpointId]:
     """Return the lines that rollbacks left behind, as long as a redo may go along them.
 
     A rollback makes a safety checkpoint at the end of the line that it leaves; the line is kept while that one is
     not too old.
     """
-    by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
-    found = {checkpoint.id for checkpoint in history.lineage()}
-    on_line, oldest = frozenset(found), policy.oldest(now)
-    for checkpoint in history.checkpoints:
-        if checkpoint.kind is not Kind.SYSTEM or checkpoint.deleted or checkpoint.created_at < oldest:
-            continue
-        at: Checkpoint | None = checkpoint
-        while at is not None and at.id not in found:
-            found.add(at.id)
-            at = None if at.parent_id is None else by_id.get(at.parent_id)
-    return frozenset(found - on_line)
-
-
-def _last_automatic(history: ExecutionHistory, count: int) -> list[CheckpointId]:
-    living = [each.id for each in history.lineage() if each.kind is Kind.AUTO and not each.deleted]
-    return living[-count:] if count else []
-
-
-def _is_candidate(checkpoint: Checkpoint, history: ExecutionHistory) -> bool:
-    """Whether a checkpoint is an automatic one of this run itself, alive, and not its start."""
-    return (
-        checkpoint.kind is Kind.AUTO
-        and not checkpoint.deleted
-        and checkpoint.execution_id == history.execution_id
-        and checkpoint.parent_id is not None
-        and checkpoint.trigger is not Trigger.START
-    )
-
-
-def _needed(history: ExecutionHistory) -> Iterator[CheckpointId]:
-    """Yield heads, branch points, and what nodes that are open began from or have made."""
-    heads = {branch.head_id for branch in history.branches}
-    for branch in history.branches:
-        yield from (id for id in (branch.head_id, branch.forked_from_id) if id is not None)
-    unfinished = {each.node_run_id for each in history.checkpoints if each.id in heads and _is_inside(each)}
-    open_runs = {run.id: run for run in history.node_runs if _is_open(run, unfinished)}
-    for run in open_runs.values():
-        yield from (id for id in (run.input_id, run.first_id, run.last_id) if id is not None)
-    yield from (each.id for each in history.checkpoints if each.node_run_id in open_runs)
-
-
-def _is_inside(checkpoint: Checkpoint) -> bool:
-    return checkpoint.node_run_id is not None and checkpoint.trigger is not Trigger.NODE_END
-
-
-def _is_open(run: NodeRun, unfinished: Collection[NodeRunId | None]) -> bool:
-    """Whether a node run may yet go on: it has not ended, waits for its barrier, or left the head in its middle."""
-    return run.status is NodeStatus.STARTED or run.pending is not None or run.id in unfinished
+    found: set[CheckpointId] = set()
+    oldest = policy.oldest(now)
+    for stub in outline.stubs.values():
+        if stub.kind is Kind.SYSTEM and not stub.deleted and stub.created_at >= oldest:
+            for at in outline.line_to(stub.id):
+                if at.id in found or at.id in on_line:
+                    break
+                found.add(at.id)
+    return found

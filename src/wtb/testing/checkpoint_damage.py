@@ -84,3 +84,5 @@ def _assert_found(storage: Storage, story: Story, damaged: Checkpoint) -> None:
         for list_them in (uow.checkpoints.list_infos, uow.checkpoints.load_history):
             with pytest.raises(DamagedData, match=damaged.id):
                 list_them(story.id)
+        with pytest.raises(DamagedData, match=damaged.id):
+            list(uow.checkpoints.each_info(story.id))

@@ -132,6 +132,15 @@ class DeletionLaws(StoryFixtures):
             expected = [replace(each, deleted=each in gone) for each in line]
             assert list(story.history().lineage()) == expected
 
+    def test_all_of_a_run_are_read_one_by_one_tombstones_included(self, storage: Storage, family: Family) -> None:
+        gone = family.line[0], family.line[3]
+        family.story.delete(*gone)
+        own = [*family.line, *family.branch]
+        expected = [replace(each, deleted=each in gone) for each in sorted(own, key=lambda each: (each.step, each.id))]
+        with storage.unit_of_work(readonly=True) as uow:
+            assert list(uow.checkpoints.each_info(family.story.id)) == expected
+            assert list(uow.checkpoints.each_info(family.other.id)) == family.fork
+
     def test_nothing_else_leaves_the_lists(self, family: Family) -> None:
         family.story.delete(family.line[2], family.line[4])
         kept = {each.id for each in (*family.line, *family.branch)} - {family.line[2].id, family.line[4].id}

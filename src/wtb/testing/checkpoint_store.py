@@ -71,6 +71,8 @@ class SavingLaws(StoryFixtures):
                 assert uow.checkpoints.get(saved.id) == saved
                 assert uow.checkpoints.load(saved.id).checkpoint == saved
             assert uow.checkpoints.list_infos(story.id) == (plain, full)
+            assert tuple(uow.checkpoints.each_info(story.id)) == (plain, full)
+            assert tuple(uow.checkpoints.each_info(ExecutionId("no-such-id"))) == ()
             assert uow.checkpoints.load_history(story.id).checkpoints == (plain, full)
 
     @pytest.mark.parametrize("text", ["nul \x00", "surrogate \ud800"], ids=["nul", "surrogate"])

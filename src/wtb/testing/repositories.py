@@ -276,6 +276,18 @@ class NodeRunRepositoryContract(StoryFixtures):
             with storage.unit_of_work(readonly=True) as uow:
                 assert uow.node_runs.list_boundaries(story.id) == (run.boundary(),)
 
+    def test_the_unfinished_are_those_that_go_on_or_wait_for_their_barrier(
+        self, storage: Storage, story: Story
+    ) -> None:
+        for run in _life(story):
+            _save(storage, run)
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.node_runs.list_unfinished(story.id) == ((run,) if run.status is NodeStatus.STARTED else ())
+        waiting = replace(run, pending={"returned": {}})
+        _save(storage, waiting)
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.node_runs.list_unfinished(story.id) == (waiting,)
+
     def test_runs_and_boundaries_are_listed_by_id(self, storage: Storage, story: Story) -> None:
         runs = [story.new_node_run("work", visit) for visit in range(1, 6)]
         _save(storage, *reversed(runs))

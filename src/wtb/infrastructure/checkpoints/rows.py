@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -96,6 +96,10 @@ class CheckpointRows(Protocol):
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         """Return all rows of an execution, tombstones included, by step and id."""
+        ...
+
+    def each_row(self, execution_id: str) -> Iterator[CheckpointRow]:
+        """Yield the same rows, few at a time."""
         ...
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:

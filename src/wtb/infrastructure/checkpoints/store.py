@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -300,6 +300,14 @@ class DeltaCheckpointStore:
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:
         rows = self._rows.list_rows(execution_id)
         return tuple([checkpoint_of(self._codec, row) for row in rows if not row.deleted])
+
+    def each_info(self, execution_id: ExecutionId) -> Iterator[Checkpoint]:
+        known: set[str] = set()
+        for row in self._rows.each_row(execution_id):
+            if row.parent_id is not None and row.parent_id not in known and self._rows.find(row.parent_id) is None:
+                raise DamagedData(f"checkpoint {row.parent_id!r} is missing, and others follow it")
+            known.add(row.id)
+            yield checkpoint_of(self._codec, row)
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
         execution = self._executions.get(execution_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound
 from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
@@ -45,6 +45,9 @@ class MemoryCheckpointRows:
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         rows = [row for row, _ in self._transaction.group("checkpoints", 0, execution_id)]
         return sorted(rows, key=lambda row: (row.step, row.id))
+
+    def each_row(self, execution_id: str) -> Iterator[CheckpointRow]:
+        yield from self.list_rows(execution_id)
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
         rows: list[CheckpointRow] = []

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun
+from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import (
     AlreadyExists,
     BranchNotFound,
@@ -222,6 +222,10 @@ class MemoryNodeRunRepository:
         ends = {checkpoint.id for checkpoint in checkpoints}
         found = self.list_runs(execution_id)
         return tuple(run for run in found if run.last_id is None or run.id in own or run.last_id in ends)
+
+    def list_unfinished(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        found = self.list_runs(execution_id)
+        return tuple(run for run in found if run.status is NodeStatus.STARTED or run.pending is not None)
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         return tuple(run.boundary() for run in self.list_runs(execution_id))

@@ -9,7 +9,7 @@ from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.memory.tables import MemoryTransaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, file_commit_in
+from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, CallRow, ExecutionRow, NodeRunRow, file_commit_in
 
 
 class MemoryUpkeepRows:
@@ -50,6 +50,10 @@ class MemoryUpkeepRows:
             may_go_on = run.status in (NodeStatus.STARTED, NodeStatus.FAILED) or run.pending is not None
             found = None if run.pending is None else run.pending.get("file_commit")
             yield NodeRunRow(run.execution_id, run.id, may_go_on, (run.input_id, run.first_id, run.last_id), found)
+
+    def calls(self) -> Iterator[CallRow]:
+        for call, _, _ in self._transaction.all("tool_calls"):
+            yield CallRow(call.execution_id, call.node_run_id, call.identity)
 
     def shared_commits(self) -> Iterator[str]:
         for _, value in self._transaction.all("node_cache"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound
@@ -20,6 +20,11 @@ _INSERT_AFTER = (
 _PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
 _LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
+_PAGE = (
+    f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? AND step >= ? AND (step, id) > (?, ?) "
+    "ORDER BY step, id LIMIT 500"
+)
+_STEP = CheckpointRow._fields.index("step")
 _CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE parent_id IN (??)"
 _HEADS = "SELECT head_id, execution_id FROM wtb_branches WHERE execution_id <> ? AND head_id IN (??)"
 
@@ -100,6 +105,12 @@ class SqlCheckpointRows:
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         return [CheckpointRow(*row) for row in self._transaction.rows(_LIST, (execution_id,))]
+
+    def each_row(self, execution_id: str) -> Iterator[CheckpointRow]:
+        after: tuple[int, str] = (-(1 << 63), "")
+        while rows := self._transaction.rows(_PAGE, (execution_id, after[0], *after)):
+            yield from (CheckpointRow(*row) for row in rows)
+            after = (rows[-1][_STEP], rows[-1][0])
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
         return [CheckpointRow(*row) for row in self._transaction.rows(_ANCESTORS, (checkpoint_id,))]

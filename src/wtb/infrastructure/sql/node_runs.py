@@ -28,6 +28,10 @@ _SAVE_RUN = (
     "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us, "
     "pending = excluded.pending"
 )
+_UNFINISHED = (
+    f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? "
+    "AND (status NOT IN ('completed', 'failed', 'skipped') OR pending IS NOT NULL) ORDER BY id"
+)
 
 
 class SqlNodeRunRepository:
@@ -70,6 +74,9 @@ class SqlNodeRunRepository:
         rows |= {row[0]: row for row in self._transaction.run_in(f"{select} id IN (??)", own, execution_id)}
         rows |= {row[0]: row for row in self._transaction.run_in(f"{select} last_id IN (??)", barriers, execution_id)}
         return tuple(self._node_run(rows[id]) for id in sorted(rows))
+
+    def list_unfinished(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+        return tuple(self._node_run(row) for row in self._transaction.rows(_UNFINISHED, (execution_id,)))
 
     def _node_run(self, row: Any) -> NodeRun:
         run = _node_run(row)

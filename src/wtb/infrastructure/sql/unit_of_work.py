@@ -55,7 +55,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
 
     def upkeep_rows(self) -> SqlUpkeepRows:
         """Return all rows as they are in this transaction."""
-        return SqlUpkeepRows(self._sql)
+        return SqlUpkeepRows(self._sql, self._storage.codec)
 
     def _begin(self, *, readonly: bool) -> Transaction:
         transaction = self._sql = self._storage.database.begin(readonly=readonly)

@@ -6,11 +6,22 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from wtb.domain.errors import DamagedData
+from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.sql.database import Transaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, ExecutionRow, NodeRunRow, file_commit_in, node_run_row
+from wtb.infrastructure.sql.tool_calls import CALL_FIELDS, unsealed
+from wtb.infrastructure.upkeep.rows import (
+    BlobRow,
+    BranchRow,
+    CallRow,
+    ExecutionRow,
+    NodeRunRow,
+    file_commit_in,
+    node_run_row,
+)
 
 _SMALL, _LARGE = 500, 32
 """Rows in a page: of those that are small, and of those that may hold a whole table of contents."""
@@ -24,6 +35,10 @@ _BRANCHES = "SELECT id, execution_id, head_id FROM wtb_branches WHERE id > ? ORD
 _NODE_RUNS = (
     "SELECT execution_id, id, status, input_id, first_id, last_id, pending FROM wtb_node_runs "
     "WHERE (execution_id, id) > (?, ?) ORDER BY execution_id, id"
+)
+_CALLS = (
+    f"SELECT {CALL_FIELDS} FROM wtb_tool_calls WHERE (execution_id, node_run_id, identity) > (?, ?, ?) "
+    "ORDER BY execution_id, node_run_id, identity"
 )
 _SHARED = "SELECT key, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
 _EVENTS = (
@@ -40,8 +55,9 @@ ON CONFLICT (address) DO UPDATE SET data = excluded.data
 class SqlUpkeepRows:
     """Rows inside one transaction."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, codec: Codec) -> None:
         self._transaction = transaction
+        self._codec = codec
 
     def checkpoints(self) -> Iterator[tuple[CheckpointRow, bytes]]:
         for row in self._pages(_CHECKPOINTS, ("",), (0,), _SMALL):
@@ -74,6 +90,15 @@ class SqlUpkeepRows:
     def node_runs(self) -> Iterator[NodeRunRow]:
         for execution_id, id, status, *checkpoint_ids, pending in self._pages(_NODE_RUNS, ("", ""), (0, 1), _SMALL):
             yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), pending)
+
+    def calls(self) -> Iterator[CallRow]:
+        for row in self._pages(_CALLS, ("", "", ""), (0, 1, 2), _SMALL):
+            problem = ""
+            try:
+                unsealed(self._codec, row)
+            except DamagedData as error:
+                problem = str(error)
+            yield CallRow(row[0], row[1], row[2], problem)
 
     def shared_commits(self) -> Iterator[str]:
         for _, value in self._pages(_SHARED, (b"",), (0,), _SMALL):

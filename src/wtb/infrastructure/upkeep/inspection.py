@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -74,6 +75,7 @@ SELECT place, count(*), sum(size) FROM kept
 WHERE whole AND digest NOT IN needed AND (place = 'object' OR NOT EXISTS (SELECT 1 FROM value WHERE address = digest))
 GROUP BY place
 """
+_TELLS_MORE = "; `wtb doctor` tells more"
 _CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
 _CAN_BE_FOUND = "taken from where the same content lies, if it does"
 _UNUSED = "removed, since nothing refers to it"
@@ -105,6 +107,7 @@ class StoredInspection:
             self._read_objects(ledger, seen)
             faults = [_described(ledger, *fault) for fault in told]
             faults += [*_structure(ledger), *_contents(ledger), *self._runs(uow, seen), *self._events(rows, seen)]
+            faults += _calls(rows, seen)
             garbage = _garbage(ledger)
         return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
 
@@ -158,6 +161,14 @@ class StoredInspection:
             seen(FaultKind.EVENT)
 
 
+def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
+    for row in rows.calls():
+        seen(FaultKind.TOOL_CALL)
+        if row.problem:
+            what = f"{row.execution_id}/{row.node_run_id}/{row.identity}"
+            yield _fault(FaultKind.TOOL_CALL, what, row.problem.removesuffix(_TELLS_MORE), (row.execution_id,))
+
+
 def _bounded(blobs: Iterator[BlobRow]) -> Iterator[list[BlobRow]]:
     """Yield blobs in lists whose contents fit into memory together."""
     batch: list[BlobRow] = []
@@ -190,7 +201,7 @@ def _event(stream: str, sequence: int, problem: str) -> Fault:
 
 def _described(ledger: Ledger, kind: FaultKind, what: str, error: WTBError) -> Fault:
     """Return the fault of something that could not be read."""
-    known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix("; `wtb doctor` tells more")
+    known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix(_TELLS_MORE)
     match kind:
         case FaultKind.FILE_COMMIT:
             runs = ledger.runs_of_commit(what)
@@ -235,14 +246,20 @@ def _contents(ledger: Ledger) -> Iterator[Fault]:
     for digest, place in list(ledger.rows("SELECT digest, place FROM kept WHERE NOT whole ORDER BY digest")):
         used = not ledger.unused([digest])
         runs = ledger.runs_of_value(digest) if used else ()
-        problem = f"{place} {digest.hex()[:16]} is damaged: its content does not match its hash"
+        problem = f"{_named(ledger, place, digest)} is damaged: its content does not match its hash"
         yield _fault(FaultKind(place), digest.hex(), problem, runs, _CAN_BE_FOUND if used else _UNUSED)
     lost = [(digest, 0) for (digest,) in ledger.rows(_LOST_VALUES)]
     lost += [each for each in ledger.rows(_LOST_CONTENTS) if each[0] not in {digest for digest, _ in lost}]
     for digest, size in lost:
         kind = FaultKind.BLOB if size <= SMALL_BYTES else FaultKind.OBJECT
-        problem = f"{kind} {digest.hex()[:16]} is missing"
+        problem = f"{_named(ledger, kind, digest)} is missing"
         yield _fault(kind, digest.hex(), problem, ledger.runs_of_value(digest), _CAN_BE_FOUND)
+
+
+def _named(ledger: Ledger, kind: str, digest: bytes) -> str:
+    """Return the name of a content, and of a file that holds it."""
+    paths = [path for (path,) in ledger.rows("SELECT path FROM entry WHERE digest = ? LIMIT 1", digest)]
+    return f"{kind} {digest.hex()[:16]}" + "".join(f" (the file {os.fsdecode(path)!r})" for path in paths)
 
 
 def _garbage(ledger: Ledger) -> Swept:

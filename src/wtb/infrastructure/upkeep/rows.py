@@ -52,6 +52,15 @@ class ExecutionRow(NamedTuple):
     workflow_id: str
 
 
+class CallRow(NamedTuple):
+    """A recorded call; `problem` says why it cannot be read."""
+
+    execution_id: str
+    node_run_id: str
+    identity: str
+    problem: str = ""
+
+
 class UpkeepRows(Protocol):
     """All rows of a storage inside one transaction. Iterators hold few rows at a time."""
 
@@ -85,6 +94,10 @@ class UpkeepRows(Protocol):
 
     def node_runs(self) -> Iterator[NodeRunRow]:
         """Yield every node run."""
+        ...
+
+    def calls(self) -> Iterator[CallRow]:
+        """Yield every recorded call."""
         ...
 
     def shared_commits(self) -> Iterator[str]:
