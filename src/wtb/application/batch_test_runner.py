@@ -18,7 +18,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
-from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput, WTBError
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, WTBError
 from wtb.domain.evaluation import Evaluator
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -247,7 +247,10 @@ class BatchTestRunner:
     def is_left(self, job: Job) -> bool:
         """Whether nobody who is alive runs a job that was begun."""
         assert job.execution_id is not None
-        return self._controller.is_free(job.execution_id)
+        try:
+            return self._controller.is_free(job.execution_id)
+        except ExecutionNotFound:  # deleted meanwhile
+            return True
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
@@ -317,17 +320,26 @@ class BatchTestRunner:
         assert job.execution_id is not None
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(job.execution_id)
-            if not begun:  # what an earlier process did counts too
+            if not begun:
                 if uow.batches.get_job(job.batch_id, job.number).status is not JobStatus.PENDING:
                     raise RunsElsewhere
-                for event in uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000):
-                    sharing.count(shared=event.data.get("shared", False))
+                sharing.begun_elsewhere = True
         return execution
+
+    def _recount(self, execution: Execution, sharing: Sharing) -> None:
+        """Count all node runs of a run that another process began: what that one did is in the record only."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            events = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
+        sharing.shared = sum(event.data.get("shared", False) for event in events)
+        sharing.executed = len(events) - sharing.shared
 
     def _is_run_elsewhere(self, job: Job) -> bool:
         assert job.execution_id is not None
-        with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(job.execution_id)
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                execution = uow.executions.get(job.execution_id)
+        except ExecutionNotFound:
+            return False
         return execution.status not in _UNENDED or execution.lease is not None
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
@@ -338,6 +350,8 @@ class BatchTestRunner:
     def _scored(
         self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
     ) -> Job:
+        if sharing.begun_elsewhere:
+            self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(sharing)})
         context = self._evaluation.context(execution.id, case)
@@ -378,7 +392,7 @@ class _Go:
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
             assert work.sharing is not None
-            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set())
+            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set(), begun_elsewhere=False)
             work.job, work.begun = self._runner.again(job), False
             return False
         self._runner.save(job)
