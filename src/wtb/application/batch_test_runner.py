@@ -18,7 +18,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, WTBError
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, WTBError
 from wtb.domain.evaluation import Evaluator
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -291,7 +291,7 @@ class BatchTestRunner:
             return self._scored(job, execution, case, plan.evaluators, sharing)
         except (WaitsForResult, RunsElsewhere):
             raise
-        except Conflict as error:
+        except (Conflict, InvalidTransition) as error:
             if self._is_run_elsewhere(job):
                 raise RunsElsewhere from error
             return self._failed(job, error, sharing)
