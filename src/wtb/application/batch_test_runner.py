@@ -292,7 +292,7 @@ class BatchTestRunner:
         except (WaitsForResult, RunsElsewhere):
             raise
         except (Conflict, InvalidTransition) as error:
-            if self._is_run_elsewhere(job):
+            if self._has_run(job):
                 raise RunsElsewhere from error
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
@@ -333,14 +333,15 @@ class BatchTestRunner:
         sharing.shared = sum(event.data.get("shared", False) for event in events)
         sharing.executed = len(events) - sharing.shared
 
-    def _is_run_elsewhere(self, job: Job) -> bool:
+    def _has_run(self, job: Job) -> bool:
+        """Whether the run of a job is there: somebody else was first with what this process wanted to do with it."""
         assert job.execution_id is not None
         try:
             with self._storage.unit_of_work(readonly=True) as uow:
-                execution = uow.executions.get(job.execution_id)
+                uow.executions.get(job.execution_id)
         except ExecutionNotFound:
             return False
-        return execution.status not in _UNENDED or execution.lease is not None
+        return True
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         told = self._masker.text("".join(traceback.format_exception(error)))
