@@ -7,12 +7,14 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from wtb.application.execution_controller import WaitsForResult
 from wtb.application.node_cache import NodeCache, Sharing
 from wtb.domain.batch import Job, JobStatus
+from wtb.domain.errors import StorageUnavailable
 
 _LOOK_S = 0.1
 """How often somebody looks what other processes have done meanwhile."""
@@ -142,12 +144,13 @@ class Floor:
     def _look_on(self) -> None:
         looked_at = time.monotonic()
         while not self._done.wait(_LOOK_S):
-            self._wake_all()
-            self._cache.keep_claims()
-            if time.monotonic() - looked_at > _CANCELLED_S:
-                looked_at = time.monotonic()
-                if self._jobs.is_cancelled():
-                    self._stop.set()
+            with suppress(StorageUnavailable):  # a database that does not answer now is asked again
+                self._wake_all()
+                self._cache.keep_claims()
+                if time.monotonic() - looked_at > _CANCELLED_S:
+                    looked_at = time.monotonic()
+                    if self._jobs.is_cancelled():
+                        self._stop.set()
 
     def _work(self) -> None:
         while (work := self._ready.get()) is not None:
@@ -191,15 +194,19 @@ class Floor:
         """Look after what nobody tells of here: results that other processes make, and jobs that they are at."""
         with self._lock:
             keys = list(self._waiting)
-            looked_at = [self._elsewhere.popleft() for _ in range(min(_AT_A_TIME, len(self._elsewhere)))]
         for key in keys:
             if not self._cache.is_being_made(key):
                 self._wake(key)
-        for work in looked_at:
-            self._look_at(work)
+        for _ in range(min(_AT_A_TIME, len(self._elsewhere))):
+            work = self._elsewhere[0]  # taken out afterwards, by nobody else: looking may fail
+            stays = self._is_still_elsewhere(work)
+            with self._lock:
+                self._elsewhere.popleft()
+                if stays:
+                    self._elsewhere.append(work)
 
-    def _look_at(self, work: Work) -> None:
-        """See what has become of a job that another process is at."""
+    def _is_still_elsewhere(self, work: Work) -> bool:
+        """See what has become of a job that another process is at, and what follows from that here."""
         if (job := self._jobs.find_ended(work)) is not None:
             self._count(work, job)
         elif self._stop.is_set():
@@ -208,8 +215,8 @@ class Floor:
         elif self._jobs.is_left(work):
             self._ready.put(work)
         else:
-            with self._lock:
-                self._elsewhere.append(work)
+            return True
+        return False
 
     def _end(self, work: Work, job: Job) -> None:
         assert work.sharing is not None

@@ -16,10 +16,9 @@ from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
 from wtb.application.code import Fingerprint, fingerprint
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
-from wtb.application.leases import RunsHere
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
-from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput, WTBError
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, WTBError
 from wtb.domain.evaluation import Evaluator
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -248,7 +247,10 @@ class BatchTestRunner:
     def is_left(self, job: Job) -> bool:
         """Whether nobody who is alive runs a job that was begun."""
         assert job.execution_id is not None
-        return self._controller.is_free(job.execution_id)
+        try:
+            return self._controller.is_free(job.execution_id)
+        except ExecutionNotFound:  # deleted meanwhile
+            return True
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
@@ -281,47 +283,65 @@ class BatchTestRunner:
         it. Whatever else goes wrong is what came of the job.
         """
         try:
-            execution = self._execution(plan, job, case, sharing, begun=begun)
+            execution = None if begun else self._run_new(plan, job, case, sharing)
+            if execution is None:
+                execution = self._taken_up(job, sharing, begun=begun)
             if execution.status in _UNENDED:
                 execution = self._controller.run(execution.id, plan.definition, sharing=sharing)
             return self._scored(job, execution, case, plan.evaluators, sharing)
         except (WaitsForResult, RunsElsewhere):
             raise
-        except Conflict as error:
-            if isinstance(error, RunsHere) or self._is_run_elsewhere(job):
+        except (Conflict, InvalidTransition) as error:
+            if self._has_run(job):
                 raise RunsElsewhere from error
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             return self._failed(job, error, sharing)
 
-    def _execution(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
-        """Return the run of a job: new, or where this process or another one left it."""
+    def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
+        """Begin the run of a job and take it to its end; None when somebody has begun it before."""
         assert job.execution_id is not None
-        if not begun:
-            with suppress(AlreadyExists):
-                options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
-                return self._controller.create(
-                    plan.definition,
-                    case.input,
-                    options,
-                    execution_id=job.execution_id,
-                    source=plan.source,
-                    metadata=_origin(job),
-                )
+        options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
+        try:
+            return self._controller.run_new(
+                plan.definition,
+                case.input,
+                options,
+                execution_id=job.execution_id,
+                sharing=sharing,
+                source=plan.source,
+                metadata=_origin(job),
+            )
+        except AlreadyExists:
+            return None
+
+    def _taken_up(self, job: Job, sharing: Sharing, *, begun: bool) -> Execution:
+        """Return the run of a job where this process or another one left it."""
+        assert job.execution_id is not None
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(job.execution_id)
-            if not begun:  # what an earlier process did counts too
+            if not begun:
                 if uow.batches.get_job(job.batch_id, job.number).status is not JobStatus.PENDING:
                     raise RunsElsewhere
-                for event in uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000):
-                    sharing.count(shared=event.data.get("shared", False))
+                sharing.begun_elsewhere = True
         return execution
 
-    def _is_run_elsewhere(self, job: Job) -> bool:
-        assert job.execution_id is not None
+    def _recount(self, execution: Execution, sharing: Sharing) -> None:
+        """Count all node runs of a run that another process began: what that one did is in the record only."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(job.execution_id)
-        return execution.status not in _UNENDED or execution.lease is not None
+            events = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
+        sharing.shared = sum(event.data.get("shared", False) for event in events)
+        sharing.executed = len(events) - sharing.shared
+
+    def _has_run(self, job: Job) -> bool:
+        """Whether the run of a job is there: somebody else was first with what this process wanted to do with it."""
+        assert job.execution_id is not None
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                uow.executions.get(job.execution_id)
+        except ExecutionNotFound:
+            return False
+        return True
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         told = self._masker.text("".join(traceback.format_exception(error)))
@@ -331,6 +351,8 @@ class BatchTestRunner:
     def _scored(
         self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
     ) -> Job:
+        if sharing.begun_elsewhere:
+            self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(sharing)})
         context = self._evaluation.context(execution.id, case)
@@ -371,7 +393,7 @@ class _Go:
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
             assert work.sharing is not None
-            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set())
+            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set(), begun_elsewhere=False)
             work.job, work.begun = self._runner.again(job), False
             return False
         self._runner.save(job)

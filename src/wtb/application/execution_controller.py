@@ -115,23 +115,52 @@ class ExecutionController:
 
         `workspace` is a folder whose files the run begins with; it is copied, never written to.
         """
+        facts: dict[str, Any] = {"source": source, "metadata": metadata, "created_by": created_by}
+        at = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, facts=facts)
+        return at.execution
+
+    def _created(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str | None,
+        workspace: Path | None = None,
+        facts: Mapping[str, Any],
+    ) -> Position:
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
         begun = self._engine_of(definition.with_variants(options.variants)).begin(state)
-        at = self._recorder.create(
+        return self._recorder.create(
             with_code(definition),
             begun.state,
             execution_id=execution_id,
             next_nodes=begun.next_nodes,
             joins=begun.joins,
             options=options.to_dict(),
-            source=source,
-            metadata=metadata,
-            created_by=created_by,
             files=None if files is None else files.save,
+            **facts,
         )
-        return at.execution
+
+    def run_new(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str,
+        sharing: Sharing,
+        **facts: Any,
+    ) -> Execution:
+        """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
+        at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
+        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, ())):
+            standing = self._recovery.beginning(claimed)
+            with_variants = definition.with_variants(options.variants)
+            driver = self._driver(with_variants, options, claimed, standing, sharing=sharing)
+            return self._driven(driver, options, pass_breakpoint=False)
 
     def run(
         self,
@@ -171,23 +200,28 @@ class ExecutionController:
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
-                standing = self._changed(at, update, found.execution.pause, answer)
-                driver = self._driver(definition, chosen, *standing, watch=watch, sharing=sharing)
+                at, standing = self._changed(at, update, found.execution.pause, answer)
+                driver = self._driver(definition, chosen, at, standing, watch=watch, sharing=sharing)
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
+            return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
+
+    def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
+        """Drive a run, within reach of those who ask it to pause, until it ends, pauses or waits for another one."""
+        execution_id = driver.at.execution.id
+        with self._lock:
+            self._drivers[execution_id] = driver
+        try:
+            ended = driver.drive(pass_breakpoint=pass_breakpoint)
+            if driver.waits_for is not None:
+                raise WaitsForResult(driver.waits_for)
+            if ended.execution.status in _THINNED[options.checkpoints]:
+                self._recorder.thin(ended)
+            return ended.execution
+        finally:
             with self._lock:
-                self._drivers[execution_id] = driver
-            try:
-                ended = driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here)
-                if driver.waits_for is not None:
-                    raise WaitsForResult(driver.waits_for)
-                if ended.execution.status in _THINNED[chosen.checkpoints]:
-                    self._recorder.thin(ended)
-                return ended.execution
-            finally:
-                with self._lock:
-                    del self._drivers[execution_id]
+                del self._drivers[execution_id]
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
         """Return what is not as it was when the run began."""
@@ -228,8 +262,8 @@ class ExecutionController:
         at: Position,
         standing: Standing,
         *,
-        watch: Watch | None,
-        sharing: Sharing | None,
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
     ) -> RunDriver:
         progress = Progress(
             self._recorder,

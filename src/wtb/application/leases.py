@@ -12,11 +12,6 @@ from wtb.domain.execution import Execution
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
 
-
-class RunsHere(Conflict):
-    """Another thread of this process is at the run; it may hold no lease yet."""
-
-
 _TAKEN: set[BranchId] = set()
 """Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
 _LOCK = threading.Lock()
@@ -27,7 +22,7 @@ def alone(at: Position) -> Iterator[None]:
     """Refuse a run that another thread of this process is at."""
     with _LOCK:
         if at.branch.id in _TAKEN:
-            raise RunsHere(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
+            raise Conflict(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
         _TAKEN.add(at.branch.id)
     try:
         yield
@@ -47,10 +42,12 @@ class Leases:
     def check_free(self, execution: Execution) -> str | None:
         """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known."""
         lease, me = execution.lease, self._owners.me()
-        gone = None if lease is None else self._owners.is_gone(lease.owner)
+        if lease is None:
+            return None
+        gone = self._owners.is_gone(lease.owner)
         with self._storage.unit_of_work(readonly=True) as uow:
             execution.check_free(me, uow.now(), gone)
-        if lease is None or lease.owner == me:
+        if lease.owner == me:
             return None
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 

@@ -214,6 +214,8 @@ class Sharing:
     go: Go
     enabled: bool = True
     """Whether anything is shared; what is executed is counted either way."""
+    begun_elsewhere: bool = False
+    """Whether another process began the run of the job, so that not all of it was counted here."""
     executed: int = 0
     shared: int = 0
     unshared: dict[str, str] = field(default_factory=dict)
