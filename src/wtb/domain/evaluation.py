@@ -108,14 +108,19 @@ class ScoreTable:
         return self._end(self.metric.best, self.metric.direction.sign)
 
     def ends(self) -> tuple[float, float] | None:
-        """The worst and the best score, the lower one first."""
-        worst, best = self.worst(), self.best()
-        return None if worst is None or best is None else (min(worst, best), max(worst, best))
+        """The lower and the upper end of the scale where both are declared, else the lowest and the highest score."""
+        if self.metric.worst is None or self.metric.best is None:
+            return (self._seen[0], self._seen[-1]) if self._seen else None
+        return self.limits()
 
-    def scale(self) -> tuple[float, float] | None:
-        """The same, when both ends are declared: no mean can lie beyond them."""
-        declared = self.metric.worst is not None and self.metric.best is not None
-        return self.ends() if declared else None
+    def limits(self) -> tuple[float, float]:
+        """The scores that no mean can lie beyond; infinite where the metric declares no end."""
+        away = math.inf * self.metric.direction.sign
+        worst = -away if self.metric.worst is None else self.worst()
+        best = away if self.metric.best is None else self.best()
+        assert worst is not None
+        assert best is not None
+        return min(worst, best), max(worst, best)
 
     def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
         """The mean over the repeats of each case; a case without any score is left out."""

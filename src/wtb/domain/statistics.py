@@ -221,8 +221,8 @@ def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Compar
     gains = differences * metric.direction.sign
     spread = float(differences.std(ddof=1)) if np.unique(differences).size > 1 else 0.0
     difference = _difference(differences)
-    scale = pairing.table.scale()
-    reach = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
+    low, high = pairing.table.limits()
+    reach = (low - high, high - low)
     return Comparison(
         metric=metric,
         candidate=pairing.candidate,
@@ -248,7 +248,7 @@ def _summary(table: ScoreTable, name: str, cases: int, estimate: Estimate) -> Su
         cases=cases,
         repeats=max(map(len, table.combinations[name].values()), default=0),
         mean=estimate.mean,
-        interval=estimate.interval and estimate.interval.within(table.scale()),
+        interval=estimate.interval and estimate.interval.within(table.limits()),
         method=estimate.method,
         errors=table.count(name, Absent.ERROR),
         missing=table.count(name, Absent.MISSING),

@@ -135,6 +135,7 @@ class Latency:
 
     name: str = "latency_s"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.latency_s
@@ -146,6 +147,7 @@ class Cost:
 
     name: str = "cost_usd"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.usage.get("cost_usd", 0.0)
@@ -157,6 +159,7 @@ class Tokens:
 
     name: str = "tokens"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.usage.get("input_tokens", 0) + context.usage.get("output_tokens", 0)
@@ -168,6 +171,7 @@ class Steps:
 
     name: str = "steps"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.steps
