@@ -6,18 +6,19 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.batch_test_runner import BatchPlan, check_plan
-from wtb.application.evaluation_engine import check_evaluators, error_of
-from wtb.domain.batch import Batch, Case, Job, JobStatus, cases_of
+from wtb.application.evaluation_engine import check_cases, check_evaluators, error_of
+from wtb.domain.batch import Batch, Budget, Case, Job, JobStatus, Spent, cases_of
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, ScoreTable, pareto
+from wtb.domain.evaluation import Absent, Errors, Metric, Score, ScoreTable, pareto
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.flow import Workflow, load_named, source_of
+from wtb.infrastructure.evaluators.named import evaluator_named
 
 if TYPE_CHECKING:
     from wtb.bench import Bench, Run
@@ -29,7 +30,8 @@ class BatchTest:
     """A batch as it is written down: `batch = wtb.BatchTest(flow, cases="cases.jsonl", evaluators=[…])`.
 
     `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
-    combinations; `baseline` is the combination that others are compared with.
+    combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
+    one. `budget` is `{"usd": 5, "tokens": 1_000_000, "s": 3600}` or any of these: what the batch may take in all.
     """
 
     flow: Workflow
@@ -40,7 +42,8 @@ class BatchTest:
     baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     evaluators: Sequence[Any] = field(default=(), kw_only=True)
     workers: int | None = field(default=None, kw_only=True)
-    budget_usd: float | None = field(default=None, kw_only=True)
+    runner: str = field(default="threads", kw_only=True)
+    budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
     share: bool = field(default=True, kw_only=True)
     seed: int = field(default=0, kw_only=True)
@@ -55,23 +58,32 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        check_evaluators(self.evaluators)
+        _check_runner(self.runner)
+        evaluators, cases = read_evaluators(self.evaluators), read_cases(self.cases)
+        check_cases(evaluators, cases)
         plan = BatchPlan(
             name=self.name or self.flow.name,
             definition=definition,
             source=source_of(self.flow),
             combinations=chosen,
-            cases=read_cases(self.cases),
+            cases=cases,
             repeats=self.repeats,
             baseline=dict(self.baseline),
-            evaluators=tuple(self.evaluators),
+            evaluators=evaluators,
             share=self.share,
             seed=self.seed,
             retries=self.retries,
-            budget_usd=self.budget_usd,
+            budget=Budget.of(self.budget),
         )
         check_plan(plan)
         return plan
+
+
+def _check_runner(runner: str) -> None:
+    if runner == "ray":
+        raise InvalidInput("runner='ray' is not there yet: this version runs the jobs of a batch on threads")
+    if runner != "threads":
+        raise InvalidInput(f"there is no runner {runner!r}; there is threads")
 
 
 def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[str, str]]) -> None:
@@ -91,39 +103,68 @@ def load_batch(reference: str) -> BatchTest:
     return batch
 
 
+def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
+    """Return evaluators, of which some may be given by name, after checking all of them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
+    found = tuple(evaluator_named(each) if isinstance(each, str) else each for each in given)
+    check_evaluators(found)
+    return found
+
+
 def read_cases(source: Any) -> tuple[Case, ...]:
     """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
     if not isinstance(source, str | Path):
-        return cases_of(list(source))
+        if isinstance(source, Mapping) or not isinstance(source, Iterable):
+            raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
+        return cases_of((f"case {number}", row) for number, row in enumerate(source, 1))
     path = Path(source)
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the cases {path} cannot be read: {error}") from error
-    if path.suffix == ".csv":
-        return cases_of([_from_csv(row) for row in csv.DictReader(io.StringIO(text))], f"{path.name} row")
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    return cases_of(_csv_rows(path.name, text) if path.suffix == ".csv" else _json_rows(path.name, text))
+
+
+def _json_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                rows.append(json.loads(line))
+                yield f"{name} line {number}", json.loads(line)
             except ValueError as error:
-                raise InvalidInput(f"{path.name} line {number} is no JSON: {error}") from error
-    return cases_of(rows, f"{path.name} line")
+                raise InvalidInput(f"{name} line {number} is no JSON: {error}") from error
 
 
-def _from_csv(row: Mapping[str, Any]) -> dict[str, Any]:
-    case: dict[str, Any] = {"id": row.get("id"), "input": {}, "tags": (row.get("tags") or "").split()}
-    expected: dict[str, Any] = {}
+def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    columns = reader.fieldnames or ()
+    unknown = [column for column in columns if not _is_column(column)]
+    if unknown:
+        raise InvalidInput(
+            f"{name} line 1 has the unknown column {unknown[0]!r}; "
+            "columns are id, input.KEY, expected or expected.KEY, and tags"
+        )
+    for row in reader:
+        place = f"{name} line {reader.line_num}"
+        if None in row or None in row.values():
+            raise InvalidInput(f"{place} has not as many fields as line 1: {len(columns)}")
+        yield place, _from_csv(row)
+
+
+def _is_column(column: str) -> bool:
+    kind, dot, key = column.partition(".")
+    return column in ("id", "expected", "tags") or (kind in ("input", "expected") and bool(dot and key))
+
+
+def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a case; an empty field of what is expected is none."""
+    parts: dict[str, dict[str, str]] = {"input": {}, "expected": {}}
     for column, value in row.items():
-        kind, _, key = str(column).partition(".")
-        if kind == "input" and key:
-            case["input"][key] = value
-        elif kind == "expected" and key:
-            expected[key] = value
-        elif column == "expected":
-            case["expected"] = value
-    return {**case, "expected": expected} if expected else case
+        kind, dot, key = column.partition(".")
+        if dot and (value or kind == "input"):
+            parts[kind][key] = value
+    expected = parts["expected"] or row.get("expected") or None
+    return {"id": row.get("id"), "input": parts["input"], "expected": expected, "tags": (row.get("tags") or "").split()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +210,8 @@ class BatchResult:
 
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
+        self.spent = sum((job.spent for job in jobs), Spent(s=batch.plan.get("spent_s", 0.0)))
+        """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
         wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
         self._jobs = [
             job
@@ -201,14 +244,14 @@ class BatchResult:
         return list(self.batch.plan["combinations"])
 
     @property
+    def cases(self) -> list[str]:
+        """The ids of all cases."""
+        return list(self.batch.plan["cases"])
+
+    @property
     def metrics(self) -> dict[str, Metric]:
         """What was measured."""
-        return {
-            each["name"]: Metric(
-                name=each["name"], direction=Direction(each["direction"]), worst=each["worst"], best=each["best"]
-            )
-            for each in self.batch.plan["metrics"]
-        }
+        return {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
 
     @property
     def results(self) -> list[JobResult]:
@@ -242,6 +285,11 @@ class BatchResult:
             "not_shareable": unshared,
         }
 
+    @property
+    def unpriced(self) -> list[str]:
+        """Models whose price nobody knew: what they cost is in no figure."""
+        return sorted({model for job in self._jobs for model in job.result.get("unpriced", ())})
+
     def table(self, metric: str) -> ScoreTable:
         """Return all scores on a metric, by combination and case, one a repeat."""
         if metric not in self.metrics:
@@ -255,10 +303,16 @@ class BatchResult:
                 scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
         return ScoreTable(metric=self.metrics[metric], combinations=scores)
 
-    def compare(self, *metrics: str, errors: str = "worst") -> tuple[Verdict, ...]:
-        """Compare every combination with the baseline on these metrics (all, when none is named), judged together."""
+    def compare(self, *metrics: str, errors: str = "worst", before: BatchResult | None = None) -> tuple[Verdict, ...]:
+        """Compare every combination with the baseline on these metrics (all, when none is named), judged together.
+
+        Given another result as `before`, every combination that both have is compared with itself there, on the cases
+        that both have.
+        """
         from wtb.domain.statistics import compare, verdicts  # numpy and scipy take half a second to load
 
+        if before is not None:
+            return compare_results(before, self, metrics, errors=errors)
         tables = [self.table(metric) for metric in metrics or self.metrics]
         if len(self.combinations) < 2:
             return ()
@@ -343,6 +397,46 @@ class BatchResult:
         except ImportError as error:
             raise InvalidInput("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
+
+
+def compare_results(
+    before: BatchResult,
+    after: BatchResult,
+    metrics: Sequence[str] = (),
+    *,
+    pairs: Sequence[tuple[str, str]] = (),
+    errors: str = "worst",
+) -> tuple[Verdict, ...]:
+    """Compare combinations of one result with those of another, paired by case, judged together.
+
+    `pairs` are combinations before and after; without any, those that both have. Metrics are those that both have
+    unless some are named.
+    """
+    from wtb.domain.statistics import compare_pairs, verdicts
+
+    pairs = pairs or [(name, name) for name in before.combinations if name in after.combinations]
+    metrics = metrics or [name for name in before.metrics if name in after.metrics]
+    if not pairs or not metrics:
+        what = "metric" if pairs else "combination"
+        raise InvalidInput(f"batches {before.batch.name!r} and {after.batch.name!r} have no {what} in common")
+    tables = [(before.table(metric), after.table(metric)) for metric in metrics]
+    joined = [_joined(before, after, old, new, pair) for old, new in tables for pair in pairs]
+    return verdicts(compare_pairs(joined, errors=Errors(errors)))
+
+
+def _joined(
+    before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
+) -> tuple[ScoreTable, str]:
+    """Return the scores of two combinations in one table, and what the first is called there."""
+    metric = new.metric
+    if metric.direction is not old.metric.direction:
+        directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
+        raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
+    first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
+    if first == second:
+        raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
+    scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
+    return ScoreTable(metric=metric, combinations=scores), first
 
 
 def _score(job: Job, metric: str) -> Score:

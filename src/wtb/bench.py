@@ -15,12 +15,12 @@ from wtb import baselines
 from wtb.application.batch_test_runner import Progress
 from wtb.application.run_driver import Watch
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest
+from wtb.batches import BatchResult, BatchTest, read_cases, read_evaluators
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
-from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
 from wtb.domain.files import FileCommitId, FileTree
@@ -41,6 +41,11 @@ SHORTEST_PREFIX = 4
 
 _PAGE = 10_000
 """Events that are read at a time."""
+
+
+def default_workers() -> int:
+    """Return how many jobs run at a time when nobody says: nodes mostly wait for models."""
+    return min(8, (os.cpu_count() or 1) * 2)
 
 
 class Bench:
@@ -159,11 +164,43 @@ class Bench:
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)
         plan = test.plan(only)
-        workers = test.workers or min(8, (os.cpu_count() or 1) * 2)
+        workers = test.workers or default_workers()
         batch = self.services.batches.run(
             plan, workers=workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )
         return self.get_batch(batch.id)
+
+    def evaluate(
+        self,
+        what: Run | BatchResult | str,
+        evaluators: Sequence[Any],
+        *,
+        expected: Any = None,
+        cases: Any = None,
+        workers: int | None = None,
+    ) -> Any:
+        """Score what has run without running it again.
+
+        Of a run (or its id) return the scores by name. To the jobs of a batch (or its name) add the scores, beside
+        those that they have, and return the result. Evaluators see what the cases of the batch expected, unless `cases`
+        says otherwise; a single run is given `expected`.
+        """
+        chosen = read_evaluators(evaluators)
+        if not chosen:
+            raise InvalidInput("name at least one evaluator, as wtb.ExactMatch('answer')")
+        if isinstance(what, str):
+            what = self._run_or_batch(what)
+        if isinstance(what, Run):
+            return self.services.scoring.score_run(what.id, chosen, expected)
+        given = None if cases is None else read_cases(cases)
+        self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
+        return self.get_batch(what.id)
+
+    def _run_or_batch(self, name: str) -> Run | BatchResult:
+        try:
+            return self.get_batch(name)
+        except BatchNotFound:
+            return self.get(name)
 
     def get_batch(self, name_or_id: str) -> BatchResult:
         """Return a batch by its id, or the latest of its name."""
@@ -316,12 +353,15 @@ class Run:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and money that its nodes reported, in all."""
+        """Tokens and money that its nodes reported, in all; `unpriced` are models whose price nobody knew."""
         total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+        unpriced: set[str] = set()
         for event in self.all_events(types=[EventType.NODE_COMPLETED]):
+            used = event.data.get("usage", {})
+            unpriced.update(used.get("unpriced", ()))
             for key in total:
-                total[key] += event.data.get("usage", {}).get(key, 0)
-        return total
+                total[key] += used.get(key, 0)
+        return {**total, "unpriced": sorted(unpriced)} if unpriced else total
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:

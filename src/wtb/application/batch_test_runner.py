@@ -5,20 +5,23 @@ from __future__ import annotations
 import queue
 import random
 import threading
+import time
 import traceback
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from wtb.application.code import Fingerprint, fingerprint
-from wtb.application.evaluation_engine import EvaluationEngine
+from wtb.application.evaluation_engine import EvaluationEngine, digests
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import NodeCache, Sharing
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
+from wtb.application.scoring import Scoring, cases_to_keep, scored_by
+from wtb.domain.batch import Batch, BatchStatus, Budget, Case, Job, JobStatus, Spent
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Evaluator
+from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.options import RunOptions
@@ -46,12 +49,21 @@ class BatchPlan:
     share: bool = True
     seed: int = 0
     retries: int = 0
-    budget_usd: float | None = None
+    budget: Budget = field(default_factory=Budget)
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """What each evaluator was made of when the batch was planned, by name."""
+        return digests(self.evaluators)
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a batch has come; `total` jobs, of which some were there already."""
+    """How far a batch has come; `total` jobs, of which some were there already.
+
+    `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
+    are done. `spent` is what the batch has taken in all, earlier goes at it included; its time so far is not.
+    """
 
     total: int
     kept: int
@@ -59,7 +71,8 @@ class Progress:
     failed: int = 0
     executed: int = 0
     shared: int = 0
-    spent_usd: float = 0.0
+    failed_nodes: int = 0
+    spent: Spent = field(default_factory=Spent)
     by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -71,6 +84,11 @@ class _Work:
     sharing: Sharing
     execution: Execution | None = None
     attempts: int = 0
+
+    @property
+    def has_run(self) -> bool:
+        """Whether only scores are missing."""
+        return self.job.execution_id is not None and "scores" in self.job.result
 
 
 class BatchTestRunner:
@@ -86,6 +104,7 @@ class BatchTestRunner:
         controller: ExecutionController,
         cache: NodeCache,
         evaluation: EvaluationEngine,
+        scoring: Scoring,
         masker: Masker,
         find_tool: Callable[[str], Any],
     ) -> None:
@@ -96,21 +115,28 @@ class BatchTestRunner:
         self._controller = controller
         self._cache = cache
         self._evaluation = evaluation
+        self._scoring = scoring
         self._masker = masker
         self._find_tool = find_tool
 
-    def _recorded(self, plan: BatchPlan, prints: Mapping[str, Mapping[str, Fingerprint]]) -> tuple[Batch, list[Job]]:
-        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept."""
+    def _recorded(
+        self, plan: BatchPlan, prints: Mapping[str, Mapping[str, Fingerprint]]
+    ) -> tuple[Batch, list[Job], Spent]:
+        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
+
+        Also return what the earlier one has spent.
+        """
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             before = uow.batches.list_batches(name=plan.name, limit=1)
             known = uow.batches.list_jobs(before[0].id) if before else ()
+            spent = _spent(before[0] if before else None, known)
             batch = Batch(
                 id=before[0].id if before else self._ids.new(),
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan=_plan_data(plan),
+                plan={**_plan_data(plan, self._codec), "spent_s": spent.s},
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
@@ -120,7 +146,7 @@ class BatchTestRunner:
             data = {"name": batch.name, "jobs": len(jobs)}
             uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
             uow.commit()
-        return batch, jobs
+        return batch, jobs, spent
 
     def _fingerprints(self, plan: BatchPlan) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
@@ -146,10 +172,14 @@ class BatchTestRunner:
     ) -> Batch:
         """Run what is missing until it is done, stopped, or the budget is used up."""
         prints = self._fingerprints(plan)
-        batch, jobs = self._recorded(plan, prints)
+        batch, jobs, spent = self._recorded(plan, prints)
         pending = [job for job in jobs if job.status is JobStatus.PENDING]
         random.Random(plan.seed).shuffle(pending)
-        floor = _Floor(self, plan, batch, prints, pending, kept=len(jobs) - len(pending), stop=stop, told=told)
+        pending.sort(key=lambda job: "scores" not in job.result)  # scoring is no part of the budget, so it comes first
+        progress = Progress(total=len(jobs), kept=len(jobs) - len(pending), spent=spent)
+        for job in jobs:
+            progress.by_combination[job.combination] += job.status is not JobStatus.PENDING
+        floor = _Floor(self, plan, batch, prints, pending, progress=progress, stop=stop, told=told)
         floor.work(workers)
         return self._ended(batch, floor, {job.number for job in jobs})
 
@@ -162,10 +192,10 @@ class BatchTestRunner:
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
             elif JobStatus.FAILED in statuses:
                 status = BatchStatus.COMPLETED_WITH_ERRORS
-            batch = batch.moved_to(status, now)
+            batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress
-            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent_usd}
+            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent.usd}
             uow.events.append(Event(type=kind, stream=batch.id, at=now, data=data))
             uow.commit()
         return batch
@@ -174,37 +204,38 @@ class BatchTestRunner:
         """Take a job to its end; WaitsForResult when it needs what another one is making."""
         job, definition = work.job, plan.definition
         try:
+            if work.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
+                return scored
             if work.execution is None:
                 work.execution = self._controller.create(
                     definition, case.input, self._options(plan, job), source=plan.source, metadata=_origin(job)
                 )
-            sharing = work.sharing if plan.share else None
-            ended = self._controller.run(work.execution.id, definition, sharing=sharing)
-            return self._scored(job, ended, case, plan.evaluators, work.sharing)
+            ended = self._controller.run(work.execution.id, definition, sharing=work.sharing)
+            return self._scored(job, ended, case, plan, work.sharing)
         except WaitsForResult:
             raise
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             told = self._masker.text("".join(traceback.format_exception(error)))
             failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
             execution_id = None if work.execution is None else work.execution.id
-            return job.ended(JobStatus.FAILED, execution_id, {"error": failure, **_counts(work.sharing)})
+            return job.ended(JobStatus.FAILED, execution_id, {"error": failure, **_counts(job, work.sharing)})
 
     def _options(self, plan: BatchPlan, job: Job) -> RunOptions:
         by_label = {label(combination): combination for combination in plan.combinations}
         seed = zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
         return RunOptions(variants=dict(by_label[job.combination]), seed=seed)
 
-    def _scored(
-        self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
-    ) -> Job:
+    def _scored(self, job: Job, execution: Execution, case: Case, plan: BatchPlan, sharing: Sharing) -> Job:
         if execution.status is not ExecutionStatus.COMPLETED:
-            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(sharing)})
+            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
         context = self._evaluation.context(execution.id, case)
         result = {
-            "scores": self._evaluation.scores(context, evaluators),
+            "scores": self._evaluation.scores(context, plan.evaluators),
+            "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
-            **_counts(sharing),
+            "unpriced": list(context.unpriced),
+            **_counts(job, sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
 
@@ -224,6 +255,7 @@ class BatchTestRunner:
             case_id=job.case_id,
             repeat=job.repeat,
             attempt=attempt,
+            on=plan.share,
         )
 
     def new_attempt(self) -> str:
@@ -254,7 +286,7 @@ class _Floor:
         prints: Mapping[str, Mapping[str, Fingerprint]],
         jobs: Sequence[Job],
         *,
-        kept: int,
+        progress: Progress,
         stop: threading.Event,
         told: Callable[[Progress], None],
     ) -> None:
@@ -267,7 +299,8 @@ class _Floor:
         self._ready: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._waiting: dict[bytes, list[_Work]] = defaultdict(list)
         self._left = len(jobs)
-        self.progress = Progress(total=len(jobs) + kept, kept=kept)
+        self.progress = progress
+        self._began = time.monotonic()
         attempt = runner.new_attempt()
         for job in jobs:
             self._ready.put(_Work(job, runner.sharing(plan, job, prints[job.combination], attempt)))
@@ -302,7 +335,7 @@ class _Floor:
 
     def _work(self) -> None:
         while (work := self._ready.get()) is not None:
-            if self._stop.is_set() or self._is_spent():
+            if self._stop.is_set() or (not work.has_run and self._plan.budget.reached(self.spent())):
                 self._stop.set()
                 work.sharing.close()
                 continue
@@ -312,9 +345,9 @@ class _Floor:
             except WaitsForResult as waiting:
                 self._park(work, waiting.key)
 
-    def _is_spent(self) -> bool:
-        limit = self._plan.budget_usd
-        return limit is not None and self.progress.spent_usd >= limit
+    def spent(self) -> Spent:
+        """Return what the batch has taken so far, in all."""
+        return self.progress.spent + Spent(s=time.monotonic() - self._began)
 
     def _park(self, work: _Work, key: bytes) -> None:
         with self._lock:
@@ -350,7 +383,8 @@ class _Floor:
             progress.shared += work.sharing.shared
             progress.completed += job.status is JobStatus.COMPLETED
             progress.failed += job.status is JobStatus.FAILED
-            progress.spent_usd += _spent(job)
+            progress.failed_nodes += work.sharing.failed
+            progress.spent += work.sharing.spent
             progress.by_combination[job.combination] += 1
             self._left -= 1
             if self._left == 0:
@@ -358,15 +392,19 @@ class _Floor:
             self._told(progress)
 
 
-def _counts(sharing: Sharing) -> dict[str, Any]:
-    return {"executed": sharing.executed, "shared": sharing.shared, "unshared": dict(sharing.unshared)}
+def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
+    return {
+        "executed": sharing.executed,
+        "shared": sharing.shared,
+        "unshared": dict(sharing.unshared),
+        "spent": (job.spent + sharing.spent).to_dict(),
+    }
 
 
-def _spent(job: Job) -> float:
-    """Return what a job has cost in fact: of shared node runs nothing."""
-    executed, shared = job.result.get("executed", 0), job.result.get("shared", 0)
-    cost = job.result.get("usage", {}).get("cost_usd", 0.0)
-    return float(cost) * executed / (executed + shared) if executed + shared else 0.0
+def _spent(batch: Batch | None, jobs: Sequence[Job]) -> Spent:
+    """Return what a batch has taken so far: its jobs, those that are not wanted now too, and its time."""
+    earlier = Spent() if batch is None else Spent(s=batch.plan.get("spent_s", 0.0))
+    return sum((job.spent for job in jobs), earlier)
 
 
 def _why(execution: Execution) -> dict[str, Any]:
@@ -387,21 +425,14 @@ def _origin(job: Job) -> dict[str, Any]:
     return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}
 
 
-def _plan_data(plan: BatchPlan) -> dict[str, Any]:
+def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
     return {
         "combinations": [label(combination) for combination in plan.combinations],
         "baseline": label(plan.baseline),
         "cases": [case.id for case in plan.cases],
+        "expected": cases_to_keep(plan.cases, codec),
         "repeats": plan.repeats,
-        "metrics": [
-            {
-                "name": evaluator.name,
-                "direction": str(getattr(evaluator, "direction", "higher")),
-                "worst": getattr(evaluator, "worst", None),
-                "best": getattr(evaluator, "best", None),
-            }
-            for evaluator in plan.evaluators
-        ],
+        "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
         "source": plan.source,
     }
 
@@ -421,8 +452,9 @@ def _jobs(
         name = label(combination)
         made_of = "".join(prints[name][node.name].digest for node in plan.definition.nodes)
         for case in plan.cases:
-            about = codec.encode({"input": dict(case.input), "expected": case.expected}, f"case {case.id}")[1]
+            about = codec.encode(dict(case.input), f"case {case.id}")[1]
             digest = codec.digest(made_of.encode(), about).hex()[:32]
+            wanted = scored_by(case, plan.digests, codec)
             for repeat in range(plan.repeats):
                 job = before.get((name, case.id, repeat))
                 if job is None:
@@ -434,10 +466,11 @@ def _jobs(
                         repeat=repeat,
                         fingerprint=digest,
                     )
-                wanted = {evaluator.name for evaluator in plan.evaluators}
-                scored = wanted <= job.result.get("scores", {}).keys()
-                if job.fingerprint != digest or job.status is JobStatus.FAILED or not scored:
-                    job = replace(job, fingerprint=digest, status=JobStatus.PENDING, execution_id=None, result={})
+                if job.fingerprint != digest or job.status is JobStatus.FAILED:
+                    earlier = {"spent": job.spent.to_dict()}
+                    job = replace(job, fingerprint=digest, status=JobStatus.PENDING, execution_id=None, result=earlier)
+                elif not wanted.items() <= job.result.get("scored_by", {}).items():
+                    job = replace(job, status=JobStatus.PENDING)
                 jobs.append(job)
     return jobs
 

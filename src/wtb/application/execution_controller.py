@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.branching import check_not_rolling_back
 from wtb.application.code import differences, with_code
+from wtb.application.context import Price
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.node_cache import Sharing
@@ -72,6 +73,7 @@ class ExecutionController:
         find_tool: Callable[[str], Tool],
         sleep: Callable[[float], None],
         masker: Masker,
+        price: Price = lambda model, input_tokens, output_tokens: None,
         warn_of_changes: bool = False,
     ) -> None:
         self._storage = storage
@@ -93,6 +95,7 @@ class ExecutionController:
             workspaces=workspaces,
             find_tool=find_tool,
             masker=masker,
+            price=price,
             warn_of_changes=warn_of_changes,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from wtb.application.code import Fingerprint
-from wtb.domain.batch import CacheEntry, CacheStatus
+from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.ports import Clock, Codec, Owners, Storage
@@ -181,8 +181,12 @@ class Sharing:
     case_id: str
     repeat: int
     attempt: str
+    on: bool = True
+    """Whether anything is shared at all; what is run is counted in any case."""
     executed: int = 0
     shared: int = 0
+    failed: int = 0
+    spent: Spent = field(default_factory=Spent)
     unshared: dict[str, str] = field(default_factory=dict)
     """Nodes whose runs were not shared, and why."""
     claimed: set[bytes] = field(default_factory=set)
@@ -205,6 +209,10 @@ class Sharing:
         self.cache.release(key)
         self.claimed.discard(key)
 
+    def charge(self, usage: Mapping[str, Any]) -> None:
+        """Count what an attempt of a node used, whether it succeeded or not."""
+        self.spent += Spent.of(usage)
+
     def close(self) -> None:
         """Give back what was claimed and never made: the job has ended otherwise."""
         for key in tuple(self.claimed):
@@ -212,6 +220,8 @@ class Sharing:
 
     def key(self, node: Node, run: NodeRun, state: State, file_commit: str | None) -> bytes | None:
         """Return what the result of a node run depends on; None when it must not be shared."""
+        if not self.on:
+            return None
         if not node.cache:
             self.unshared[node.name] = "cache=False"
             return None

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from wtb.application.context import Context
+from wtb.application.context import Context, Price
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
@@ -135,6 +135,7 @@ class Equipment:
     workspaces: Workspaces
     find_tool: Callable[[str], Tool]
     masker: Masker
+    price: Price
     warn_of_changes: bool = False
 
 
@@ -303,6 +304,9 @@ class RunDriver:
                 if not may_retry(node.retry, run.attempt, error):
                     return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
                 run = self._retried(node, run, error)
+            finally:
+                if self.sharing is not None:
+                    self.sharing.charge(attempt.data().get("usage", {}))
 
     def _run_or_take(self, run: NodeRun, member: str = "") -> Outcome:
         """Run a node of a batch, or take the result of somebody who ran it with the same input.
@@ -330,6 +334,7 @@ class RunDriver:
         began = time.perf_counter()
         outcome = self._run(run, member)
         ms = round((time.perf_counter() - began) * 1e3, 3)
+        sharing.failed += outcome.failure is not None
         if key is not None and outcome.failure is not None:
             sharing.settle(key, SharedFailure(failure=outcome.failure))
         elif key is not None and (reason := _cannot_be_shared(outcome)):
@@ -381,6 +386,7 @@ class RunDriver:
             find_tool=self._tools.find_tool,
             workspace=files.folder,
             masker=self._tools.masker,
+            price=self._tools.price,
             seed=self._seed(run),
             config=node.config,
             workflow=self._definition.name,

@@ -25,11 +25,13 @@ from wtb.cli.batch_tables import (
     print_failures,
     print_matrix,
     print_sharing,
+    print_spent,
+    spending,
     why,
 )
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
-from wtb.domain.batch import Batch, Case, JobStatus
+from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
 
 FAILED = 3
@@ -58,7 +60,12 @@ def batch() -> None:
     "--only", multiple=True, metavar="COMBINATION", help="Only this one, as 'answer=long', beside the baseline."
 )
 @workers_number
-@click.option("--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once so much is spent.")
+@click.option("--runner", default=None, metavar="NAME", help="What runs the jobs: threads.")
+@click.option(
+    "--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once it has cost so much."
+)
+@click.option("--budget-tokens", type=click.IntRange(0), metavar="N", help="… once it has used so many tokens.")
+@click.option("--budget-s", type=click.FloatRange(0), metavar="S", help="… once it has run for so many seconds.")
 @click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
 @url
 @as_json
@@ -70,7 +77,10 @@ def run(
     repeats: int | None,
     only: tuple[str, ...],
     workers: int | None,
+    runner: str | None,
     budget_usd: float | None,
+    budget_tokens: int | None,
+    budget_s: float | None,
     no_share: bool,
     url: str | None,
     as_json: bool,
@@ -81,13 +91,18 @@ def run(
 
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
+    A budget is for all the times that the batch is run; what is shared counts once.
     """
-    given = {"cases": cases, "repeats": repeats, "workers": workers, "budget_usd": budget_usd}
+    given = {"cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
     with Bench(url) as bench:
-        _run(bench, replace(load_batch(file), **changes), only, as_json=as_json)
+        test = load_batch(file)
+        limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
+        more = {name: limit for name, limit in limits.items() if limit is not None}
+        budget = Budget.of({**Budget.of(test.budget).limits(), **more})
+        _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
 
 
 @batch.command()
@@ -135,13 +150,12 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
-    spent = test.budget_usd is not None and display.progress.spent_usd >= test.budget_usd
-    _report(result, display.progress.kept, spent=spent, as_json=as_json)
+    _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
     if failures(result):
         sys.exit(FAILED)
 
 
-def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> None:
+def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
     rows = best_first(result)
     data = as_data(result, rows)
     if as_json:
@@ -153,9 +167,12 @@ def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> No
     if kept:
         click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
     if jobs["missing"]:
-        stopped, again = ("The budget is used up", ", with as much again") if spent else ("Stopped", "")
-        left = counted(jobs["missing"], "job")
-        click.echo(f"{stopped} with {left} left to run: the same command goes on{again}.")
+        left = f"{counted(jobs['missing'], 'job')} left to run"
+        if used_up:
+            larger = ", ".join(f"--budget-{name}" for name in used_up)
+            click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+        else:
+            click.echo(f"Stopped with {left}: the same command goes on.")
     click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb baseline set main {name}`.")
 
 
@@ -167,6 +184,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_matrix(result, rows)
     click.echo()
     print_sharing(result)
+    print_spent(result)
     print_failures(result)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
@@ -25,8 +25,25 @@ _LINES = 10
 _LOOK_S = 0.5
 
 
+_ROWS = 8
+"""Up to so many combinations have a bar of their own; more are shown as a character each."""
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+class _Bars(Bar):
+    """The bar of the batch, the bars of its combinations, and below them one character each where they are many."""
+
+    cells = Text()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        if self.cells:
+            yield self.cells
+
+
 class BatchDisplay:
-    """Writes to stderr: a bar on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
+    """Writes to stderr: bars on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self.progress = Progress(total=0, kept=0)
@@ -34,7 +51,7 @@ class BatchDisplay:
         self._name = name
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = Bar(
+        self._bar = _Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.fields[figures]}", markup=False),
@@ -43,6 +60,7 @@ class BatchDisplay:
             redirect_stdout=sys.stdout.isatty(),  # what a node prints into a pipe must arrive as it is
         )
         self._task = self._bar.add_task(name, total=None, figures="looking what is there already")
+        self._rows: dict[str, TaskID] = {}
         self._since = time.monotonic()
         self._said = 0
 
@@ -73,8 +91,18 @@ class BatchDisplay:
         text = figures(progress, time.monotonic() - self._since)
         if self._console.is_terminal:
             self._bar.update(self._task, total=progress.total, completed=done, figures=text)
+            self._show_combinations(progress.by_combination, progress.total // max(len(progress.by_combination), 1))
         elif self._is_worth_a_line(progress, done):
             self.say(f"{self._name}: {text}")
+
+    def _show_combinations(self, done: Mapping[str, int], total: int) -> None:
+        if len(done) > _ROWS:
+            self._bar.cells = Text(f"{len(done):,} combinations {cells(done.values(), total)}")
+        elif len(done) > 1:
+            for name, count in done.items():
+                if name not in self._rows:
+                    self._rows[name] = self._bar.add_task(f"  {name}", total=total, figures="")
+                self._bar.update(self._rows[name], completed=count, figures=f"{count:,}/{total:,}")
 
     def _is_worth_a_line(self, progress: Progress, done: int) -> bool:
         tenth = done * _LINES // max(progress.total, 1)
@@ -87,13 +115,19 @@ def figures(progress: Progress, elapsed_s: float) -> str:
     now = progress.completed + progress.failed
     left = progress.total - progress.kept - now
     parts = [
-        f"{progress.kept + now:,}/{progress.total:,} jobs",
-        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared",
-        *([f"{progress.failed:,} failed"] if progress.failed else []),
-        *([f"${progress.spent_usd:.4f}"] if progress.spent_usd else []),
+        f"{progress.kept + now:,}/{progress.total:,} jobs"
+        + (f" ({progress.failed:,} failed)" if progress.failed else ""),
+        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared, {progress.failed_nodes:,} failed",
+        *([f"${progress.spent.usd:.4f}"] if progress.spent.usd else []),
+        *([f"{progress.spent.tokens:,} tokens"] if progress.spent.tokens and not progress.spent.usd else []),
         *([f"about {duration(elapsed_s / now * left)} left"] if now and left else []),
     ]
     return "  ".join(parts)
+
+
+def cells(done: Iterable[int], total: int) -> str:
+    """Return how far each of many combinations has come, one character each."""
+    return "".join(_LEVELS[count * (len(_LEVELS) - 1) // max(total, 1)] for count in done)
 
 
 class BatchWatch:

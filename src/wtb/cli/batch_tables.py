@@ -15,8 +15,8 @@ from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batches import BatchResult, JobResult, MatrixRow
-from wtb.cli.output import counted, printable
-from wtb.domain.batch import JobStatus
+from wtb.cli.output import counted, duration, printable
+from wtb.domain.batch import JobStatus, Spent
 
 if TYPE_CHECKING:
     from wtb.domain.intervals import Interval
@@ -98,6 +98,22 @@ def print_sharing(result: BatchResult) -> None:
         click.echo(f"  {node} was not shared: {why}")
 
 
+def print_spent(result: BatchResult) -> None:
+    """Say what it has cost, and which models nobody knows the price of."""
+    if result.spent.usd or result.spent.tokens:
+        click.echo(f"It took {spending(result.spent)}.")
+    if result.unpriced:
+        models = ", ".join(result.unpriced)
+        click.echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
+        click.echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`.")
+
+
+def spending(spent: Spent) -> str:
+    """Return what a batch has taken."""
+    money = [f"${spent.usd:.4f}"] if spent.usd else []
+    return ", ".join([*money, f"{spent.tokens:,} tokens", duration(spent.s)])
+
+
 def print_failures(result: BatchResult) -> None:
     """Name the first few jobs that failed, and how to open their runs."""
     failed = failures(result)
@@ -163,6 +179,8 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
             "missing": total - len(done),
         },
         "node_runs": result.sharing,
+        "spent": result.spent.to_dict(),
+        "unpriced": result.unpriced,
         "matrix": [
             {
                 "combination": row.combination,

@@ -64,6 +64,15 @@ class Metric:
                 f"and its worst {self.worst}"
             )
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Metric:
+        """Read a metric from plain data."""
+        return cls(**{**data, "direction": Direction(data["direction"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the metric as plain data."""
+        return {"name": self.name, "direction": self.direction.value, "worst": self.worst, "best": self.best}
+
     def better(self, score: float, other: float) -> bool:
         """Whether the first score is the better one."""
         return score * self.direction.sign > other * self.direction.sign
@@ -253,6 +262,8 @@ class EvaluationContext:
     steps: int
     usage: Mapping[str, float]
     tool_errors: int
+    unpriced: tuple[str, ...] = ()
+    """Models whose price nobody knew: their calls are not in `usage["cost_usd"]`."""
 
     @property
     def expected(self) -> Any:
@@ -263,7 +274,9 @@ class EvaluationContext:
 class Evaluator(Protocol):
     """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
 
-    `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure of that score.
+    It may have `check_case(case)` too, which is asked before anything runs and raises InvalidInput for a case that it
+    could not score. `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure
+    of that score.
     """
 
     @property

@@ -129,7 +129,19 @@ def compare(
     """
     tables = tuple(tables)
     pairings = [pairing for table in tables for pairing in _pairings(table, baseline, errors)]
-    draws = max([_DRAWS, *(_DRAWS_A_CANDIDATE * len(table.combinations) for table in tables)])
+    return _compared(pairings, max((len(table.combinations) for table in tables), default=0), seed)
+
+
+def compare_pairs(
+    pairs: Iterable[tuple[ScoreTable, str]], *, errors: Errors = Errors.WORST, seed: int = SEED
+) -> tuple[Comparison, ...]:
+    """Compare as `compare` does where each table has a baseline of its own: the second of each pair."""
+    pairings = [pairing for table, baseline in pairs for pairing in _pairings(table, baseline, errors)]
+    return _compared(pairings, len(pairings), seed)
+
+
+def _compared(pairings: Sequence[_Pairing], candidates: int, seed: int) -> tuple[Comparison, ...]:
+    draws = max(_DRAWS, _DRAWS_A_CANDIDATE * candidates)
     p_values = _p_values([pairing.differences for pairing in pairings], draws, seed)
     samples = [Sample.of_differences(pairing.differences, pairing.table.ends()) for pairing in pairings]
     return tuple(
