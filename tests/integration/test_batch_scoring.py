@@ -1,0 +1,120 @@
+"""Scores without running again: evaluators that come later or change, corrected answers, `bench.evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.bench import Bench
+from wtb.domain.errors import InvalidInput
+from wtb.flow import Workflow
+
+CASES = [{"id": str(number), "input": {"q": number}, "expected": str(number % 2)} for number in range(4)]
+
+
+class Log(list[str]):
+    """What ran; no part of the functions that write into it."""
+
+    def __wtb_fingerprint__(self) -> str:
+        return "a log"
+
+
+def parity(ran: Log) -> Workflow:
+    """A workflow whose node may not be shared: running it again would be seen."""
+    flow = Workflow("parity")
+
+    def answer(state: Any) -> dict[str, Any]:
+        ran.append(str(state["q"]))
+        return {"answer": str(state["q"] % 2)}
+
+    flow.add_node("answer", answer, start=True, cache=False)
+    return flow
+
+
+@dataclass(frozen=True)
+class Share:
+    """Scores what it is told to."""
+
+    value: float
+    name: str = "share"
+
+    def evaluate(self, context: Any) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Says whether the answer is what was expected, and the case is not tagged as bad."""
+
+    name: str = "wanted"
+
+    async def evaluate(self, context: Any) -> bool:
+        return bool(context.state["answer"] == context.expected and "bad" not in context.case.tags)
+
+
+def scores(result: Any, metric: str) -> list[Any]:
+    return [each.scores.get(metric) for each in sorted(result.results, key=lambda each: str(each.case_id))]
+
+
+def test_a_new_evaluator_scores_what_has_run(bench: Bench) -> None:
+    ran = Log()
+    first = bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5)])
+    result = bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5), Wanted()])
+    assert (len(ran), result.status) == (4, "completed")
+    assert (scores(result, "share"), scores(result, "wanted")) == ([0.5] * 4, [1.0] * 4)
+    assert {each.run_id for each in result.results} == {each.run_id for each in first.results}
+
+
+def test_a_changed_evaluator_and_a_corrected_answer_score_anew(bench: Bench) -> None:
+    ran = Log()
+    bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5), Wanted()])
+    corrected = [{**CASES[0], "expected": "odd"}, {**CASES[1], "tags": ["bad"]}, *CASES[2:]]
+    result = bench.batch(parity(ran), cases=corrected, evaluators=[Share(0.75), Wanted()])
+    assert (scores(result, "share"), scores(result, "wanted")) == ([0.75] * 4, [0.0, 0.0, 1.0, 1.0])
+    assert len(ran) == 4
+
+
+def test_a_job_whose_run_was_deleted_is_run_again_to_be_scored(bench: Bench) -> None:
+    ran = Log()
+    result = bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5)])
+    result.results[0].run.delete()
+    again = bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5), Wanted()])
+    assert (len(ran), again.status, scores(again, "wanted")) == (5, "completed", [1.0] * 4)
+
+
+def test_a_batch_is_evaluated_afterwards_with_what_its_cases_expected(bench: Bench) -> None:
+    ran = Log()
+    bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5)])
+    result = bench.evaluate("parity", [Wanted(), "steps"])
+    assert list(result.metrics) == ["share", "wanted", "steps"]
+    assert (scores(result, "wanted"), scores(result, "steps")) == ([1.0] * 4, [1.0] * 4)
+    assert bench.get_batch("parity").matrix[0].summaries["wanted"].mean == 1.0
+    others = [{**case, "expected": "0"} for case in CASES]
+    assert scores(bench.evaluate(result, [Wanted()], cases=others), "wanted") == [1.0, 0.0, 1.0, 0.0]
+    with pytest.raises(InvalidInput, match="case '1' of batch 'parity' is not among the cases"):
+        bench.evaluate(result, [Wanted()], cases=CASES[:1])
+    assert len(ran) == 4
+
+
+def test_a_run_is_evaluated_alone(bench: Bench) -> None:
+    ran = Log()
+    result = bench.batch(parity(ran), cases=CASES, evaluators=[Share(0.5)])
+    assert bench.evaluate(result.results[0].run, [Wanted()]) == {"wanted": 1.0}, "the case is that of the batch"
+    run = bench.run(parity(ran), {"q": 3})
+    assert bench.evaluate(run, [Wanted()], expected="1") == {"wanted": 1.0}
+    found = bench.evaluate(run.id, [wtb.ExactMatch("answer"), "latency_s"])
+    assert found["exact_match"] == {"error": "InvalidInput: expected is missing, which ExactMatch needs"}
+    assert found["latency_s"] > 0
+
+
+def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
+    paused = bench.run(parity(Log()), {"q": 1}, break_before=["answer"])
+    with pytest.raises(InvalidInput, match="is paused; only one that completed can be scored"):
+        bench.evaluate(paused, [Wanted()])
+    with pytest.raises(InvalidInput, match="name at least one evaluator"):
+        bench.evaluate(paused, [])
+    with pytest.raises(wtb.NotFound):
+        bench.evaluate("nothing", [Wanted()])
