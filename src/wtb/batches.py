@@ -368,7 +368,7 @@ class BatchResult:
                 "case": each.case_id,
                 "repeat": each.repeat,
                 "status": each.status,
-                **{name: None if error_of(score) else score for name, score in each.scores.items()},
+                **{name: _number(each.scores.get(name)) for name in self.metrics},
                 "latency_s": each.latency_s,
                 "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
                 "run": each.run_id,
@@ -397,6 +397,10 @@ class BatchResult:
         except ImportError as error:
             raise InvalidInput("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
+
+
+def _number(score: Any) -> float | None:
+    return None if error_of(score) else score
 
 
 def compare_results(

@@ -162,9 +162,11 @@ def test_a_second_ctrl_c_ends_the_process_and_the_batch_can_still_go_on(shell: S
     assert shell.json("batch", "run", "batch.py")["jobs"]["completed"] == 80
 
 
-def test_a_terminal_shows_a_bar(shell: Shell, terminal: Terminal) -> None:
+def test_a_terminal_shows_a_bar_for_the_batch_and_for_each_combination(shell: Shell, terminal: Terminal) -> None:
     process = shell.start("batch", "run", "batch.py", stdout=subprocess.PIPE, stderr=terminal.theirs)
-    terminal.wait_for(r"━.*\d+/80 jobs +node runs: \d+ executed, \d+ shared")
+    terminal.wait_for(r"qa +.*━.*\d+/80 jobs  about .* left")
+    terminal.wait_for(r"answer=bad +.*━.*\d+/20")
+    terminal.wait_for(r"node runs: \d+ executed, \d+ shared, 0 failed")
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "\x1b" not in out

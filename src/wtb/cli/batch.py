@@ -54,6 +54,9 @@ def batch() -> None:
 
 @batch.command()
 @click.argument("file", metavar="FILE[:BATCH]")
+@click.option(
+    "--name", metavar="NAME", help="What to call the batch, if not as the file does: a name is a batch of its own."
+)
 @cases_file
 @click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination so often on each case.")
 @click.option(
@@ -73,6 +76,7 @@ def batch() -> None:
 def run(
     *,
     file: str,
+    name: str | None,
     cases: Path | None,
     repeats: int | None,
     only: tuple[str, ...],
@@ -93,7 +97,7 @@ def run(
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
     A budget is for all the times that the batch is run; what is shared counts once.
     """
-    given = {"cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
+    given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
@@ -173,7 +177,7 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
             click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
         else:
             click.echo(f"Stopped with {left}: the same command goes on.")
-    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb baseline set main {name}`.")
+    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:

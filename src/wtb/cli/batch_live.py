@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from rich.console import Console, RenderableType
@@ -32,14 +32,13 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 class _Bars(Bar):
-    """The bar of the batch, the bars of its combinations, and below them one character each where they are many."""
+    """The bar of the batch and those of its combinations, with lines below them."""
 
-    cells = Text()
+    lines: Sequence[str] = ()
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)
-        if self.cells:
-            yield self.cells
+        yield from map(Text, self.lines)
 
 
 class BatchDisplay:
@@ -88,16 +87,20 @@ class BatchDisplay:
         if self._quiet:
             return
         done = progress.kept + progress.completed + progress.failed
-        text = figures(progress, time.monotonic() - self._since)
+        jobs, work = jobs_done(progress), work_done(progress)
+        left = time_left(progress, time.monotonic() - self._since)
         if self._console.is_terminal:
-            self._bar.update(self._task, total=progress.total, completed=done, figures=text)
-            self._show_combinations(progress.by_combination, progress.total // max(len(progress.by_combination), 1))
+            self._bar.update(self._task, total=progress.total, completed=done, figures=jobs + left)
+            self._bar.lines = [work, *self._combinations(progress)]
         elif self._is_worth_a_line(progress, done):
-            self.say(f"{self._name}: {text}")
+            self.say(f"{self._name}: {jobs}  {work}{left}")
 
-    def _show_combinations(self, done: Mapping[str, int], total: int) -> None:
+    def _combinations(self, progress: Progress) -> Iterator[str]:
+        """Give each combination a bar, or return a line of all where they are many."""
+        done = progress.by_combination
+        total = progress.total // max(len(done), 1)
         if len(done) > _ROWS:
-            self._bar.cells = Text(f"{len(done):,} combinations {cells(done.values(), total)}")
+            yield f"{len(done):,} combinations: {cells(done.values(), total)}"
         elif len(done) > 1:
             for name, count in done.items():
                 if name not in self._rows:
@@ -110,19 +113,27 @@ class BatchDisplay:
         return is_new and progress.kept < progress.total
 
 
-def figures(progress: Progress, elapsed_s: float) -> str:
-    """Return how far a batch has come, in a line."""
+def jobs_done(progress: Progress) -> str:
+    """Return how many jobs are done, and how many of them failed."""
+    done = progress.kept + progress.completed + progress.failed
+    failed = f" ({progress.failed:,} failed)" if progress.failed else ""
+    return f"{done:,}/{progress.total:,} jobs{failed}"
+
+
+def work_done(progress: Progress) -> str:
+    """Return the node runs that it took, and the money; tokens where they have no price."""
+    spent = progress.spent
+    cost = f"  ${spent.usd:.4f}" if spent.usd else f"  {spent.tokens:,} tokens" if spent.tokens else ""
+    return (
+        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared, {progress.failed_nodes:,} failed{cost}"
+    )
+
+
+def time_left(progress: Progress, elapsed_s: float) -> str:
+    """Return about how long it will still take; nothing when nobody knows."""
     now = progress.completed + progress.failed
     left = progress.total - progress.kept - now
-    parts = [
-        f"{progress.kept + now:,}/{progress.total:,} jobs"
-        + (f" ({progress.failed:,} failed)" if progress.failed else ""),
-        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared, {progress.failed_nodes:,} failed",
-        *([f"${progress.spent.usd:.4f}"] if progress.spent.usd else []),
-        *([f"{progress.spent.tokens:,} tokens"] if progress.spent.tokens and not progress.spent.usd else []),
-        *([f"about {duration(elapsed_s / now * left)} left"] if now and left else []),
-    ]
-    return "  ".join(parts)
+    return f"  about {duration(elapsed_s / now * left)} left" if now and left else ""
 
 
 def cells(done: Iterable[int], total: int) -> str:
