@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from wtb import baselines
-from wtb.application.batch_test_runner import Progress
+from wtb.application.batch_floor import Progress
 from wtb.application.run_driver import Watch
 from wtb.baselines import GateResult
 from wtb.batches import BatchResult, BatchTest, read_cases, read_evaluators

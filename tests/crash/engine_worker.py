@@ -289,6 +289,11 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
         }
 
 
+def wait(job: Mapping[str, Any]) -> None:
+    """Let the time pass that a child has."""
+    time.sleep(job["kill_after_s"])
+
+
 def serve() -> None:
     """Fork a child for every job, kill it when its time is over, and tell how it ended."""
     for line in sys.stdin:
@@ -302,6 +307,6 @@ def serve() -> None:
             finally:
                 os._exit(0)
         if job["kill_after_s"] is not None:
-            time.sleep(job["kill_after_s"])
+            wait(job)
             os.kill(pid, signal.SIGKILL)  # it is there still, if only as a zombie: nobody else gets its pid
         say(f"ended {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")

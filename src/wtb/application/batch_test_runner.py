@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
-import time
 import traceback
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
 from wtb.application.code import Fingerprint, fingerprint
 from wtb.application.evaluation_engine import EvaluationEngine, digests
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
-from wtb.application.node_cache import NodeCache, Sharing
+from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.application.scoring import Scoring, cases_to_keep, scored_by
 from wtb.domain.batch import Batch, BatchStatus, Budget, Case, Job, JobStatus, Spent
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput, WTBError
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage
 from wtb.domain.secrets import Masker
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
-_LOOK_S = 0.1
-"""How often jobs that wait for another process are tried again."""
+_NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
+_UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+Prints = Mapping[str, Mapping[str, Fingerprint]]
+"""What every implementation is made of, by combination and node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,43 +59,18 @@ class BatchPlan:
         """What each evaluator was made of when the batch was planned, by name."""
         return digests(self.evaluators)
 
-
-@dataclass(slots=True)
-class Progress:
-    """How far a batch has come; `total` jobs, of which some were there already.
-
-    `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
-    are done. `spent` is what the batch has taken in all, earlier goes at it included; its time so far is not.
-    """
-
-    total: int
-    kept: int
-    completed: int = 0
-    failed: int = 0
-    executed: int = 0
-    shared: int = 0
-    failed_nodes: int = 0
-    spent: Spent = field(default_factory=Spent)
-    by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-
-@dataclass(slots=True)
-class _Work:
-    """A job on its way: the run that it has become, and what that shares."""
-
-    job: Job
-    sharing: Sharing
-    execution: Execution | None = None
-    attempts: int = 0
-
-    @property
-    def has_run(self) -> bool:
-        """Whether only scores are missing."""
-        return self.job.execution_id is not None and "scores" in self.job.result
+    @cached_property
+    def by_label(self) -> Mapping[str, Combination]:
+        """The combinations by what they are called."""
+        return {label(combination): combination for combination in self.combinations}
 
 
 class BatchTestRunner:
-    """Runs jobs on threads. A job that needs what another one is making leaves its thread to others meanwhile."""
+    """Runs jobs, each as an execution of its own whose id is known before it begins.
+
+    Whoever holds the lease of that execution runs the job: a process that goes on with a batch takes up what another
+    one left, and several processes at the same batch divide its jobs among them.
+    """
 
     def __init__(
         self,
@@ -119,34 +97,30 @@ class BatchTestRunner:
         self._masker = masker
         self._find_tool = find_tool
 
-    def _recorded(
-        self, plan: BatchPlan, prints: Mapping[str, Mapping[str, Fingerprint]]
-    ) -> tuple[Batch, list[Job], Spent]:
-        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
-
-        Also return what the earlier one has spent.
-        """
-        now = self._clock.now()
-        with self._storage.unit_of_work() as uow:
-            before = uow.batches.list_batches(name=plan.name, limit=1)
-            known = uow.batches.list_jobs(before[0].id) if before else ()
-            spent = _spent(before[0] if before else None, known)
-            batch = Batch(
-                id=before[0].id if before else self._ids.new(),
-                name=plan.name,
-                workflow_name=plan.definition.name,
-                status=BatchStatus.RUNNING,
-                plan={**_plan_data(plan, self._codec), "spent_s": spent.s},
-                created_at=before[0].created_at if before else now,
-                updated_at=now,
-            )
-            jobs = _jobs(batch.id, plan, prints, known, self._codec)
-            uow.batches.save(batch)
-            uow.batches.save_jobs(jobs)
-            data = {"name": batch.name, "jobs": len(jobs)}
-            uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
-            uow.commit()
-        return batch, jobs, spent
+    def run(
+        self,
+        plan: BatchPlan,
+        *,
+        workers: int,
+        stop: threading.Event,
+        told: Callable[[Progress], None] = lambda progress: None,
+    ) -> Batch:
+        """Run what is missing until it is done, stopped, cancelled from elsewhere, or the budget is used up."""
+        prints = self._fingerprints(plan)
+        batch, jobs, spent = self._recorded(plan, prints)
+        pending = [job for job in jobs if job.status is JobStatus.PENDING]
+        random.Random(plan.seed).shuffle(pending)
+        pending.sort(key=lambda job: not job.has_run)  # scores can be had when the budget is used up: they come first
+        go, progress = _Go(self, plan, batch, prints), Progress.of(jobs, spent)
+        floor = Floor(go, self._cache, pending, progress=progress, budget=plan.budget, stop=stop, told=told)
+        planned = {job.number for job in jobs}
+        try:
+            floor.work(workers)
+        except BaseException:
+            with suppress(WTBError):  # what went wrong first is what is told
+                self._ended(batch, floor, planned)
+            raise
+        return self._ended(batch, floor, planned)
 
     def _fingerprints(self, plan: BatchPlan) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
@@ -162,28 +136,88 @@ class BatchTestRunner:
             found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
         return found
 
-    def run(
-        self,
-        plan: BatchPlan,
-        *,
-        workers: int,
-        stop: threading.Event,
-        told: Callable[[Progress], None] = lambda progress: None,
-    ) -> Batch:
-        """Run what is missing until it is done, stopped, or the budget is used up."""
-        prints = self._fingerprints(plan)
-        batch, jobs, spent = self._recorded(plan, prints)
-        pending = [job for job in jobs if job.status is JobStatus.PENDING]
-        random.Random(plan.seed).shuffle(pending)
-        pending.sort(key=lambda job: "scores" not in job.result)  # scoring is no part of the budget, so it comes first
-        progress = Progress(total=len(jobs), kept=len(jobs) - len(pending), spent=spent)
-        for job in jobs:
-            progress.by_combination[job.combination] += job.status is not JobStatus.PENDING
-        floor = _Floor(self, plan, batch, prints, pending, progress=progress, stop=stop, told=told)
-        floor.work(workers)
-        return self._ended(batch, floor, {job.number for job in jobs})
+    def _recorded(self, plan: BatchPlan, prints: Prints) -> tuple[Batch, list[Job], Spent]:
+        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
 
-    def _ended(self, batch: Batch, floor: _Floor, planned: set[int]) -> Batch:
+        Also return what the earlier one has taken.
+        """
+        now = self._clock.now()
+        made_of = self._digests(plan, prints)
+        with self._storage.unit_of_work() as uow:
+            uow.batches.lock(plan.name)
+            before = uow.batches.list_batches(name=plan.name, limit=1)
+            known = uow.batches.list_jobs(before[0].id) if before else ()
+            spent = sum((job.spent for job in known), Spent(s=before[0].plan.get("spent_s", 0.0) if before else 0.0))
+            batch = Batch(
+                id=before[0].id if before else self._ids.new(),
+                name=plan.name,
+                workflow_name=plan.definition.name,
+                status=BatchStatus.RUNNING,
+                plan={**_plan_data(plan, self._codec), "spent_s": spent.s},
+                created_at=before[0].created_at if before else now,
+                updated_at=now,
+            )
+            jobs = self._jobs(batch.id, plan, made_of, known)
+            uow.batches.save(batch)
+            same = set(map(id, known))
+            uow.batches.save_jobs([job for job in jobs if id(job) not in same])
+            data = {"name": batch.name, "jobs": len(jobs)}
+            uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
+            uow.commit()
+        return batch, jobs, spent
+
+    def _digests(self, plan: BatchPlan, prints: Prints) -> dict[tuple[str, str], str]:
+        """Return what the result of each combination on each case depends on."""
+        cases = {case.id: self._codec.encode(dict(case.input), f"case {case.id}")[1] for case in plan.cases}
+        found: dict[tuple[str, str], str] = {}
+        for combination in plan.combinations:
+            name, definition = label(combination), plan.definition.with_variants(combination)
+            made_of = "".join(prints[name][node.name].digest for node in definition.nodes)
+            made_of += f"{self._structure(definition)}{plan.seed}"
+            for case_id, about in cases.items():
+                found[name, case_id] = self._codec.digest(made_of.encode(), about).hex()[:32]
+        return found
+
+    def _structure(self, definition: WorkflowDefinition) -> str:
+        """Return a digest of how nodes are set up and hang together: edges, conditions, reducers."""
+        data = definition.to_dict()
+        nodes = [{**node, "reference": None, "config": None} for node in data["nodes"]]
+        functions = (*(edge.when for edge in definition.edges if callable(edge.when)), *definition.reducers.values())
+        prints = [fingerprint(function, {}, "", self._find_tool).digest for function in functions]
+        return self._codec.digest(self._codec.encode([nodes, data["edges"], prints], "the workflow")[1]).hex()
+
+    def _jobs(
+        self, batch_id: str, plan: BatchPlan, made_of: Mapping[tuple[str, str], str], known: Sequence[Job]
+    ) -> list[Job]:
+        """Return all jobs of a plan; a known one is kept when everything it depends on is the same.
+
+        One that lacks a score, or has one of another evaluator, keeps its run and is only scored; one that failed is
+        run anew.
+        """
+        before = {(job.combination, job.case_id, job.repeat): job for job in known}
+        wanted = {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
+        jobs: list[Job] = []
+        numbers = iter(range(len(known), len(known) + len(made_of) * plan.repeats))
+        for (name, case_id), digest in made_of.items():
+            for repeat in range(plan.repeats):
+                job = before.get((name, case_id, repeat))
+                if job is None:
+                    job = Job(
+                        batch_id=batch_id,
+                        number=next(numbers),
+                        combination=name,
+                        case_id=case_id,
+                        repeat=repeat,
+                        fingerprint="",
+                    )
+                if job.fingerprint != digest or job.status is JobStatus.FAILED:
+                    job = replace(self._anew(job), fingerprint=digest)
+                elif job.has_run and not wanted[case_id].items() <= job.result.get("scored_by", {}).items():
+                    job = replace(job, status=JobStatus.PENDING)
+                jobs.append(job)
+        return jobs
+
+    def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
@@ -192,6 +226,8 @@ class BatchTestRunner:
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
             elif JobStatus.FAILED in statuses:
                 status = BatchStatus.COMPLETED_WITH_ERRORS
+            if status is BatchStatus.CANCELLED and floor.left_to_others:
+                return batch  # another process goes on with it
             batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress
@@ -200,30 +236,111 @@ class BatchTestRunner:
             uow.commit()
         return batch
 
-    def run_job(self, plan: BatchPlan, work: _Work, case: Case) -> Job:
-        """Take a job to its end; WaitsForResult when it needs what another one is making."""
-        job, definition = work.job, plan.definition
-        try:
-            if work.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
-                return scored
-            if work.execution is None:
-                work.execution = self._controller.create(
-                    definition, case.input, self._options(plan, job), source=plan.source, metadata=_origin(job)
-                )
-            ended = self._controller.run(work.execution.id, definition, sharing=work.sharing)
-            return self._scored(job, ended, case, plan, work.sharing)
-        except WaitsForResult:
-            raise
-        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
-            told = self._masker.text("".join(traceback.format_exception(error)))
-            failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
-            execution_id = None if work.execution is None else work.execution.id
-            return job.ended(JobStatus.FAILED, execution_id, {"error": failure, **_counts(job, work.sharing)})
+    def is_cancelled(self, batch: Batch) -> bool:
+        """Whether somebody has cancelled the batch meanwhile."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.batches.get(batch.id).status is BatchStatus.CANCELLED
 
-    def _options(self, plan: BatchPlan, job: Job) -> RunOptions:
-        by_label = {label(combination): combination for combination in plan.combinations}
-        seed = zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
-        return RunOptions(variants=dict(by_label[job.combination]), seed=seed)
+    def save(self, job: Job) -> None:
+        """Keep what came of a job."""
+        with self._storage.unit_of_work() as uow:
+            uow.batches.save_jobs([job])
+            uow.commit()
+
+    def find_ended(self, job: Job) -> Job | None:
+        """Return the job as another process has ended it, if one has."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.batches.get_job(job.batch_id, job.number)
+        return None if found.status is JobStatus.PENDING else found
+
+    def is_left(self, job: Job) -> bool:
+        """Whether nobody who is alive runs a job that was begun."""
+        assert job.execution_id is not None
+        return self._controller.is_free(job.execution_id)
+
+    def again(self, job: Job) -> Job:
+        """Return a job that is to be run anew, with a run of its own."""
+        anew = self._anew(job)
+        self.save(anew)
+        return anew
+
+    def _anew(self, job: Job) -> Job:
+        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
+        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
+
+    def new_go(self) -> Go:
+        """Return a new go at a batch or a job: failures are final within it."""
+        return Go(id=self._ids.new(), began_at=self._clock.now())
+
+    def sharing(self, plan: BatchPlan, job: Job, prints: Prints, go: Go) -> Sharing:
+        """Return what a job shares with others."""
+        return Sharing(
+            cache=self._cache,
+            codec=self._codec,
+            fingerprints=prints[job.combination],
+            scope=job.batch_id,
+            case_id=job.case_id,
+            repeat=job.repeat,
+            seed=plan.seed,
+            go=go,
+            enabled=plan.share,
+        )
+
+    def run_job(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:
+        """Take a job to its end.
+
+        Raises WaitsForResult when it needs what another one is making, and RunsElsewhere when another process is at
+        it. Whatever else goes wrong is what came of the job.
+        """
+        try:
+            if job.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
+                return scored
+            execution = self._execution(plan, job, case, sharing, begun=begun)
+            if execution.status in _UNENDED:
+                execution = self._controller.run(execution.id, plan.definition, sharing=sharing)
+            return self._scored(job, execution, case, plan, sharing)
+        except (WaitsForResult, RunsElsewhere):
+            raise
+        except Conflict as error:
+            if self._is_run_elsewhere(job):
+                raise RunsElsewhere from error
+            return self._failed(job, error, sharing)
+        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
+            return self._failed(job, error, sharing)
+
+    def _execution(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
+        """Return the run of a job: new, or where this process or another one left it."""
+        assert job.execution_id is not None
+        if not begun:
+            with suppress(AlreadyExists):
+                options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
+                return self._controller.create(
+                    plan.definition,
+                    case.input,
+                    options,
+                    execution_id=job.execution_id,
+                    source=plan.source,
+                    metadata=_origin(job),
+                )
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(job.execution_id)
+            if not begun:  # what an earlier process did counts too
+                if uow.batches.get_job(job.batch_id, job.number).status is not JobStatus.PENDING:
+                    raise RunsElsewhere
+                for event in uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000):
+                    sharing.count_again(event.data)
+        return execution
+
+    def _is_run_elsewhere(self, job: Job) -> bool:
+        assert job.execution_id is not None
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(job.execution_id)
+        return execution.status not in _UNENDED or execution.lease is not None
+
+    def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
+        told = self._masker.text("".join(traceback.format_exception(error)))
+        failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
+        return job.ended(JobStatus.FAILED, job.execution_id, {"error": failure, **_counts(job, sharing)})
 
     def _scored(self, job: Job, execution: Execution, case: Case, plan: BatchPlan, sharing: Sharing) -> Job:
         if execution.status is not ExecutionStatus.COMPLETED:
@@ -239,157 +356,56 @@ class BatchTestRunner:
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
 
-    def save(self, job: Job) -> None:
-        """Keep what came of a job."""
-        with self._storage.unit_of_work() as uow:
-            uow.batches.save_jobs([job])
-            uow.commit()
 
-    def sharing(self, plan: BatchPlan, job: Job, prints: Mapping[str, Fingerprint], attempt: str) -> Sharing:
-        """Return what a job shares with others."""
-        return Sharing(
-            cache=self._cache,
-            codec=self._codec,
-            fingerprints=prints,
-            scope=job.batch_id,
-            case_id=job.case_id,
-            repeat=job.repeat,
-            attempt=attempt,
-            on=plan.share,
-        )
+class _Go:
+    """One go at a batch: what the floor asks of the runner, with the plan that it is about."""
 
-    def new_attempt(self) -> str:
-        """Return an id for this go at a batch: failures are shared within it."""
-        return self._ids.new()
-
-    def keep_claims(self) -> None:
-        """Say that this process still makes what it has claimed."""
-        self._cache.keep_claims()
-
-    def is_being_made(self, key: bytes) -> bool:
-        """Whether a result that somebody waits for is on its way."""
-        return self._cache.is_being_made(key)
-
-    def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
-        """Hear of results that are made."""
-        return self._cache.listen(listener)
-
-
-class _Floor:
-    """The threads of one batch, the jobs that are ready, and those that wait for a result."""
-
-    def __init__(
-        self,
-        runner: BatchTestRunner,
-        plan: BatchPlan,
-        batch: Batch,
-        prints: Mapping[str, Mapping[str, Fingerprint]],
-        jobs: Sequence[Job],
-        *,
-        progress: Progress,
-        stop: threading.Event,
-        told: Callable[[Progress], None],
-    ) -> None:
+    def __init__(self, runner: BatchTestRunner, plan: BatchPlan, batch: Batch, prints: Prints) -> None:
         self._runner = runner
         self._plan = plan
+        self._batch = batch
+        self._prints = prints
         self._cases = {case.id: case for case in plan.cases}
-        self._stop = stop
-        self._told = told
-        self._lock = threading.Lock()
-        self._ready: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._waiting: dict[bytes, list[_Work]] = defaultdict(list)
-        self._left = len(jobs)
-        self.progress = progress
-        self._began = time.monotonic()
-        attempt = runner.new_attempt()
-        for job in jobs:
-            self._ready.put(_Work(job, runner.sharing(plan, job, prints[job.combination], attempt)))
-        self._done = threading.Event()
-        if not jobs:
-            self._done.set()
+        self._go = runner.new_go()
 
-    def work(self, workers: int) -> None:
-        """Run until nothing is left, or somebody says stop; what has begun is finished."""
-        stop_listening = self._runner.listen(self._wake)
-        threads = [
-            threading.Thread(target=self._work, name=f"wtb-job-{number}", daemon=True) for number in range(workers)
-        ]
-        for thread in threads:
-            thread.start()
+    def run(self, work: Work) -> Job:
+        """Take a job to its end, or to where it has to wait."""
+        if work.sharing is None:
+            work.sharing = self._runner.sharing(self._plan, work.job, self._prints, self._go)
+        begun, work.begun = work.begun, True
         try:
-            while not self._done.wait(_LOOK_S):
-                self._wake_all()
-                self._runner.keep_claims()
-                if self._stop.is_set() or not any(thread.is_alive() for thread in threads):
-                    break
-        finally:
-            self._stop_at_end(threads)
-            stop_listening()
-        self._told(self.progress)
+            return self._runner.run_job(self._plan, work.job, self._cases[work.job.case_id], work.sharing, begun=begun)
+        except RunsElsewhere:
+            work.sharing.close()
+            work.sharing, work.begun = None, False
+            raise
 
-    def _stop_at_end(self, threads: Sequence[threading.Thread]) -> None:
-        for _ in threads:
-            self._ready.put(None)
-        for thread in threads:
-            thread.join()
-
-    def _work(self) -> None:
-        while (work := self._ready.get()) is not None:
-            if self._stop.is_set() or (not work.has_run and self._plan.budget.reached(self.spent())):
-                self._stop.set()
-                work.sharing.close()
-                continue
-            case = self._cases[work.job.case_id]
-            try:
-                self._end(work, self._runner.run_job(self._plan, work, case))
-            except WaitsForResult as waiting:
-                self._park(work, waiting.key)
-
-    def spent(self) -> Spent:
-        """Return what the batch has taken so far, in all."""
-        return self.progress.spent + Spent(s=time.monotonic() - self._began)
-
-    def _park(self, work: _Work, key: bytes) -> None:
-        with self._lock:
-            self._waiting[key].append(work)
-
-    def _wake(self, key: bytes) -> None:
-        """Take up the jobs that waited for a result which is there now."""
-        with self._lock:
-            woken = self._waiting.pop(key, [])
-        for work in woken:
-            self._ready.put(work)
-
-    def _wake_all(self) -> None:
-        """Take up every job that waits: what another process makes nobody tells of here."""
-        with self._lock:
-            keys = list(self._waiting)
-        for key in keys:
-            if not self._runner.is_being_made(key):
-                self._wake(key)
-
-    def _end(self, work: _Work, job: Job) -> None:
-        work.sharing.close()
+    def ended(self, work: Work, job: Job) -> bool:
+        """Keep what came of a job; False when it is to be tried again."""
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
-            work.execution = None
-            work.sharing = replace(work.sharing, attempt=self._runner.new_attempt(), claimed=set())
-            self._ready.put(work)
-            return
+            assert work.sharing is not None
+            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set(), spent=Spent())
+            work.job, work.begun = self._runner.again(job), False
+            return False
         self._runner.save(job)
-        with self._lock:
-            progress = self.progress
-            progress.executed += work.sharing.executed
-            progress.shared += work.sharing.shared
-            progress.completed += job.status is JobStatus.COMPLETED
-            progress.failed += job.status is JobStatus.FAILED
-            progress.failed_nodes += work.sharing.failed
-            progress.spent += work.sharing.spent
-            progress.by_combination[job.combination] += 1
-            self._left -= 1
-            if self._left == 0:
-                self._done.set()
-            self._told(progress)
+        return True
+
+    def find_ended(self, work: Work) -> Job | None:
+        """Return the job as another process has ended it, if one has."""
+        return self._runner.find_ended(work.job)
+
+    def is_left(self, work: Work) -> bool:
+        """Whether the process that was at a job is there no more."""
+        return self._runner.is_left(work.job)
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody has cancelled the batch meanwhile."""
+        return self._runner.is_cancelled(self._batch)
+
+
+def _seed(plan: BatchPlan, job: Job) -> int:
+    return zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
 
 
 def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
@@ -399,12 +415,6 @@ def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
         "unshared": dict(sharing.unshared),
         "spent": (job.spent + sharing.spent).to_dict(),
     }
-
-
-def _spent(batch: Batch | None, jobs: Sequence[Job]) -> Spent:
-    """Return what a batch has taken so far: its jobs, those that are not wanted now too, and its time."""
-    earlier = Spent() if batch is None else Spent(s=batch.plan.get("spent_s", 0.0))
-    return sum((job.spent for job in jobs), earlier)
 
 
 def _why(execution: Execution) -> dict[str, Any]:
@@ -435,44 +445,6 @@ def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
         "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
         "source": plan.source,
     }
-
-
-def _jobs(
-    batch_id: str,
-    plan: BatchPlan,
-    prints: Mapping[str, Mapping[str, Fingerprint]],
-    known: Sequence[Job],
-    codec: Codec,
-) -> list[Job]:
-    """Return all jobs of a plan; one that is known and completed is kept when everything it depends on is the same."""
-    before = {(job.combination, job.case_id, job.repeat): job for job in known}
-    numbers = iter(range(len(known), len(known) + len(plan.combinations) * len(plan.cases) * plan.repeats))
-    jobs = []
-    for combination in plan.combinations:
-        name = label(combination)
-        made_of = "".join(prints[name][node.name].digest for node in plan.definition.nodes)
-        for case in plan.cases:
-            about = codec.encode(dict(case.input), f"case {case.id}")[1]
-            digest = codec.digest(made_of.encode(), about).hex()[:32]
-            wanted = scored_by(case, plan.digests, codec)
-            for repeat in range(plan.repeats):
-                job = before.get((name, case.id, repeat))
-                if job is None:
-                    job = Job(
-                        batch_id=batch_id,
-                        number=next(numbers),
-                        combination=name,
-                        case_id=case.id,
-                        repeat=repeat,
-                        fingerprint=digest,
-                    )
-                if job.fingerprint != digest or job.status is JobStatus.FAILED:
-                    earlier = {"spent": job.spent.to_dict()}
-                    job = replace(job, fingerprint=digest, status=JobStatus.PENDING, execution_id=None, result=earlier)
-                elif not wanted.items() <= job.result.get("scored_by", {}).items():
-                    job = replace(job, status=JobStatus.PENDING)
-                jobs.append(job)
-    return jobs
 
 
 def check_plan(plan: BatchPlan) -> None:

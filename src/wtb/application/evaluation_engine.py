@@ -39,11 +39,13 @@ class EvaluationEngine:
         slowest: dict[str, float] = defaultdict(float)
         usage: dict[str, float] = defaultdict(float)
         unpriced: set[str] = set()
+        tool_errors = sum(event.type is EventType.TOOL_FAILED for event in events)
         for event in events:
             if event.type is EventType.NODE_COMPLETED:
                 step = str(event.data["checkpoint"])
                 slowest[step] = max(slowest[step], event.data["ms"])
                 unpriced.update(event.data.get("usage", {}).get("unpriced", ()))
+                tool_errors += event.data.get("tool_errors", 0)
                 for name, figure in event.data.get("usage", {}).items():
                     if isinstance(figure, int | float):
                         usage[name] += figure
@@ -53,7 +55,7 @@ class EvaluationEngine:
             latency_s=sum(slowest.values()) / 1e3,
             steps=len(slowest),
             usage=dict(usage),
-            tool_errors=sum(event.type is EventType.TOOL_FAILED for event in events),
+            tool_errors=tool_errors,
             unpriced=tuple(sorted(unpriced)),
         )
 

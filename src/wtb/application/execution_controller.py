@@ -22,7 +22,7 @@ from wtb.application.recovery import Recovery
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
-from wtb.domain.errors import InvalidInput, InvalidTransition
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
@@ -278,6 +278,14 @@ class ExecutionController:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
             return execution.neglect(self._clock.now(), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
+
+    def is_free(self, execution_id: ExecutionId) -> bool:
+        """Whether nobody who is alive runs the execution."""
+        try:
+            self._leases.check_free(self._recorder.load(execution_id).execution)
+        except Conflict:
+            return False
+        return True
 
     def close(self) -> None:
         """Stop the threads of this process's runs."""

@@ -90,6 +90,8 @@ class CallJournal:
         self._occurrences: Counter[str] = Counter()
         self._revoked = False
         self.run = run
+        self.errors = 0
+        """Calls that failed in this attempt."""
 
     def load(self) -> None:
         """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again."""
@@ -148,6 +150,7 @@ class CallJournal:
 
     def fail(self, call: ToolCall, error: BaseException) -> None:
         """Record that the call failed; it will be made again when the node is tried again."""
+        self.errors += 1
         self._save(call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now()))
 
     def _save(self, call: ToolCall) -> ToolCall:

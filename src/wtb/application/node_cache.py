@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from wtb.application.code import Fingerprint
 from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
-from wtb.domain.ports import Clock, Codec, Owners, Storage
+from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.state import DELETE, State
 from wtb.domain.workflow import Node
 
@@ -45,6 +45,14 @@ class SharedFailure:
     failure: Failure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Go:
+    """One go at a batch: failures are final within it, and within another one that goes on at the same time."""
+
+    id: str
+    began_at: datetime
+
+
 class NodeCache:
     """Claims, results and failures by key, in the database, so that processes share them too."""
 
@@ -72,25 +80,23 @@ class NodeCache:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def claim(self, key: bytes, attempt: str) -> SharedResult | SharedFailure | Busy | None:
+    def claim(self, key: bytes, go: Go) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it."""
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         if found is not None and found.status is CacheStatus.DONE:
             return _result(found)
-        if found is not None and found.status is CacheStatus.FAILED and found.attempt == attempt:
+        if found is not None and found.status is CacheStatus.FAILED and _is_final(found, go):
             assert found.value is not None
             return SharedFailure(failure=Failure(**found.value))
         if found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found):
             return Busy(key)
         now = self._clock.now()
-        mine = CacheEntry(
-            key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=attempt, expires_at=now + LEASE
-        )
+        mine = CacheEntry(key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=go.id, expires_at=now + LEASE)
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, attempt)
+        return None if claimed else self.claim(key, go)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -105,35 +111,48 @@ class NodeCache:
     def _me(self) -> str:
         return self._owners.me()
 
-    def settle(self, key: bytes, attempt: str, result: SharedResult | SharedFailure) -> None:
-        """Give the result to everybody who needs it; a late owner whose claim was taken over gives nothing."""
+    def settle(self, uow: UnitOfWork, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
+        """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
+
+        It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
+        """
         done = isinstance(result, SharedResult)
         value = _value(result) if isinstance(result, SharedResult) else _failure(result.failure)
         entry = CacheEntry(
             key=key,
             status=CacheStatus.DONE if done else CacheStatus.FAILED,
             owner=self._me(),
-            attempt=attempt,
+            attempt=go.id,
             expires_at=self._clock.now(),
             value=value,
         )
+        uow.cache.settle(entry)
+
+    def settle_now(self, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
+        """Keep a result in a transaction of its own."""
         with self._storage.unit_of_work() as uow:
-            uow.cache.settle(entry)
+            self.settle(uow, key, go, result)
             uow.commit()
-        self._tell(key)
+        self.tell(key)
 
     def release(self, key: bytes) -> None:
         """Take back a claim: the run cannot be shared, so that everybody makes their own."""
         with self._storage.unit_of_work() as uow:
             uow.cache.release(key, self._me())
             uow.commit()
-        self._tell(key)
+        self.tell(key)
 
-    def _tell(self, key: bytes) -> None:
+    def tell(self, key: bytes) -> None:
+        """Say that nobody makes a result any more: it is there, or for somebody else to make."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(key)
+
+
+def _is_final(failed: CacheEntry, go: Go) -> bool:
+    """Whether a failure holds in this go at a batch: it was made in it, or by somebody else meanwhile."""
+    return failed.attempt == go.id or failed.expires_at >= go.began_at
 
 
 def _value(result: SharedResult) -> dict[str, Any]:
@@ -180,9 +199,10 @@ class Sharing:
     """The batch: an implementation that cannot be seen into is shared within it only."""
     case_id: str
     repeat: int
-    attempt: str
-    on: bool = True
-    """Whether anything is shared at all; what is run is counted in any case."""
+    seed: int
+    go: Go
+    enabled: bool = True
+    """Whether anything is shared; what is executed is counted either way."""
     executed: int = 0
     shared: int = 0
     failed: int = 0
@@ -192,26 +212,46 @@ class Sharing:
     claimed: set[bytes] = field(default_factory=set)
     """Results that are for this job to make, and are not made yet."""
 
+    def count(self, *, shared: bool) -> None:
+        """Count a node run as one that somebody else made, or as one that was executed."""
+        self.shared += shared
+        self.executed += not shared
+
+    def count_again(self, data: Mapping[str, Any]) -> None:
+        """Count a node run of an earlier process, of which `data` was recorded."""
+        self.count(shared=data.get("shared", False))
+        if not data.get("shared", False):
+            self.charge(data.get("usage", {}))
+
+    def charge(self, usage: Mapping[str, Any]) -> None:
+        """Count what an attempt of a node used, whether it succeeded or not."""
+        self.spent += Spent.of(usage)
+
     def claim(self, key: bytes) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.attempt)
+        found = self.cache.claim(key, self.go)
         if found is None:
             self.claimed.add(key)
         return found
 
-    def settle(self, key: bytes, result: SharedResult | SharedFailure) -> None:
-        """Give a result to everybody who needs it."""
-        self.cache.settle(key, self.attempt, result)
+    def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
+        """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""
+        self.cache.settle(uow, key, self.go, result)
+
+    def settle_now(self, key: bytes, result: SharedResult | SharedFailure) -> None:
+        """Give a result that is kept nowhere else to everybody who needs it."""
+        self.cache.settle_now(key, self.go, result)
         self.claimed.discard(key)
+
+    def settled(self, key: bytes) -> None:
+        """Say that such a transaction is committed."""
+        self.claimed.discard(key)
+        self.cache.tell(key)
 
     def release(self, key: bytes) -> None:
         """Say that there is nothing to share, so that everybody makes their own."""
         self.cache.release(key)
         self.claimed.discard(key)
-
-    def charge(self, usage: Mapping[str, Any]) -> None:
-        """Count what an attempt of a node used, whether it succeeded or not."""
-        self.spent += Spent.of(usage)
 
     def close(self) -> None:
         """Give back what was claimed and never made: the job has ended otherwise."""
@@ -220,12 +260,15 @@ class Sharing:
 
     def key(self, node: Node, run: NodeRun, state: State, file_commit: str | None) -> bytes | None:
         """Return what the result of a node run depends on; None when it must not be shared."""
-        if not self.on:
+        if not self.enabled:
             return None
         if not node.cache:
             self.unshared[node.name] = "cache=False"
             return None
         print_ = self.fingerprints[node.name]
+        if print_.unseen:
+            objects = ", ".join(print_.unseen)
+            self.unshared[node.name] = f"only within this batch, since it uses {objects} that cannot be looked into"
         seen = state if node.reads is None else [key for key in node.reads if key in state]
         values = [(key, self.codec.encode(state[key], f"state.{key}")[1]) for key in sorted(seen)]
         facts = [
@@ -237,6 +280,8 @@ class Sharing:
             file_commit or "",
             self.case_id,
             str(self.repeat),
+            str(self.seed),
+            "" if node.reads is None else repr(sorted(node.reads)),  # a key may be absent, or not be read: not the same
         ]
         parts = [part for key, value in values for part in (key.encode("utf-8", "surrogatepass"), value)]
         return self.codec.digest(*(self.codec.digest(part) for part in (*(each.encode() for each in facts), *parts)))

@@ -45,6 +45,11 @@ class Progress:
         self.next_nodes = at.head.next_nodes
         self.joins = at.head.joins
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether all steps so far are stored."""
+        return not self._unsaved
+
     def advance(self, step: Step, state: State) -> None:
         """Go on by one superstep and store it, if that is possible."""
         self._unsaved.append(step)

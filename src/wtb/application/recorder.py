@@ -29,6 +29,9 @@ LEASE = timedelta(seconds=30)
 SaveFiles = Callable[[UnitOfWork], str | None]
 """Saves the files of a step in its transaction, and returns their commit, None for no files."""
 
+Also = Callable[[UnitOfWork, str | None], None]
+"""Writes what belongs to a step in its transaction; given the commit of its files."""
+
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _UNKNOWN: Any = None
 _NODE_RUN = NodeRun(
@@ -86,6 +89,7 @@ class Step:
     data: tuple[Mapping[str, Any], ...] = ()
     ending: Ending | None = None
     files: SaveFiles | None = None
+    also: tuple[Also, ...] = ()
     missed: tuple[NodeRun, ...] = ()
 
     def followed_by(self, later: Step) -> Step:
@@ -94,6 +98,7 @@ class Step:
             later,
             delta=self.delta.compose(later.delta),
             returned={**(self.returned or {}), **(later.returned or {})},
+            also=(*self.also, *later.also),
             missed=(*self.missed, *self.runs, *later.missed),
         )
 
@@ -241,6 +246,8 @@ class Recorder:
             if step.files is not None:
                 draft = evolve(draft, file_commit=step.files(uow))
             head = uow.checkpoints.save(draft, step.delta, step.returned)
+            for write in step.also:
+                write(uow, head.file_commit)
             for run in step.missed:
                 done = run.missed(head.id, now)
                 uow.node_runs.save(done)
@@ -368,12 +375,14 @@ class Recorder:
             uow.commit()
         return Position(execution=execution, branch=at.branch, head=at.head)
 
-    def keep_pending(self, at: Position, run: NodeRun, files: SaveFiles | None) -> None:
+    def keep_pending(self, at: Position, run: NodeRun, files: SaveFiles | None, also: Also | None = None) -> None:
         """Record the result of one member of a parallel superstep, so that a crash before the barrier loses nothing."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             if files is not None:
                 files(uow)
+            if also is not None:
+                also(uow, None if run.pending is None else run.pending["file_commit"])
             uow.node_runs.save(run)
             uow.commit()
 

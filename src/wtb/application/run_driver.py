@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.application.context import Context, Price
@@ -18,7 +18,7 @@ from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharin
 from wtb.application.node_files import NodeFiles
 from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
 from wtb.application.progress import Progress
-from wtb.application.recorder import Ending, Position, Recorder, SaveFiles, Step
+from wtb.application.recorder import Also, Ending, Position, Recorder, SaveFiles, Step
 from wtb.application.state_view import StateView
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import NodeRun, NodeStatus
@@ -36,7 +36,7 @@ from wtb.domain.execution import ExecutionStatus, Failure, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.routing import Finished, Route, Router
 from wtb.domain.secrets import Masker
 from wtb.domain.state import DELETE, StateDelta
@@ -76,6 +76,8 @@ class Outcome:
     """The files that come with a shared result."""
     unshareable: str | None = None
     """Why others must not take this result, if so."""
+    tool_errors: int = 0
+    """Calls that failed while it was made."""
 
 
 class Attempt:
@@ -116,6 +118,10 @@ class Attempt:
     def unshareable(self) -> str | None:
         """Return why its result must not be taken by others: it asked a person, or changed the world."""
         return None if self._journal is None else self._journal.unshareable()
+
+    def tool_errors(self) -> int:
+        """Return how many of its calls failed."""
+        return 0 if self._journal is None else self._journal.errors
 
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
@@ -229,7 +235,6 @@ class RunDriver:
             return
         try:
             self._advance(outcomes)
-            self._share(outcomes)
         except MergeConflict as error:
             self._fail(outcomes[0].run, error)
         except (Conflict, StorageError):
@@ -260,7 +265,10 @@ class RunDriver:
     def _run_member(self, run: NodeRun) -> Outcome:
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
-            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=run.pending.get("data", {}))
+            data = run.pending.get("data", {})
+            if self.sharing is not None:
+                self.sharing.count_again(data)
+            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=data)
         outcome = self._run(run, member=run.node) if self.sharing is None else self._run_or_take(run, member=run.node)
         if outcome.returned is None:
             return outcome
@@ -272,25 +280,29 @@ class RunDriver:
             "data": dict(outcome.data),
         }
         kept = outcome.run.finished(pending, self._tools.clock.now())
+        key, share = self._share(outcome, has_files=True)
         try:
-            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save)
+            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save, share)
         except StateNotSerialisable as error:
             return Outcome(run=outcome.run, failure=failure_of(error, run.node, run.visit, run.input_id))
         except StorageUnavailable:
             if self._options.checkpoint_failure == "fatal" or files is not None:
                 raise
             _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
-        made = Outcome(run=kept, returned=outcome.returned, data=outcome.data)
-        self._share([made])  # now: a sibling may wait for a run that waits for this one
-        return made
+        else:
+            if key is not None and self.sharing is not None:
+                self.sharing.settled(key)  # now: a sibling may wait for a run that waits for this one
+        return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
 
     def _run(self, run: NodeRun, member: str = "") -> Outcome:
         """Run one node, again while its policy allows."""
         node = self._nodes[run.node]
+        tool_errors = 0
         while True:
             attempt = self._attempt(node, run, member)
             try:
-                return self._made(node, attempt)
+                made = self._made(node, attempt)
+                return replace(made, tool_errors=made.tool_errors + tool_errors) if tool_errors else made
             except Asked as asked:
                 question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
@@ -301,6 +313,7 @@ class RunDriver:
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
                 run = attempt.run
+                tool_errors += attempt.tool_errors()
                 if not may_retry(node.retry, run.attempt, error):
                     return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
                 run = self._retried(node, run, error)
@@ -325,18 +338,18 @@ class RunDriver:
             self.waits_for = found.key
             return Outcome(run=run)
         if isinstance(found, SharedFailure):
-            sharing.shared += 1
+            sharing.count(shared=True)
             return Outcome(run=run, failure=found.failure)
         if isinstance(found, SharedResult):
-            sharing.shared += 1
+            sharing.count(shared=True)
             return _taken(run, found, self.at.head.file_commit)
-        sharing.executed += 1
+        sharing.count(shared=False)
         began = time.perf_counter()
         outcome = self._run(run, member)
         ms = round((time.perf_counter() - began) * 1e3, 3)
         sharing.failed += outcome.failure is not None
         if key is not None and outcome.failure is not None:
-            sharing.settle(key, SharedFailure(failure=outcome.failure))
+            sharing.settle_now(key, SharedFailure(failure=outcome.failure))
         elif key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
             sharing.release(key)
@@ -344,19 +357,24 @@ class RunDriver:
             self._unshared_keys[run.node] = (key, ms)
         return outcome
 
-    def _share(self, outcomes: Sequence[Outcome]) -> None:
-        """Give away what was made here, now that its files are kept."""
-        for outcome in outcomes:
-            made = self._unshared_keys.pop(outcome.run.node, None)
-            if made is None or self.sharing is None:
-                continue
-            key, ms = made
-            pending = outcome.run.pending
-            commit = self.at.head.file_commit if pending is None else pending["file_commit"]
+    def _share(self, outcome: Outcome, *, has_files: bool) -> tuple[bytes | None, Also | None]:
+        """Return how to give away what was made here, in the transaction that keeps it and its files; and its key."""
+        key, ms = self._unshared_keys.pop(outcome.run.node, (None, 0.0)) if self._unshared_keys else (None, 0.0)
+        if key is None or self.sharing is None:
+            return None, None
+        sharing, known = self.sharing, self.at.head.file_commit
+
+        def write(uow: UnitOfWork, file_commit: str | None) -> None:
             result = SharedResult(
-                returned=outcome.returned or {}, file_commit=commit, usage=outcome.data.get("usage", {}), ms=ms
+                returned=outcome.returned or {},
+                file_commit=file_commit if has_files else known,
+                usage=outcome.data.get("usage", {}),
+                ms=ms,
+                tool_errors=outcome.tool_errors,
             )
-            self.sharing.settle(key, result)
+            sharing.settle(uow, key, result)
+
+        return key, write
 
     def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
         """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
@@ -408,6 +426,7 @@ class RunDriver:
             data=attempt.data(),
             files=attempt.files(),
             unshareable=attempt.unshareable(),
+            tool_errors=attempt.tool_errors(),
         )
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
@@ -434,6 +453,8 @@ class RunDriver:
         state = self._progress.state.apply(delta)
         finished = [Finished(node, update) for node, update in returned.items()]
         route = self._router.after(finished, state, self._progress.joins)
+        files = self._files(outcomes)
+        key, share = self._share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else (None, None)
         step = Step(
             runs=tuple([outcome.run for outcome in outcomes]),
             delta=delta,
@@ -442,9 +463,12 @@ class RunDriver:
             joins=route.joins,
             data=tuple([outcome.data for outcome in outcomes]),
             ending=self._ending(route, returned),
-            files=self._files(outcomes),
+            files=files,
+            also=() if share is None else (share,),
         )
         self._progress.advance(step, state)
+        if key is not None and self.sharing is not None and self._progress.is_stored:
+            self.sharing.settled(key)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
@@ -491,6 +515,8 @@ def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
     data: dict[str, Any] = {"shared": True, "ms": result.ms}
     if result.usage:
         data["usage"] = dict(result.usage)
+    if result.tool_errors:
+        data["tool_errors"] = result.tool_errors
     changed = result.file_commit is not None and result.file_commit != base
     return Outcome(
         run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None

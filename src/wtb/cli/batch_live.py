@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from wtb.application.batch_test_runner import Progress
+from wtb.application.batch_floor import Progress
 from wtb.bench import Bench
 from wtb.cli.output import duration
 from wtb.domain.batch import BatchStatus

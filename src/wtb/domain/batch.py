@@ -118,6 +118,10 @@ class Spent:
         """Return both together."""
         return Spent(usd=self.usd + other.usd, tokens=self.tokens + other.tokens, s=self.s + other.s)
 
+    def __sub__(self, other: Spent) -> Spent:
+        """Return what came after the other."""
+        return Spent(usd=self.usd - other.usd, tokens=self.tokens - other.tokens, s=self.s - other.s)
+
     def to_dict(self) -> dict[str, float]:
         """Return the figures as plain JSON."""
         return {"usd": self.usd, "tokens": self.tokens, "s": self.s}
@@ -176,6 +180,11 @@ class Job:
     def spent(self) -> Spent:
         """What it took, over all the times that it was run."""
         return Spent(**self.result.get("spent", {}))
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a finished run, so that at most scores are missing."""
+        return "scores" in self.result
 
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, result: Mapping[str, Any]) -> Job:
         """Return the job with what came of it."""

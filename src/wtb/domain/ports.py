@@ -321,6 +321,18 @@ class BatchRepository(Protocol):
         """Return the jobs of a batch in the order of their numbers."""
         ...
 
+    def get_job(self, batch_id: str, number: int) -> Job:
+        """Return one of them, or raise BatchNotFound."""
+        ...
+
+    def delete(self, batch_id: str) -> None:
+        """Delete a batch with its jobs; its runs stay."""
+        ...
+
+    def lock(self, name: str) -> None:
+        """Let nobody else plan a batch of this name until the end of the transaction."""
+        ...
+
     def save_baseline(self, baseline: Baseline) -> None:
         """Keep a baseline; one of the same name is replaced."""
         ...

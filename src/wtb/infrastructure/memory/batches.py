@@ -43,6 +43,21 @@ class MemoryBatchRepository:
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         return tuple(sorted(self._transaction.group("batch_jobs", 0, batch_id), key=lambda job: job.number))
 
+    def get_job(self, batch_id: str, number: int) -> Job:
+        found: Job | None = self._transaction.find("batch_jobs", (batch_id, number))
+        if found is None:
+            raise BatchNotFound(f"{batch_id}#{number}")
+        return found
+
+    def delete(self, batch_id: str) -> None:
+        for job in self.list_jobs(batch_id):
+            self._transaction.drop("batch_jobs", (batch_id, job.number))
+        if self._transaction.find("batches", batch_id) is not None:
+            self._transaction.drop("batches", batch_id)
+
+    def lock(self, name: str) -> None:
+        """Nothing to do: one transaction at a time writes."""
+
     def save_baseline(self, baseline: Baseline) -> None:
         self._transaction.put("baselines", baseline.name, baseline)
 

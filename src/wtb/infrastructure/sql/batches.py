@@ -62,6 +62,20 @@ class SqlBatchRepository:
         statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? ORDER BY number"
         return tuple(_job(row) for row in self._transaction.rows(statement, (batch_id,)))
 
+    def get_job(self, batch_id: str, number: int) -> Job:
+        statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? AND number = ?"
+        row = self._transaction.row(statement, (batch_id, number))
+        if row is None:
+            raise BatchNotFound(f"{batch_id}#{number}")
+        return _job(row)
+
+    def delete(self, batch_id: str) -> None:
+        self._transaction.run("DELETE FROM wtb_batch_jobs WHERE batch_id = ?", (batch_id,))
+        self._transaction.run("DELETE FROM wtb_batches WHERE id = ?", (batch_id,))
+
+    def lock(self, name: str) -> None:
+        self._transaction.lock(f"batch {name}")
+
     def save_baseline(self, baseline: Baseline) -> None:
         statement = (
             f"INSERT INTO wtb_baselines ({_BASELINE}) VALUES (?, ?, ?, ?) "
