@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.batch_test_runner import BatchPlan, check_plan
-from wtb.application.evaluation_engine import check_cases, check_evaluators, error_of
-from wtb.domain.batch import Batch, Budget, Case, Job, JobStatus, Spent, cases_of
+from wtb.application.evaluation_engine import check_cases, error_of
+from wtb.domain.batch import Batch, Budget, Job, JobStatus, Spent
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Absent, Errors, Metric, Score, ScoreTable, pareto
+from wtb.domain.evaluation import (
+    OVERALL,
+    Absent,
+    Errors,
+    Metric,
+    Score,
+    ScoreTable,
+    check_weights,
+    overall,
+    pareto,
+)
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.flow import Workflow, load_named, source_of
-from wtb.infrastructure.evaluators.named import evaluator_named
+from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.evaluators.named import read_evaluators
 
 if TYPE_CHECKING:
     from wtb.bench import Bench, Run
@@ -31,7 +41,8 @@ class BatchTest:
 
     `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
     combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
-    one. `budget` is `{"usd": 5, "tokens": 1_000_000, "s": 3600}` or any of these: what the batch may take in all.
+    one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `budget` is what the
+    batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     """
 
     flow: Workflow
@@ -41,6 +52,7 @@ class BatchTest:
     repeats: int = field(default=1, kw_only=True)
     baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     evaluators: Sequence[Any] = field(default=(), kw_only=True)
+    weights: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     workers: int | None = field(default=None, kw_only=True)
     runner: str = field(default="threads", kw_only=True)
     budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
@@ -61,6 +73,7 @@ class BatchTest:
         _check_runner(self.runner)
         evaluators, cases = read_evaluators(self.evaluators), read_cases(self.cases)
         check_cases(evaluators, cases)
+        _check_weighted([each.name for each in evaluators], self.weights)
         plan = BatchPlan(
             name=self.name or self.flow.name,
             definition=definition,
@@ -70,6 +83,7 @@ class BatchTest:
             repeats=self.repeats,
             baseline=dict(self.baseline),
             evaluators=evaluators,
+            weights=dict(self.weights),
             share=self.share,
             seed=self.seed,
             retries=self.retries,
@@ -77,6 +91,15 @@ class BatchTest:
         )
         check_plan(plan)
         return plan
+
+
+def _check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
+    unknown = [name for name in weights if name not in metrics]
+    if unknown:
+        raise InvalidInput(f"weights: there is no metric {unknown[0]!r}; there are {', '.join(metrics)}")
+    if weights and OVERALL.name in metrics:
+        raise InvalidInput(f"weights make a metric {OVERALL.name!r}; give the evaluator of that name another")
+    check_weights([*weights], weights)
 
 
 def _check_runner(runner: str) -> None:
@@ -101,70 +124,6 @@ def load_batch(reference: str) -> BatchTest:
         if value is batch.flow:  # here, and not where it was first defined: this file may add the variants
             batch.flow.source = f"{place}:{name}"
     return batch
-
-
-def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
-    """Return evaluators, of which some may be given by name, after checking all of them."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
-    found = tuple(evaluator_named(each) if isinstance(each, str) else each for each in given)
-    check_evaluators(found)
-    return found
-
-
-def read_cases(source: Any) -> tuple[Case, ...]:
-    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
-    if not isinstance(source, str | Path):
-        if isinstance(source, Mapping) or not isinstance(source, Iterable):
-            raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
-        return cases_of((f"case {number}", row) for number, row in enumerate(source, 1))
-    path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the cases {path} cannot be read: {error}") from error
-    return cases_of(_csv_rows(path.name, text) if path.suffix == ".csv" else _json_rows(path.name, text))
-
-
-def _json_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield f"{name} line {number}", json.loads(line)
-            except ValueError as error:
-                raise InvalidInput(f"{name} line {number} is no JSON: {error}") from error
-
-
-def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    columns = reader.fieldnames or ()
-    unknown = [column for column in columns if not _is_column(column)]
-    if unknown:
-        raise InvalidInput(
-            f"{name} line 1 has the unknown column {unknown[0]!r}; "
-            "columns are id, input.KEY, expected or expected.KEY, and tags"
-        )
-    for row in reader:
-        place = f"{name} line {reader.line_num}"
-        if None in row or None in row.values():
-            raise InvalidInput(f"{place} has not as many fields as line 1: {len(columns)}")
-        yield place, _from_csv(row)
-
-
-def _is_column(column: str) -> bool:
-    kind, dot, key = column.partition(".")
-    return column in ("id", "expected", "tags") or (kind in ("input", "expected") and bool(dot and key))
-
-
-def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a case; an empty field of what is expected is none."""
-    parts: dict[str, dict[str, str]] = {"input": {}, "expected": {}}
-    for column, value in row.items():
-        kind, dot, key = column.partition(".")
-        if dot and (value or kind == "input"):
-            parts[kind][key] = value
-    expected = parts["expected"] or row.get("expected") or None
-    return {"id": row.get("id"), "input": parts["input"], "expected": expected, "tags": (row.get("tags") or "").split()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +169,7 @@ class BatchResult:
 
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
+        self._all = jobs
         self.spent = sum((job.spent for job in jobs), Spent(s=batch.plan.get("spent_s", 0.0)))
         """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
         wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
@@ -250,8 +210,21 @@ class BatchResult:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """What was measured."""
-        return {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        """What was measured; with weights, the overall score too."""
+        found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        return {**found, OVERALL.name: OVERALL} if self.weights else found
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What counts how much in the overall score; empty when there is none."""
+        return dict(self.batch.plan.get("weights", {}))
+
+    def weighted(self, weights: Mapping[str, float]) -> BatchResult:
+        """Return the same result with an overall score of these weights by metric; nothing is stored."""
+        _check_weighted([each["name"] for each in self.batch.plan["metrics"]], weights)
+        return BatchResult(
+            self._bench, replace(self.batch, plan={**self.batch.plan, "weights": dict(weights)}), self._all
+        )
 
     @property
     def results(self) -> list[JobResult]:
@@ -262,7 +235,7 @@ class BatchResult:
                 case_id=job.case_id,
                 repeat=job.repeat,
                 status=job.status.value,
-                scores=job.result.get("scores", {}),
+                scores=self._scores(job),
                 error=job.result.get("error"),
                 run_id=job.execution_id,
                 latency_s=job.result.get("latency_s"),
@@ -272,6 +245,20 @@ class BatchResult:
             for job in self._jobs
             if job.status is not JobStatus.PENDING
         ]
+
+    def _scores(self, job: Job) -> Mapping[str, Any]:
+        """Return the scores of a job, with the overall one where there is one."""
+        scores: Mapping[str, Any] = job.result.get("scores", {})
+        if self._overall is None or not scores:
+            return scores
+        found = self._overall.combinations[job.combination][job.case_id][job.repeat]
+        lacking = {"error": "a score that it is made of is missing"}
+        return {**scores, OVERALL.name: lacking if isinstance(found, Absent) else found}
+
+    @cached_property
+    def _overall(self) -> ScoreTable | None:
+        weights = self.weights
+        return overall([self.table(name) for name in weights], weights) if weights else None
 
     @property
     def sharing(self) -> dict[str, Any]:
@@ -294,6 +281,8 @@ class BatchResult:
         """Return all scores on a metric, by combination and case, one a repeat."""
         if metric not in self.metrics:
             raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self.metrics)}")
+        if metric == OVERALL.name and self._overall is not None:
+            return self._overall
         repeats = self.batch.plan["repeats"]
         scores: dict[str, dict[str, list[Score]]] = {
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations

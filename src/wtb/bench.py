@@ -15,7 +15,7 @@ from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.application.run_driver import Watch
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest, read_cases, read_evaluators
+from wtb.batches import BatchResult, BatchTest
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
@@ -34,6 +34,8 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.flow import Workflow, load_workflow, source_of
+from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.settings import load_settings
 
 SHORTEST_PREFIX = 4

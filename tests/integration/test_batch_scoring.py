@@ -110,6 +110,55 @@ def test_a_run_is_evaluated_alone(bench: Bench) -> None:
     assert found["latency_s"] > 0
 
 
+def test_weights_make_an_overall_score_that_is_compared_like_any_other(bench: Bench) -> None:
+    flow = parity(Log())
+    flow.add_variant("answer", "wrong", lambda state: {"answer": "?"})
+    evaluators, weights = [Wanted(), wtb.Steps()], {"wanted": 3, "steps": 1}
+    result = bench.batch(flow, cases=CASES, evaluators=evaluators, weights=weights)
+    assert list(result.metrics) == ["wanted", "steps", "overall"]
+    assert {(each.combination, each.scores["overall"]) for each in result.results} == {
+        ("baseline", 0.75),
+        ("answer=wrong", 0.0),
+    }
+    (verdict,) = result.compare("overall")
+    assert verdict.comparison.difference == -0.75
+    assert result.rows()[0]["overall"] == 0.75
+    other = bench.get_batch("parity").weighted({"wanted": 1})
+    assert other.matrix[0].summaries["overall"].mean == 1.0
+    assert result.weights == bench.get_batch("parity").weights == weights
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ({"speed": 1}, "weights: there is no metric 'speed'; there are wanted"),
+        ({"wanted": 0}, "the weight of 'wanted' must be a positive number, not 0"),
+    ],
+)
+def test_weights_that_make_no_score_are_refused(bench: Bench, weights: dict[str, float], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        bench.batch(parity(Log()), cases=CASES, evaluators=[Wanted()], weights=weights)
+    assert bench.list_batches() == ()
+
+
+def test_two_batches_are_compared_by_case_and_combination(bench: Bench) -> None:
+    flow = parity(Log())
+    flow.add_variant("answer", "wrong", lambda state: {"answer": "?"})
+    cases = [{"id": str(number), "input": {"q": number}, "expected": str(number % 2)} for number in range(12)]
+    before = bench.batch(flow, name="before", cases=cases[:10], evaluators=[Wanted(), wtb.Steps()])
+    flow = Workflow("parity")
+    flow.add_node("answer", lambda state: {"answer": "?"}, start=True)
+    after = bench.batch(flow, name="after", cases=cases[2:], evaluators=[Wanted()])
+    (verdict,) = after.compare(before=before)
+    found = verdict.comparison
+    assert (found.candidate, found.baseline, found.metric.name) == ("after:baseline", "before:baseline", "wanted")
+    assert (verdict.finding, found.pairs, found.dropped, found.losses) == ("worse", 8, 4, 8)
+    with pytest.raises(InvalidInput, match="before:baseline is the same on both sides"):
+        before.compare(before=before)
+    with pytest.raises(InvalidInput, match="there is no metric 'steps'; this batch has wanted"):
+        after.compare("steps", before=before)
+
+
 def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
     paused = bench.run(parity(Log()), {"q": 1}, break_before=["answer"])
     with pytest.raises(InvalidInput, match="is paused; only one that completed can be scored"):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import wtb
-from wtb.batches import read_evaluators
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
+from wtb.infrastructure.evaluators.named import read_evaluators
 
 MODULE = """
 from dataclasses import dataclass

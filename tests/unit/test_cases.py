@@ -9,9 +9,9 @@ import pytest
 
 import wtb
 from wtb.application.evaluation_engine import check_cases
-from wtb.batches import read_cases
 from wtb.domain.batch import Case
 from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.cases import read_cases
 
 
 def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: Path) -> None:

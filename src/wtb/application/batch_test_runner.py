@@ -49,6 +49,7 @@ class BatchPlan:
     repeats: int
     baseline: Combination
     evaluators: Sequence[Evaluator]
+    weights: Mapping[str, float] = field(default_factory=dict)
     share: bool = True
     seed: int = 0
     retries: int = 0
@@ -443,6 +444,7 @@ def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
         "expected": cases_to_keep(plan.cases, codec),
         "repeats": plan.repeats,
         "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
+        "weights": dict(plan.weights),
         "source": plan.source,
     }
 

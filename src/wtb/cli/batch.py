@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from wtb.baselines import KEPT
-from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch, read_cases
+from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch
 from wtb.bench import Bench
 from wtb.cli.batch_live import BatchDisplay, BatchWatch
 from wtb.cli.batch_tables import (
@@ -33,6 +33,7 @@ from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
 from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
 """Exit code of a batch in which jobs failed."""
@@ -222,16 +223,22 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.argument("name", metavar="BATCH")
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
+@click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
 @click.option("--failed", is_flag=True, help="Only jobs that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url
 @as_json
-@example("wtb batch show support_qa", "wtb batch show support_qa --different token_f1")
+@example(
+    "wtb batch show support_qa",
+    "wtb batch show support_qa --different token_f1",
+    "wtb batch show support_qa --pareto token_f1 --pareto latency_s",
+)
 def show_batch(
     *,
     name: str,
     by_case: bool,
     different: str | None,
+    pareto: tuple[str, ...],
     failed: bool,
     csv_file: Path | None,
     url: str | None,
@@ -249,10 +256,13 @@ def show_batch(
             show_rows(failure_rows(result), as_json=as_json, empty="No job failed.")
         elif by_case or different is not None:
             _show_cases(result, different, as_json=as_json)
-        elif as_json:
-            click.echo(to_json(as_data(result, best_first(result))))
         else:
-            _print(result, best_first(result))
+            front = result.pareto(*pareto) if pareto else result.combinations
+            rows = [row for row in best_first(result) if row.combination in front]
+            if as_json:
+                click.echo(to_json(as_data(result, rows)))
+            else:
+                _print(result, rows)
 
 
 def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:

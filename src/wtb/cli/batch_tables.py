@@ -60,7 +60,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
         table = _matrix(result, rows, "\n")
     console.print(table)
-    if len(rows) > 1:
+    if len(result.combinations) > 1:
         click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
 
 

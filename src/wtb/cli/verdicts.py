@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,48 +56,52 @@ def compare(
     Better or worse is said only where chance is ruled out (5 %) among all comparisons that are shown: ask about the
     metrics that matter, and it takes fewer cases.
     """
+    only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
             result = bench.get_batch(name)
             found, against = result.compare(*metrics, errors=errors), result.baseline
-            notes: Sequence[str] = ()
         else:
-            found, against, notes = _across(bench, name, after, metrics, errors)
+            found, against, only = _across(bench, name, after, metrics, errors)
     several = len({each.comparison.metric.name for each in found}) > 1
-    rows = [_for_programs(each) if as_json else _for_people(each, named=several) for each in found]
+    rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in found]
     show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
     if found and not as_json:
         click.echo(f"Differences from {against}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
         click.echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
-        if any(each.comparison.dropped for each in found) and not notes:
-            click.echo("Not all cases have a score on both sides: --json has how many.")
-    for note in notes:
-        click.echo(note, err=as_json)
+        _print_dropped(found, only)
 
 
 def _across(
     bench: Bench, name: str, after: str, metrics: Sequence[str], errors: str
-) -> tuple[tuple[Verdict, ...], str, list[str]]:
-    """Compare two batches; return the verdicts, what they are against, and what is only on one side."""
+) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]]]:
+    """Compare two batches; return the verdicts, what they are against, and what only one of the batches has."""
     (first, one), (second, other) = split(name), split(after)
     old, new = bench.get_batch(first), bench.get_batch(second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old, one or other), known_combination(new, other or one))]
     found = compare_results(old, new, metrics, pairs=pairs, errors=errors)
-    sides = [("cases", old.cases, new.cases)]
-    if not pairs:
-        sides.append(("combinations", old.combinations, new.combinations))
-    notes = [note for what, theirs, ours in sides for note in _only_in(first, theirs, second, ours, what)]
-    return found, f"{first}:{pairs[0][0]}" if pairs else f"the same combination in {first}", notes
+    only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
+    if pairs:
+        return found, f"{first}:{pairs[0][0]}", only
+    only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
+    return found, f"the same combination in {first}", only
 
 
-def _only_in(first: str, theirs: Sequence[str], second: str, ours: Sequence[str], what: str) -> Iterator[str]:
-    for batch, own, others in ((first, theirs, set(ours)), (second, ours, set(theirs))):
-        alone = [name for name in own if name not in others]
-        if alone:
-            named = "; ".join(alone[:_FEW]) + ("; …" if alone[_FEW:] else "")
-            yield f"{len(alone):,} of {len(own):,} {what} only in {batch}, left out: {named}"
+def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
+    sides = ((first, theirs, set(ours)), (second, ours, set(theirs)))
+    return {batch: [name for name in own if name not in others] for batch, own, others in sides if set(own) - others}
+
+
+def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Name what could not be compared."""
+    for what, batches in only.items():
+        for batch, names in batches.items():
+            few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+            click.echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
+    if not only and any(each.comparison.dropped for each in found):
+        click.echo("Not all cases have a score on both sides: --json has how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:

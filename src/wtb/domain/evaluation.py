@@ -160,6 +160,10 @@ class ScoreTable:
         return max(ends, key=lambda score: sign * score, default=None)
 
 
+OVERALL = Metric(name="overall", worst=0.0, best=1.0)
+"""What the weighted overall score is called."""
+
+
 def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> ScoreTable:
     """The weighted overall score of every run, as a table that can be summarised and compared like any other.
 
@@ -169,7 +173,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
     mean with the given weights. A run with an error in any of the metrics is an error, one with a score missing is
     missing.
     """
-    _check_weights(tables, weights)
+    check_weights([table.metric.name for table in tables], weights)
     total = math.fsum(weights[table.metric.name] for table in tables)
     shares = [weights[table.metric.name] / total for table in tables]
     units = [_Unit.of(table) for table in tables]
@@ -182,7 +186,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
 
     names = dict.fromkeys(name for table in tables for name in table.combinations)
     return ScoreTable(
-        metric=Metric(name="overall", worst=0.0, best=1.0),
+        metric=OVERALL,
         combinations={
             name: {case: [score(run) for run in runs] for case, runs in _runs(tables, name)} for name in names
         },
@@ -207,9 +211,9 @@ class _Unit:
         return (float(score) - self.worst) / (self.best - self.worst)
 
 
-def _check_weights(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> None:
-    metrics = {table.metric.name for table in tables}
-    if metrics != weights.keys():
+def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
+    """Raise InvalidInput for weights that make no overall score of these metrics."""
+    if set(metrics) != weights.keys():
         raise InvalidInput(
             f"an overall score takes one weight a metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
             f"and metrics {', '.join(sorted(metrics)) or 'none'}"

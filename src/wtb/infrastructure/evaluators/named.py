@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from wtb.application.evaluation_engine import check_evaluators
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.evaluators.builtin import Cost, Latency, Steps, Tokens, ToolErrors
 
 GROUP = "wtb.evaluators"
 
 _BUILT_IN = {each.name: each for each in (Latency(), Cost(), Tokens(), Steps(), ToolErrors())}
+
+
+def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
+    """Return evaluators, of which some may be given by name, after checking all of them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
+    found = tuple(evaluator_named(each) if isinstance(each, str) else each for each in given)
+    check_evaluators(found)
+    return found
 
 
 def evaluator_named(name: str) -> Any:
