@@ -308,6 +308,20 @@ def test_a_gate_over_other_cases_does_not_tell(shell: Shell, monkeypatch: pytest
     assert "no case has a score on both sides" in said
 
 
+def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--set", "number=7", "--variant", "look=twice", "--break-after", "look", "--run-id", "first")
+    assert shell.json("run", "batch.py", *options)["status"] == "paused"
+    shell.wtb("resume", "first", "--variant", "answer=bad")
+    assert list(executed(shell)) == ["look=twice 7", "answer=bad True 7"]
+    shell.wtb("fork", "first", "look", "--variant", "answer=baseline", "--resume")
+    assert list(executed(shell))[2:] == ["answer True 7"]
+    assert "--variant takes NODE=NAME, not 'bad'" in look(
+        shell, monkeypatch, "resume", "first", "--variant", "bad", code=2
+    )
+    unknown = look(shell, monkeypatch, "run", "batch.py", "--variant", "answer=best", code=2)
+    assert "node 'answer' has no variant 'best'; it has baseline, bad" in unknown
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
