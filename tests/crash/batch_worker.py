@@ -125,9 +125,15 @@ def watch() -> None:
         while frame.f_code.co_name == "commit" and frame.f_back is not None:
             frame = frame.f_back
         found = frame.f_locals
-        runs = {"step": lambda: found["step"].runs, "keep_pending": lambda: [found["run"]]}
+        match frame.f_code.co_name:
+            case "step":
+                runs = found["step"].runs
+            case "keep_pending":
+                runs = (found["run"],)
+            case _:
+                runs = ()
         commit(uow)
-        for run in runs.get(frame.f_code.co_name, list)():
+        for run in runs:
             engine.write("log", f"kept {run.execution_id}/{run.node}/{run.visit}")
 
     TransactionalUnitOfWork.commit = watched  # type: ignore[assignment, method-assign]

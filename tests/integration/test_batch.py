@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import Counter
@@ -72,7 +73,7 @@ def test_sharing_changes_nothing_but_the_work(bench: Bench) -> None:
     shared = answers(bench.batch(chain(Tally()), name="shared", cases=CASES, evaluators=ANSWER))
     alone = bench.batch(chain(Tally()), name="alone", cases=CASES, evaluators=ANSWER, share=False)
     assert answers(alone) == shared
-    assert alone.sharing["executed"] == 0 or alone.sharing["shared"] == 0
+    assert alone.sharing == {"executed": 81 * 3, "shared": 0, "not_shareable": {}}
 
 
 def test_repeats_are_runs_of_their_own(bench: Bench) -> None:
@@ -126,6 +127,183 @@ def test_loops_diamonds_and_conditions_share_too(bench: Bench) -> None:
     result = bench.batch(flow, cases=CASES, evaluators=ANSWER, workers=4)
     assert result.status == "completed"
     assert ran == {"loop": 9, "left": 3, "right": 3, "end": 3, "other": 3}
+
+
+def shape_of(kind: str, ran: Tally) -> Workflow:
+    """A workflow whose nodes have two implementations each, except `start` and `fan`."""
+    flow = Workflow(kind)
+
+    def add(name: str, update: Any, *, variants: bool = True, **options: Any) -> None:
+        def make(label: str) -> Any:
+            return lambda state: ran.noted(name, update(state, label))
+
+        flow.add_node(name, make(name), **options)
+        if variants:
+            flow.add_variant(name, "other", make(f"other {name}"))
+
+    match kind:
+        case "diamond":
+            add("fan", lambda state, label: {}, variants=False, start=True)
+            add("left", lambda state, label: {"left": label})
+            add("right", lambda state, label: {"right": label})
+            add("join", lambda state, label: {"join": label})
+            flow.edge("fan", "left").edge("fan", "right").edge(["left", "right"], "join")
+        case "loop":
+            add("start", lambda state, label: {"n": 0}, variants=False, start=True)
+            add("body", lambda state, label: {"n": state["n"] + 1, "body": label})
+            add("end", lambda state, label: {"end": label})
+            flow.edge("start", "body").edge("body", "body", when="n < 3").edge("body", "end", otherwise=True)
+        case "condition":
+            add("ask", lambda state, label: {"topic": label}, start=True)
+            add("this", lambda state, label: {"this": label})
+            add("that", lambda state, label: {"that": label})
+            flow.edge("ask", "this", when="topic == 'ask'").edge("ask", "that", otherwise=True)
+        case "reads":
+            add("noise", lambda state, label: {"noise": label}, start=True)
+            add("middle", lambda state, label: {"middle": [state["q"], label]}, reads=["q"])
+            add("end", lambda state, label: {"end": label})
+            flow.edge("noise", "middle").edge("middle", "end")
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "without"),
+    [
+        ("diamond", {"fan": 1, "left": 2, "right": 2, "join": 8}, 8 * 4),
+        ("loop", {"start": 1, "body": 2 * 3, "end": 4}, 4 * 5),
+        ("condition", {"ask": 2, "this": 2, "that": 2}, 8 * 2),
+        ("reads", {"noise": 2, "middle": 2, "end": 8}, 8 * 3),
+    ],
+)
+def test_every_shape_executes_exactly_what_is_distinct(
+    bench: Bench, kind: str, each: dict[str, int], without: int
+) -> None:
+    ran = Tally()
+    result = bench.batch(shape_of(kind, ran), cases=CASES, evaluators=[wtb.Steps()], workers=4)
+    assert result.status == "completed"
+    assert ran == {name: 3 * times for name, times in each.items()}
+    executed = 3 * sum(each.values())
+    assert result.sharing == {"executed": executed, "shared": 3 * without - executed, "not_shareable": {}}
+
+
+def test_a_change_of_an_edge_a_reducer_or_the_seed_runs_the_jobs_anew(bench: Bench) -> None:
+    ran = Tally()
+
+    def flow(limit: int = 1, *, reducer: Any = wtb.append) -> Workflow:
+        made = Workflow("edited")
+        made.add_node("count", lambda state: ran.noted("count", {"n": state.get("n", 0) + 1, "log": [1]}), start=True)
+        made.edge("count", "count", when=f"n < {limit}").edge("count", wtb.END, otherwise=True)
+        made.reducer("log", reducer)
+        return made
+
+    def batch(flow: Workflow, seed: int = 0) -> list[Any]:
+        found = bench.batch(flow, cases=CASES[:1], evaluators=[wtb.Steps()], seed=seed).results
+        return [each.state for each in found]
+
+    assert batch(flow()) == batch(flow()) == [{"q": 0, "n": 1, "log": [1]}]
+    assert ran["count"] == 1
+    assert batch(flow(limit=2)) == [{"q": 0, "n": 2, "log": [1, 1]}]
+    assert ran["count"] == 2, "the first visit is the same"
+    assert batch(flow(limit=2, reducer=lambda old, new: [*new, "!", *(old or [])])) != batch(flow(limit=2))
+    assert ran["count"] == 2, "reducers run again on what is shared"
+    batch(flow(limit=2), seed=1)
+    assert ran["count"] == 4, "a node may ask for the seed"
+
+
+def test_an_evaluator_more_scores_the_runs_that_are_there(bench: Bench) -> None:
+    flow = chain(Tally(), "ab", 1)
+    before = bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    after = bench.batch(flow, cases=CASES, evaluators=[*ANSWER, wtb.Steps()])
+    assert {each.run_id for each in after.results} == {each.run_id for each in before.results}
+    assert {each.scores["steps"] for each in after.results} == {2.0}
+    assert after.sharing == before.sharing
+
+
+def test_failed_calls_count_for_everybody_who_shares_the_result(bench: Bench) -> None:
+    def broken() -> None:
+        raise OSError("no network")
+
+    ask = wtb.tool(name="batch-broken", effects="none")(broken)
+
+    def first(state: Any, ctx: Any) -> None:
+        with contextlib.suppress(OSError):
+            ctx.tool(ask)
+
+    flow = Workflow("errors")
+    flow.add_node("first", first, start=True)
+    flow.add_node("last", lambda state: None)
+    flow.add_variant("last", "other", lambda state: {})
+    flow.edge("first", "last")
+    result = bench.batch(flow, cases=CASES, evaluators=[wtb.ToolErrors()])
+    assert (result.sharing["executed"], {each.scores["tool_errors"] for each in result.results}) == (9, {1.0})
+
+
+def test_what_cannot_be_looked_into_is_named_and_shared_within_the_batch_only(bench: Bench) -> None:
+    ran, lock = Tally(), threading.Lock()
+
+    def first(state: Any) -> dict[str, Any]:
+        with lock:
+            return ran.noted("first", {})
+
+    flow = Workflow("unseen")
+    flow.add_node("first", first, start=True)
+    flow.add_node("last", lambda state: None)
+    flow.add_variant("last", "other", lambda state: {})
+    flow.edge("first", "last")
+    for name, times in (("one", 1), ("two", 2)):
+        result = bench.batch(flow, name=name, cases=CASES[:1], evaluators=[wtb.Steps()])
+        assert ran["first"] == times
+        assert "a _thread.lock that cannot be looked into" in result.sharing["not_shareable"]["first"]
+
+
+def test_a_batch_that_somebody_cancels_begins_no_more_jobs(bench: Bench) -> None:
+    ran = Tally()
+    ran.begun = threading.Event()
+
+    def slow(state: Any) -> dict[str, Any]:
+        if ran["slow"] == 0:
+            bench.cancel_batch("cancelled")
+            ran.begun.wait(2.5)  # longer than it takes to look
+        return ran.noted("slow", {})
+
+    flow = Workflow("slow")
+    flow.add_node("slow", slow, start=True)
+    options: dict[str, Any] = {"name": "cancelled", "cases": CASES, "evaluators": [wtb.Steps()], "workers": 1}
+    assert bench.batch(flow, **options).status == "cancelled"
+    assert ran["slow"] == 1, "what has begun is finished"
+    assert bench.batch(flow, **options).status == "completed"
+    assert ran["slow"] == 3
+
+
+def test_two_benches_at_the_same_batch_divide_its_jobs(tmp_path: Path) -> None:
+    ran, guard = Tally(), threading.Lock()
+
+    def slow(state: Any) -> dict[str, Any]:
+        with guard:
+            ran[f"{state['q']}"] += 1
+        threading.Event().wait(0.01)
+        return {"answer": "abc"}
+
+    flow = Workflow("divided")
+    flow.add_node("slow", slow, start=True, cache=False)
+    cases = [{"id": str(number), "input": {"q": number}} for number in range(30)]
+    found: list[Any] = []
+    with Bench(folder=tmp_path / "wtb") as one, Bench(folder=tmp_path / "wtb") as other:
+        threads = [
+            threading.Thread(
+                target=lambda bench=bench: found.append(bench.batch(flow, cases=cases, evaluators=[wtb.Steps()]))
+            )
+            for bench in (one, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [(result.id, result.status, len(result.results)) for result in found] == [
+            (found[0].id, "completed", 30)
+        ] * 2
+        assert len(one.list_runs(limit=100)) == 30
+    assert set(ran.values()) == {1}
 
 
 def test_files_come_with_a_shared_result(bench: Bench) -> None:

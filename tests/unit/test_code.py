@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -68,6 +69,53 @@ def test_the_digest_follows_prompts_helpers_classes_defaults_and_inner_functions
     assert digest_of(tmp_path) != digest_of(tmp_path, **change)
 
 
+MODULES = {
+    "module": ("import prompts\ndef node(state): return prompts.KIND", "KIND = {!r}"),
+    "from": ("from prompts import KIND\ndef node(state): return KIND", "KIND = {!r}"),
+    "inside": ("import prompts\ndef node(state):\n    from prompts import KIND\n    return KIND", "KIND = {!r}"),
+    "helper": ("import prompts\ndef node(state): return prompts.helper()", "def helper(): return {!r}"),
+    "package": ("import texts.prompts\ndef node(state): return texts.prompts.KIND", "KIND = {!r}"),
+    "list": ("import prompts\ndef node(state): return prompts.KINDS[0]", "KINDS = [{!r}]"),
+    "class": ("import prompts\ndef node(state): return prompts.Kind.texts", "class Kind:\n    texts = [{!r}]"),
+    "base": (
+        "import prompts\nclass Own(prompts.Base): pass\ndef node(state): return Own().text()",
+        "class Base:\n    def text(self): return {!r}",
+    ),
+    "cached": (
+        "import prompts\ndef node(state): return prompts.Kind().text",
+        "import functools\nclass Kind:\n    @functools.cached_property\n    def text(self): return {!r}",
+    ),
+    "chosen": (
+        "import prompts\ndef node(state): return prompts.all_of_them, prompts.chosen",
+        "all_of_them = [['a'], ['b']]\nchosen = all_of_them[{!r} == 'kind']",
+    ),
+}
+
+
+@pytest.mark.parametrize("program", MODULES)
+def test_a_fingerprint_follows_what_is_looked_up_in_modules_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    node, prompts = MODULES[program]
+    texts = "texts/prompts.py" if program == "package" else "prompts.py"
+
+    def found(place: str, text: str) -> Any:
+        (tmp_path / place / "texts").mkdir(parents=True)
+        (tmp_path / place / "program.py").write_text(node)
+        (tmp_path / place / texts).write_text(prompts.format(text))
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path / place)
+            for name in ("program", "prompts", "texts", "texts.prompts"):
+                patch.delitem(sys.modules, name, raising=False)
+            found = print_of(importlib.import_module("program").node)
+        assert found.unseen == ()
+        return found.digest
+
+    same = found("one", "kind")
+    assert found("two", "kind") == same
+    assert found("three", "harsh") != same
+
+
 def closure(value: Any) -> Any:
     return lambda state: {"value": value}
 
@@ -87,6 +135,13 @@ def plain(state: Any, value: Any) -> dict[str, Any]:
     return {"value": value}
 
 
+def with_default(value: Any) -> Any:
+    def node(state: Any, *, prompt: Any = value) -> Any:
+        return prompt
+
+    return node
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -94,6 +149,7 @@ def plain(state: Any, value: Any) -> dict[str, Any]:
         (functools.partial(plain, value=1), functools.partial(plain, value=2)),
         (Node("small"), Node("large")),
         (Node("small").method, Node("large").method),
+        (with_default("a"), with_default("b")),
         (wtb.tool(name="digest-a")(plain), wtb.tool(name="digest-a", effects="none")(plain)),
     ],
 )

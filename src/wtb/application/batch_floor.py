@@ -121,8 +121,10 @@ class Floor:
         self._trouble: BaseException | None = None
         self._done = threading.Event()
         self.progress = progress
-        self.left_to_others = 0
-        """Jobs that another process was at when this one stopped."""
+        self.is_left_to_others = False
+        """Whether another process was at jobs of the batch when this one stopped."""
+        self.dropped = 0
+        """Jobs that were left as they are, for another go at the batch."""
         for job in pending:
             self._ready.put(Work(job, job.spent))
         if not pending:
@@ -221,7 +223,7 @@ class Floor:
         if (job := self._jobs.find_ended(work)) is not None:
             self._count(work, job)
         elif self._stop.is_set():
-            self.left_to_others += 1
+            self.is_left_to_others = True
             self._drop(work)
         elif self._jobs.is_left(work):
             self._ready.put(work)
@@ -255,10 +257,11 @@ class Floor:
         """Leave a job as it is, for another go at the batch."""
         if work.sharing is not None:
             work.sharing.close()
-        self._leave()
+        self._leave(dropped=1)
 
-    def _leave(self) -> None:
+    def _leave(self, dropped: int = 0) -> None:
         with self._lock:
+            self.dropped += dropped
             self._left -= 1
             if self._left == 0:
                 self._done.set()

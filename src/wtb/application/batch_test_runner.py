@@ -224,11 +224,11 @@ class BatchTestRunner:
             statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
             status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
             if JobStatus.PENDING in statuses:
+                if floor.is_left_to_others or not floor.dropped:
+                    return batch  # another process goes on with it
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
             elif JobStatus.FAILED in statuses:
                 status = BatchStatus.COMPLETED_WITH_ERRORS
-            if status is BatchStatus.CANCELLED and floor.left_to_others:
-                return batch  # another process goes on with it
             batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress

@@ -25,6 +25,9 @@ from wtb.domain.tools import Tool
 from wtb.domain.workflow import WorkflowDefinition
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
+_MEMBERS = (*_PLAIN, list, dict, set, tuple, frozenset, type)
+_PARTS = ("__func__", "fget", "func")
+"""Where methods of classes, properties and cached ones keep their function."""
 _BY_REPR = (re.Pattern, PurePath, date, time, timedelta, Decimal, UUID, range)
 """Values whose repr says all of them."""
 
@@ -112,7 +115,8 @@ class _Walk:
 
     values: bool = False
     tools: Callable[[str], Any] | None = None
-    seen: set[int] = field(default_factory=set)
+    seen: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    """What was met, by its id: as which it was met, and itself, so that nothing else gets its id."""
     unseen: list[str] = field(default_factory=list)
 
 
@@ -129,9 +133,9 @@ def _parts(value: Any, walk: _Walk) -> Iterator[str]:
             yield from sorted("".join(_parts(item, walk)) for item in value)
         return
     if id(value) in walk.seen:
-        yield "again"
+        yield f"again {walk.seen[id(value)][0]}"
         return
-    walk.seen.add(id(value))
+    walk.seen[id(value)] = (len(walk.seen), value)
     yield from _of_callable(value, walk) if _is_code(value) else _of_other(value, walk)
 
 
@@ -219,12 +223,25 @@ def _named_tool(name: str, walk: _Walk) -> Iterator[str]:
 def _of_function(function: FunctionType, walk: _Walk) -> Iterator[str]:
     yield from _of_code(function.__code__, walk)
     yield from _parts(function.__defaults__ or (), walk)
+    yield from _parts(tuple(sorted((function.__kwdefaults__ or {}).items())), walk)
     for cell in function.__closure__ or ():
         yield from _captured(cell, walk)
-    for name in sorted(_names(function.__code__)):
+    names = _names(function.__code__)
+    for name in sorted(names):
         if name in function.__globals__:
             yield name
-            yield from _parts(function.__globals__[name], walk)
+            yield from _named(function.__globals__[name], names, walk)
+        elif name in sys.modules:  # imported where it is used
+            yield from _named(sys.modules[name], names, walk)
+
+
+def _named(value: Any, names: set[str], walk: _Walk, inside: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Yield what a name stands for; of a module of the user's what the function looks up in it."""
+    yield from _parts(value, walk)
+    if isinstance(value, ModuleType) and value not in inside and _is_users_own(value.__name__):
+        for name in sorted(names & vars(value).keys()):
+            yield name
+            yield from _named(vars(value)[name], names, walk, (*inside, value))
 
 
 def _captured(cell: Any, walk: _Walk) -> Iterator[str]:
@@ -242,9 +259,10 @@ def _names(code: CodeType) -> set[str]:
 
 def _of_class(kind: type, walk: _Walk) -> Iterator[str]:
     yield kind.__qualname__
+    yield from _parts(kind.__bases__, walk)
     for name, member in sorted(vars(kind).items()):
-        function = getattr(member, "__func__", getattr(member, "fget", member))
-        if isinstance(function, (FunctionType, *_PLAIN)) and name not in ("__module__", "__doc__", "__firstlineno__"):
+        function = next((found for part in _PARTS if (found := getattr(member, part, None)) is not None), member)
+        if isinstance(function, FunctionType) or (isinstance(function, _MEMBERS) and not name.startswith("__")):
             yield name
             yield from _parts(function, walk)
 

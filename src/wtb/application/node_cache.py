@@ -12,6 +12,7 @@ from wtb.application.code import Fingerprint
 from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
+from wtb.domain.files import EMPTY_TREE
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.state import DELETE, State
 from wtb.domain.workflow import Node
@@ -62,6 +63,7 @@ class NodeCache:
         self._codec = codec
         self._owners = owners
         self._listeners: list[Callable[[bytes], None]] = []
+        self._for_each: set[bytes] = set()
         self._lock = threading.Lock()
         self._renewed_at = clock.now()
 
@@ -135,8 +137,17 @@ class NodeCache:
             uow.commit()
         self.tell(key)
 
+    def leave_to_each(self, key: bytes) -> None:
+        """Take back a claim, since the result cannot be shared: everybody makes their own, and waits for nobody."""
+        self._for_each.add(key)
+        self.release(key)
+
+    def is_for_each(self, key: bytes) -> bool:
+        """Whether it is known that everybody must make a result for themselves."""
+        return key in self._for_each
+
     def release(self, key: bytes) -> None:
-        """Take back a claim: the run cannot be shared, so that everybody makes their own."""
+        """Take back a claim: the result was not made."""
         with self._storage.unit_of_work() as uow:
             uow.cache.release(key, self._me())
             uow.commit()
@@ -248,15 +259,16 @@ class Sharing:
         self.claimed.discard(key)
         self.cache.tell(key)
 
-    def release(self, key: bytes) -> None:
+    def leave_to_each(self, key: bytes) -> None:
         """Say that there is nothing to share, so that everybody makes their own."""
-        self.cache.release(key)
+        self.cache.leave_to_each(key)
         self.claimed.discard(key)
 
     def close(self) -> None:
         """Give back what was claimed and never made: the job has ended otherwise."""
         for key in tuple(self.claimed):
-            self.release(key)
+            self.cache.release(key)
+            self.claimed.discard(key)
 
     def key(self, node: Node, run: NodeRun, state: State, file_commit: str | None) -> bytes | None:
         """Return what the result of a node run depends on; None when it must not be shared."""
@@ -277,11 +289,12 @@ class Sharing:
             node.name,
             node.variant,
             str(run.visit),
-            file_commit or "",
+            file_commit or EMPTY_TREE.id,
             self.case_id,
             str(self.repeat),
             str(self.seed),
             "" if node.reads is None else repr(sorted(node.reads)),  # a key may be absent, or not be read: not the same
         ]
         parts = [part for key, value in values for part in (key.encode("utf-8", "surrogatepass"), value)]
-        return self.codec.digest(*(self.codec.digest(part) for part in (*(each.encode() for each in facts), *parts)))
+        key = self.codec.digest(*(self.codec.digest(part) for part in (*(each.encode() for each in facts), *parts)))
+        return None if self.cache.is_for_each(key) else key

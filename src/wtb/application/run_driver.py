@@ -315,7 +315,8 @@ class RunDriver:
                 run = attempt.run
                 tool_errors += attempt.tool_errors()
                 if not may_retry(node.retry, run.attempt, error):
-                    return Outcome(run=run, failure=failure_of(error, run.node, run.visit, run.input_id))
+                    failure = failure_of(error, run.node, run.visit, run.input_id)
+                    return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
                 run = self._retried(node, run, error)
             finally:
                 if self.sharing is not None:
@@ -348,11 +349,11 @@ class RunDriver:
         outcome = self._run(run, member)
         ms = round((time.perf_counter() - began) * 1e3, 3)
         sharing.failed += outcome.failure is not None
-        if key is not None and outcome.failure is not None:
-            sharing.settle_now(key, SharedFailure(failure=outcome.failure))
-        elif key is not None and (reason := _cannot_be_shared(outcome)):
+        if key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
-            sharing.release(key)
+            sharing.leave_to_each(key)
+        elif key is not None and outcome.failure is not None:
+            sharing.settle_now(key, SharedFailure(failure=outcome.failure))
         elif key is not None:
             self._unshared_keys[run.node] = (key, ms)
         return outcome
