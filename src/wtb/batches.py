@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,7 @@ class BatchTest:
             share=self.share,
             seed=self.seed,
             retries=self.retries,
+            workers=self.workers or default_workers(),
             budget=Budget.of(self.budget),
         )
         check_plan(plan)
@@ -114,6 +116,11 @@ def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[
     if unknown:
         known = "; ".join(label(each) for each in chosen)
         raise InvalidInput(f"the batch has no combination {'; '.join(unknown)}; it has {known}")
+
+
+def default_workers() -> int:
+    """Return how many jobs run at a time when nobody says: nodes mostly wait for models."""
+    return min(8, (os.cpu_count() or 1) * 2)
 
 
 def load_batch(reference: str) -> BatchTest:
@@ -276,6 +283,12 @@ class BatchResult:
     def unpriced(self) -> list[str]:
         """Models whose price nobody knew: what they cost is in no figure."""
         return sorted({model for job in self._jobs for model in job.result.get("unpriced", ())})
+
+    @property
+    def crowding(self) -> tuple[int, int] | None:
+        """Jobs at a time and cores, when there were more jobs: nodes that compute were slowed by each other."""
+        workers, cores = self.batch.plan.get("workers", 0), self.batch.plan.get("cores", 1)
+        return (workers, cores) if workers > cores else None
 
     def table(self, metric: str) -> ScoreTable:
         """Return all scores on a metric, by combination and case, one a repeat."""

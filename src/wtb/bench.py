@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.application.run_driver import Watch
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest
+from wtb.batches import BatchResult, BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
@@ -43,11 +42,6 @@ SHORTEST_PREFIX = 4
 
 _PAGE = 10_000
 """Events that are read at a time."""
-
-
-def default_workers() -> int:
-    """Return how many jobs run at a time when nobody says: nodes mostly wait for models."""
-    return min(8, (os.cpu_count() or 1) * 2)
 
 
 class Bench:
@@ -166,9 +160,8 @@ class Bench:
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)
         plan = test.plan(only)
-        workers = test.workers or default_workers()
         batch = self.services.batches.run(
-            plan, workers=workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
+            plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )
         return self.get_batch(batch.id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,16 @@ class Wanted:
         return bool(context.state["answer"] == context.expected and "bad" not in context.case.tags)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Gives back the number that was asked about."""
+
+    name: str = "asked"
+
+    def evaluate(self, context: Any) -> float:
+        return float(context.case.input["q"])
+
+
 def scores(result: Any, metric: str) -> list[Any]:
     return [each.scores.get(metric) for each in sorted(result.results, key=lambda each: str(each.case_id))]
 
@@ -92,11 +103,21 @@ def test_a_batch_is_evaluated_afterwards_with_what_its_cases_expected(bench: Ben
     assert list(result.metrics) == ["share", "wanted", "steps"]
     assert (scores(result, "wanted"), scores(result, "steps")) == ([1.0] * 4, [1.0] * 4)
     assert bench.get_batch("parity").matrix[0].summaries["wanted"].mean == 1.0
+    asked = bench.evaluate(result, [Asked()])
+    assert scores(asked, "asked") == [0.0, 1.0, 2.0, 3.0], "the input is what the run began with"
+    with pytest.raises(InvalidInput, match=r"\(0\): expected.other is missing, which ExactMatch needs"):
+        bench.evaluate(result, [wtb.ExactMatch("other")], cases=[{**case, "expected": {}} for case in CASES])
     others = [{**case, "expected": "0"} for case in CASES]
     assert scores(bench.evaluate(result, [Wanted()], cases=others), "wanted") == [1.0, 0.0, 1.0, 0.0]
     with pytest.raises(InvalidInput, match="case '1' of batch 'parity' is not among the cases"):
         bench.evaluate(result, [Wanted()], cases=CASES[:1])
     assert len(ran) == 4
+
+
+def test_a_narrower_look_is_evaluated_as_it_is_seen(bench: Bench) -> None:
+    bench.batch(parity(Log()), cases=CASES, evaluators=[Share(0.5)])
+    bench.batch(parity(Log()), cases=CASES[:2], evaluators=[Share(0.5)])
+    assert scores(bench.evaluate("parity", [Wanted()]), "wanted") == [1.0, 1.0]
 
 
 def test_a_run_is_evaluated_alone(bench: Bench) -> None:
@@ -157,6 +178,13 @@ def test_two_batches_are_compared_by_case_and_combination(bench: Bench) -> None:
         before.compare(before=before)
     with pytest.raises(InvalidInput, match="there is no metric 'steps'; this batch has wanted"):
         after.compare("steps", before=before)
+
+
+def test_more_jobs_at_a_time_than_cores_are_flagged(bench: Bench) -> None:
+    cores = os.cpu_count() or 1
+    options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
+    assert bench.batch(parity(Log()), **options, workers=cores + 1).crowding == (cores + 1, cores)
+    assert bench.batch(parity(Log()), name="quiet", **options, workers=1).crowding is None
 
 
 def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import traceback
@@ -53,6 +54,7 @@ class BatchPlan:
     share: bool = True
     seed: int = 0
     retries: int = 0
+    workers: int = 1
     budget: Budget = field(default_factory=Budget)
 
     @cached_property
@@ -445,6 +447,8 @@ def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
         "repeats": plan.repeats,
         "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
         "weights": dict(plan.weights),
+        "workers": plan.workers,
+        "cores": os.cpu_count() or 1,
         "source": plan.source,
     }
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from wtb.application.evaluation_engine import EvaluationEngine, digests
+from wtb.application.evaluation_engine import EvaluationEngine, check_cases, digests
 from wtb.domain.batch import Batch, Case, Job, JobStatus
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
@@ -34,6 +34,7 @@ class Scoring:
             if execution.status is not ExecutionStatus.COMPLETED:
                 raise InvalidInput(f"run {execution_id!r} is {execution.status}; only one that completed can be scored")
             case = self._case_of(uow, execution)
+        case = self._whole(case, execution_id)
         if expected is not None:
             case = replace(case, expected=expected)
         return self._evaluation.scores(self._evaluation.context(execution_id, case), evaluators)
@@ -45,17 +46,33 @@ class Scoring:
             return kept_cases(uow.batches.get(origin["batch"]).plan, self._codec)[origin["case"]]
         return Case(id=execution.id, input={})
 
+    def _whole(self, case: Case, execution_id: ExecutionId) -> Case:
+        """Return a case with its input; of one that a batch has kept, that is what the run began with."""
+        if case.input:
+            return case
+        with self._storage.unit_of_work(readonly=True) as uow:
+            first = uow.checkpoints.list_infos(execution_id)[:1]
+            begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
+        return replace(case, input=dict(begun[0])) if begun else case
+
     def score_batch(
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
     ) -> None:
         """Give the completed jobs of a batch these scores beside those that they have; other metrics stay."""
         known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.plan, self._codec)
-        with self._storage.unit_of_work(readonly=True) as uow:
-            jobs = [job for job in uow.batches.list_jobs(batch.id) if job.status is JobStatus.COMPLETED]
-        absent = [job.case_id for job in jobs if job.case_id not in known]
+        absent = [case for case in batch.plan["cases"] if case not in known]
         if absent:
             raise InvalidInput(f"case {absent[0]!r} of batch {batch.name!r} is not among the cases that are given")
+        check_cases(evaluators, [known[case] for case in batch.plan["cases"]])
+        wanted = set(batch.plan["cases"])
+        with self._storage.unit_of_work(readonly=True) as uow:
+            jobs = [
+                job
+                for job in uow.batches.list_jobs(batch.id)
+                if job.case_id in wanted and job.status is JobStatus.COMPLETED
+            ]
         by_name = digests(evaluators)
+
         with ThreadPoolExecutor(workers, thread_name_prefix="wtb-score") as pool:
             scored = list(pool.map(lambda job: self.scored(job, known[job.case_id], evaluators, by_name), jobs))
         new = {each.name: metric_of(each).to_dict() for each in evaluators}
@@ -72,7 +89,7 @@ class Scoring:
         wanted, known = scored_by(case, by_name, self._codec), job.result.get("scored_by", {})
         stale = [evaluator for evaluator in evaluators if known.get(evaluator.name) != wanted[evaluator.name]]
         try:
-            context = self._evaluation.context(job.execution_id, case)
+            context = self._evaluation.context(job.execution_id, self._whole(case, job.execution_id))
         except ExecutionNotFound:
             return None
         scores = {**job.result["scores"], **self._evaluation.scores(context, stale)}

@@ -22,6 +22,7 @@ from wtb.cli.batch_tables import (
     case_rows,
     failure_rows,
     failures,
+    print_crowding,
     print_failures,
     print_matrix,
     print_sharing,
@@ -189,6 +190,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_matrix(result, rows)
     click.echo()
     print_sharing(result)
+    print_crowding(result)
     print_spent(result)
     print_failures(result)
 

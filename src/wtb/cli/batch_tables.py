@@ -17,6 +17,7 @@ from wtb.application.evaluation_engine import error_of
 from wtb.batches import BatchResult, JobResult, MatrixRow
 from wtb.cli.output import counted, duration, printable
 from wtb.domain.batch import JobStatus, Spent
+from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
     from wtb.domain.intervals import Interval
@@ -96,6 +97,16 @@ def print_sharing(result: BatchResult) -> None:
     click.echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
     for node, why in sharing["not_shareable"].items():
         click.echo(f"  {node} was not shared: {why}")
+
+
+def print_crowding(result: BatchResult) -> None:
+    """Say when times were measured on a crowded machine."""
+    if result.crowding is not None and Latency().name in result.metrics:
+        workers, cores = result.crowding
+        click.echo(
+            f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow"
+        )
+        click.echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
 
 
 def print_spent(result: BatchResult) -> None:
