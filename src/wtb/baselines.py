@@ -45,6 +45,8 @@ def keep(bench: Bench, name: str, result: BatchResult, combination: str | None) 
         plan = {**result.batch.plan, "combinations": [chosen], "baseline": chosen}
         copy = replace(result.batch, id=batch_id, name=f"{KEPT}{name}", plan=plan, created_at=now, updated_at=now)
         baseline = Baseline(name=name, batch_id=batch_id, combination=chosen, created_at=now)
+        for before in uow.batches.list_batches(name=copy.name):
+            uow.batches.delete(before.id)
         uow.batches.save(copy)
         uow.batches.save_jobs(jobs)
         uow.batches.save_baseline(baseline)

@@ -210,7 +210,7 @@ class Bench:
             return uow.batches.list_batches(limit=limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
-        """Mark a batch as cancelled; a `wtb batch run` that is at it, in whichever process, begins no more jobs."""
+        """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
         found = self.get_batch(name_or_id).batch
         if found.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {found.name!r} is {found.status}: there is nothing to cancel")

@@ -298,7 +298,9 @@ class BatchTestRunner:
         try:
             if job.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
                 return scored
-            execution = self._execution(plan, job, case, sharing, begun=begun)
+            execution = None if begun else self._run_new(plan, job, case, sharing)
+            if execution is None:
+                execution = self._taken_up(job, sharing, begun=begun)
             if execution.status in _UNENDED:
                 execution = self._controller.run(execution.id, plan.definition, sharing=sharing)
             return self._scored(job, execution, case, plan, sharing)
@@ -311,20 +313,26 @@ class BatchTestRunner:
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             return self._failed(job, error, sharing)
 
-    def _execution(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
-        """Return the run of a job: new, or where this process or another one left it."""
+    def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
+        """Begin the run of a job and take it to its end; None when somebody has begun it before."""
         assert job.execution_id is not None
-        if not begun:
-            with suppress(AlreadyExists):
-                options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
-                return self._controller.create(
-                    plan.definition,
-                    case.input,
-                    options,
-                    execution_id=job.execution_id,
-                    source=plan.source,
-                    metadata=_origin(job),
-                )
+        options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
+        try:
+            return self._controller.run_new(
+                plan.definition,
+                case.input,
+                options,
+                execution_id=job.execution_id,
+                sharing=sharing,
+                source=plan.source,
+                metadata=_origin(job),
+            )
+        except AlreadyExists:
+            return None
+
+    def _taken_up(self, job: Job, sharing: Sharing, *, begun: bool) -> Execution:
+        """Return the run of a job where this process or another one left it."""
+        assert job.execution_id is not None
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(job.execution_id)
             if not begun:  # what an earlier process did counts too

@@ -18,7 +18,7 @@ from wtb.application.node_cache import Sharing
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, Recorder
-from wtb.application.recovery import Recovery
+from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import Equipment, RunDriver, Watch
 from wtb.application.workspaces import Workspaces
@@ -117,22 +117,51 @@ class ExecutionController:
 
         `workspace` is a folder whose files the run begins with; it is copied, never written to.
         """
+        facts: dict[str, Any] = {"source": source, "metadata": metadata, "created_by": created_by}
+        at = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, facts=facts)
+        return at.execution
+
+    def _created(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str | None,
+        workspace: Path | None = None,
+        facts: Mapping[str, Any],
+    ) -> Position:
         definition.validate(self._conditions)
         options.check(definition)
         definition.with_variants(options.variants)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
-        at = self._recorder.create(
+        return self._recorder.create(
             with_code(definition),
             state,
             execution_id=execution_id,
             next_nodes=(definition.start.name,),
             options=options.to_dict(),
-            source=source,
-            metadata=metadata,
-            created_by=created_by,
             files=None if files is None else files.save,
+            **facts,
         )
-        return at.execution
+
+    def run_new(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str,
+        sharing: Sharing,
+        **facts: Any,
+    ) -> Execution:
+        """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
+        at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
+        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, ())):
+            standing = self._recovery.beginning(claimed)
+            driver = self._driver(claimed, definition.with_variants(options.variants), options, standing)
+            driver.sharing = sharing
+            return self._driven(driver, options, pass_breakpoint=False)
 
     def run(
         self,
@@ -172,24 +201,30 @@ class ExecutionController:
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
-                driver = self._driver(at, definition, chosen, pause=found.execution.pause, update=update, answer=answer)
+                at, standing = self._standing(at, pause=found.execution.pause, update=update, answer=answer)
+                driver = self._driver(at, definition, chosen, standing)
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
             driver.watch = watch
             driver.sharing = sharing
+            return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
+
+    def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
+        """Drive a run, within reach of those who ask it to pause, until it ends, pauses or waits for another one."""
+        execution_id = driver.at.execution.id
+        with self._lock:
+            self._drivers[execution_id] = driver
+        try:
+            ended = driver.drive(pass_breakpoint=pass_breakpoint)
+            if driver.waits_for is not None:
+                raise WaitsForResult(driver.waits_for)
+            if ended.execution.status in _THINNED[options.checkpoints]:
+                self._recorder.thin(ended)
+            return ended.execution
+        finally:
             with self._lock:
-                self._drivers[execution_id] = driver
-            try:
-                ended = driver.drive(pass_breakpoint=_stopped_before(found) or driver.began_here)
-                if driver.waits_for is not None:
-                    raise WaitsForResult(driver.waits_for)
-                if ended.execution.status in _THINNED[chosen.checkpoints]:
-                    self._recorder.thin(ended)
-                return ended.execution
-            finally:
-                with self._lock:
-                    del self._drivers[execution_id]
+                del self._drivers[execution_id]
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
         """Return what is not as it was when the run began."""
@@ -209,35 +244,33 @@ class ExecutionController:
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
         return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
 
-    def _driver(
-        self,
-        at: Position,
-        definition: WorkflowDefinition,
-        options: RunOptions,
-        *,
-        pause: Pause | None,
-        update: Mapping[str, Any] | None,
-        answer: Any,
-    ) -> RunDriver:
+    def _standing(
+        self, at: Position, *, pause: Pause | None, update: Mapping[str, Any] | None, answer: Any
+    ) -> tuple[Position, Standing]:
+        """Return where the run stands once it has the answer and the update that it is given."""
         found = self._recovery.standing(at)
-        open_runs, state = found.open_runs, found.state
         if answer is not None:
-            self._recovery.answer(at, open_runs, pause, answer)
+            self._recovery.answer(at, found.open_runs, pause, answer)
         if update:
-            self._recovery.check_nothing_called(at, open_runs)
+            self._recovery.check_nothing_called(at, found.open_runs)
             delta = StateDelta.setting(update)
-            at, state = self._recorder.change_state(at, delta), state.apply(delta)
-            open_runs = ()
+            at = self._recorder.change_state(at, delta)
+            found = replace(found, state=found.state.apply(delta), open_runs=())
+        return at, found
+
+    def _driver(self, at: Position, definition: WorkflowDefinition, options: RunOptions, found: Standing) -> RunDriver:
         progress = Progress(
             self._recorder,
             at,
-            state=state,
+            state=found.state,
             visits=found.visits,
             steps=found.steps,
             fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
         router = Router(definition, self._conditions)
-        return RunDriver(self._equipment, definition, router, options, progress, open_runs=open_runs, bases=found.bases)
+        return RunDriver(
+            self._equipment, definition, router, options, progress, open_runs=found.open_runs, bases=found.bases
+        )
 
     def _abandon_open_runs(self, at: Position) -> None:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.

@@ -42,10 +42,12 @@ class Leases:
     def check_free(self, execution: Execution) -> str | None:
         """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known."""
         lease, me = execution.lease, self._owners.me()
-        gone = None if lease is None else self._owners.is_gone(lease.owner)
+        if lease is None:
+            return None
+        gone = self._owners.is_gone(lease.owner)
         with self._storage.unit_of_work(readonly=True) as uow:
             execution.check_free(me, uow.now(), gone)
-        if lease is None or lease.owner == me:
+        if lease.owner == me:
             return None
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 

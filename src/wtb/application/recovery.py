@@ -63,6 +63,12 @@ class Recovery:
             state=state,
         )
 
+    def beginning(self, at: Position) -> Standing:
+        """Return where a run stands that has just been recorded."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            state = uow.checkpoints.load(at.head.id).state
+        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=state)
+
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
         """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
         known = next(run for run in history.node_runs if run.id == at.head.node_run_id)

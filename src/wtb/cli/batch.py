@@ -313,11 +313,11 @@ def _plain(job: JobResult) -> dict[str, Any]:
 def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     """Cancel a batch that runs.
 
-    `wtb batch run`, in whichever process, finishes the jobs that it has begun; what is done is kept. A program that
-    runs the batch with `bench.batch` is not reached: end it there.
+    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is done
+    is kept.
     """
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)
     shown = cancelled.batch.name
-    text = f"{shown} is cancelled: a `wtb batch run` that is at it begins no more jobs. Running it again goes on."
+    text = f"{shown} is cancelled: whoever is at it begins no more jobs. Running it again goes on."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

@@ -53,6 +53,31 @@ class BatchRepositoryContract(StoryFixtures):
             assert uow.batches.list_jobs("b1") == (jobs[1], ended)
             assert uow.batches.list_jobs("b2") == ()
 
+    def test_one_job_is_found_by_its_number(self, storage: Storage) -> None:
+        with storage.unit_of_work() as uow:
+            uow.batches.save_jobs([_job(0), _job(1)])
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.get_job("b1", 1) == _job(1)
+            with pytest.raises(BatchNotFound, match="b1#2"):
+                uow.batches.get_job("b1", 2)
+
+    def test_a_batch_is_deleted_with_its_jobs_and_others_stay(self, storage: Storage, clock: Clock) -> None:
+        other = replace(_batch("b1", clock), id="b2")
+        with storage.unit_of_work() as uow:
+            for batch in (_batch("b1", clock), other):
+                uow.batches.save(batch)
+                uow.batches.save_jobs([replace(_job(0), batch_id=batch.id)])
+            uow.commit()
+        with storage.unit_of_work() as uow:
+            uow.batches.lock("qa")
+            uow.batches.delete("b1")
+            uow.batches.delete("nope")
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.list_batches() == (other,)
+            assert (uow.batches.list_jobs("b1"), len(uow.batches.list_jobs("b2"))) == ((), 1)
+
     def test_a_baseline_is_found_by_its_name_and_replaced(self, storage: Storage, clock: Clock) -> None:
         first = Baseline(name="main", batch_id="b1", combination="answer=long", created_at=clock.now())
         for baseline in (first, replace(first, batch_id="b2", created_at=clock.now() + timedelta(days=1))):
