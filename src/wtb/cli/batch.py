@@ -313,8 +313,8 @@ def _plain(job: JobResult) -> dict[str, Any]:
 def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     """Cancel a batch that runs.
 
-    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is done
-    is kept.
+    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is
+    done is kept.
     """
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)
