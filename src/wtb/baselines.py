@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wtb.batches import BatchResult
+from wtb.batches import BatchResult, compare_results
 from wtb.domain.batch import Baseline, JobStatus
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import ScoreTable
 from wtb.domain.variants import label, parse_label
 
 if TYPE_CHECKING:
@@ -66,20 +65,9 @@ def known_combination(result: BatchResult, combination: str | None) -> str:
 
 def held_against(candidate: BatchResult, combination: str | None, kept: BatchResult, metric: str) -> Comparison:
     """Compare a combination with a kept one on the cases that both have."""
-    from wtb.domain.statistics import compare  # numpy and scipy take half a second to load
-
-    chosen = known_combination(candidate, combination)
-    ours, theirs = candidate.table(metric), kept.table(metric)
-    if ours.metric.direction is not theirs.metric.direction:
-        directions = f"{ours.metric.direction} is better, and in the baseline {theirs.metric.direction} was"
-        raise InvalidInput(f"{metric} cannot be compared: {directions}")
-    name, reference = f"{candidate.batch.name}:{chosen}", kept.batch.name
-    table = ScoreTable(
-        metric=ours.metric,
-        combinations={reference: theirs.combinations[kept.baseline], name: ours.combinations[chosen]},
-    )
-    (comparison,) = compare([table], reference)
-    return comparison
+    pair = (kept.baseline, known_combination(candidate, combination))
+    (verdict,) = compare_results(kept, candidate, [metric], pairs=[pair])
+    return verdict.comparison
 
 
 def judge(baseline: Baseline, comparison: Comparison, max_drop: float, *, non_inferior: bool) -> GateResult:

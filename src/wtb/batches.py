@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.batch_test_runner import BatchPlan, check_plan
-from wtb.application.evaluation_engine import check_evaluators, error_of
-from wtb.domain.batch import Batch, Case, Job, JobStatus, cases_of
+from wtb.application.evaluation_engine import check_cases, error_of
+from wtb.domain.batch import Batch, Budget, Job, JobStatus, Spent
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, ScoreTable, pareto
+from wtb.domain.evaluation import (
+    OVERALL,
+    Absent,
+    Errors,
+    Metric,
+    Score,
+    ScoreTable,
+    check_weights,
+    overall,
+    pareto,
+)
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.flow import Workflow, load_named, source_of
+from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.evaluators.named import read_evaluators
 
 if TYPE_CHECKING:
     from wtb.bench import Bench, Run
@@ -29,7 +41,9 @@ class BatchTest:
     """A batch as it is written down: `batch = wtb.BatchTest(flow, cases="cases.jsonl", evaluators=[…])`.
 
     `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
-    combinations; `baseline` is the combination that others are compared with.
+    combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
+    one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `budget` is what the
+    batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     """
 
     flow: Workflow
@@ -39,8 +53,10 @@ class BatchTest:
     repeats: int = field(default=1, kw_only=True)
     baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     evaluators: Sequence[Any] = field(default=(), kw_only=True)
+    weights: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     workers: int | None = field(default=None, kw_only=True)
-    budget_usd: float | None = field(default=None, kw_only=True)
+    runner: str = field(default="threads", kw_only=True)
+    budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
     share: bool = field(default=True, kw_only=True)
     seed: int = field(default=0, kw_only=True)
@@ -56,23 +72,44 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        check_evaluators(self.evaluators)
+        _check_runner(self.runner)
+        evaluators, cases = read_evaluators(self.evaluators), read_cases(self.cases)
+        check_cases(evaluators, cases)
+        _check_weighted([each.name for each in evaluators], self.weights)
         plan = BatchPlan(
             name=self.name or self.flow.name,
             definition=definition,
             source=source_of(self.flow),
             combinations=chosen,
-            cases=read_cases(self.cases),
+            cases=cases,
             repeats=self.repeats,
             baseline=dict(self.baseline),
-            evaluators=tuple(self.evaluators),
+            evaluators=evaluators,
+            weights=dict(self.weights),
             share=self.share,
             seed=self.seed,
             retries=self.retries,
-            budget_usd=self.budget_usd,
+            workers=self.workers or default_workers(),
+            budget=Budget.of(self.budget),
         )
         check_plan(plan)
         return plan
+
+
+def _check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
+    unknown = [name for name in weights if name not in metrics]
+    if unknown:
+        raise InvalidInput(f"weights: there is no metric {unknown[0]!r}; there are {', '.join(metrics)}")
+    if weights and OVERALL.name in metrics:
+        raise InvalidInput(f"weights make a metric {OVERALL.name!r}; give the evaluator of that name another")
+    check_weights([*weights], weights)
+
+
+def _check_runner(runner: str) -> None:
+    if runner == "ray":
+        raise InvalidInput("runner='ray' is not there yet: this version runs the jobs of a batch on threads")
+    if runner != "threads":
+        raise InvalidInput(f"there is no runner {runner!r}; there is threads")
 
 
 def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[str, str]]) -> None:
@@ -80,6 +117,11 @@ def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[
     if unknown:
         known = "; ".join(label(each) for each in chosen)
         raise InvalidInput(f"the batch has no combination {'; '.join(unknown)}; it has {known}")
+
+
+def default_workers() -> int:
+    """Return how many jobs run at a time when nobody says: nodes mostly wait for models."""
+    return min(8, (os.cpu_count() or 1) * 2)
 
 
 def load_batch(reference: str) -> BatchTest:
@@ -90,41 +132,6 @@ def load_batch(reference: str) -> BatchTest:
         if value is batch.flow:  # here, and not where it was first defined: this file may add the variants
             batch.flow.source = f"{place}:{name}"
     return batch
-
-
-def read_cases(source: Any) -> tuple[Case, ...]:
-    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
-    if not isinstance(source, str | Path):
-        return cases_of(list(source))
-    path = Path(source)
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the cases {path} cannot be read: {error}") from error
-    if path.suffix == ".csv":
-        return cases_of([_from_csv(row) for row in csv.DictReader(io.StringIO(text))], f"{path.name} row")
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                rows.append(json.loads(line))
-            except ValueError as error:
-                raise InvalidInput(f"{path.name} line {number} is no JSON: {error}") from error
-    return cases_of(rows, f"{path.name} line")
-
-
-def _from_csv(row: Mapping[str, Any]) -> dict[str, Any]:
-    case: dict[str, Any] = {"id": row.get("id"), "input": {}, "tags": (row.get("tags") or "").split()}
-    expected: dict[str, Any] = {}
-    for column, value in row.items():
-        kind, _, key = str(column).partition(".")
-        if kind == "input" and key:
-            case["input"][key] = value
-        elif kind == "expected" and key:
-            expected[key] = value
-        elif column == "expected":
-            case["expected"] = value
-    return {**case, "expected": expected} if expected else case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +177,9 @@ class BatchResult:
 
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
+        self._all = jobs
+        self.spent = sum((job.spent for job in jobs), Spent(s=batch.plan.get("spent_s", 0.0)))
+        """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
         wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
         self._jobs = [
             job
@@ -202,14 +212,27 @@ class BatchResult:
         return list(self.batch.plan["combinations"])
 
     @property
+    def cases(self) -> list[str]:
+        """The ids of all cases."""
+        return list(self.batch.plan["cases"])
+
+    @property
     def metrics(self) -> dict[str, Metric]:
-        """What was measured."""
-        return {
-            each["name"]: Metric(
-                name=each["name"], direction=Direction(each["direction"]), worst=each["worst"], best=each["best"]
-            )
-            for each in self.batch.plan["metrics"]
-        }
+        """What was measured; with weights, the overall score too."""
+        found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        return {**found, OVERALL.name: OVERALL} if self.weights else found
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What counts how much in the overall score; empty when there is none."""
+        return dict(self.batch.plan.get("weights", {}))
+
+    def weighted(self, weights: Mapping[str, float]) -> BatchResult:
+        """Return the same result with an overall score of these weights by metric; nothing is stored."""
+        _check_weighted([each["name"] for each in self.batch.plan["metrics"]], weights)
+        return BatchResult(
+            self._bench, replace(self.batch, plan={**self.batch.plan, "weights": dict(weights)}), self._all
+        )
 
     @property
     def results(self) -> list[JobResult]:
@@ -220,7 +243,7 @@ class BatchResult:
                 case_id=job.case_id,
                 repeat=job.repeat,
                 status=job.status.value,
-                scores=job.result.get("scores", {}),
+                scores=self._scores(job),
                 error=job.result.get("error"),
                 run_id=job.execution_id,
                 latency_s=job.result.get("latency_s"),
@@ -230,6 +253,20 @@ class BatchResult:
             for job in self._jobs
             if job.status is not JobStatus.PENDING
         ]
+
+    def _scores(self, job: Job) -> Mapping[str, Any]:
+        """Return the scores of a job, with the overall one where there is one."""
+        scores: Mapping[str, Any] = job.result.get("scores", {})
+        if self._overall is None or not scores:
+            return scores
+        found = self._overall.combinations[job.combination][job.case_id][job.repeat]
+        lacking = {"error": "a score that it is made of is missing"}
+        return {**scores, OVERALL.name: lacking if isinstance(found, Absent) else found}
+
+    @cached_property
+    def _overall(self) -> ScoreTable | None:
+        weights = self.weights
+        return overall([self.table(name) for name in weights], weights) if weights else None
 
     @property
     def sharing(self) -> dict[str, Any]:
@@ -243,10 +280,23 @@ class BatchResult:
             "not_shareable": unshared,
         }
 
+    @property
+    def unpriced(self) -> list[str]:
+        """Models whose price nobody knew: what they cost is in no figure."""
+        return sorted({model for job in self._jobs for model in job.result.get("unpriced", ())})
+
+    @property
+    def crowding(self) -> tuple[int, int] | None:
+        """Jobs at a time and cores, when there were more jobs: nodes that compute were slowed by each other."""
+        workers, cores = self.batch.plan.get("workers", 0), self.batch.plan.get("cores", 1)
+        return (workers, cores) if workers > cores else None
+
     def table(self, metric: str) -> ScoreTable:
         """Return all scores on a metric, by combination and case, one a repeat."""
         if metric not in self.metrics:
             raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self.metrics)}")
+        if metric == OVERALL.name and self._overall is not None:
+            return self._overall
         repeats = self.batch.plan["repeats"]
         scores: dict[str, dict[str, list[Score]]] = {
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
@@ -256,10 +306,16 @@ class BatchResult:
                 scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
         return ScoreTable(metric=self.metrics[metric], combinations=scores)
 
-    def compare(self, *metrics: str, errors: str = "worst") -> tuple[Verdict, ...]:
-        """Compare every combination with the baseline on these metrics (all, when none is named), judged together."""
+    def compare(self, *metrics: str, errors: str = "worst", before: BatchResult | None = None) -> tuple[Verdict, ...]:
+        """Compare every combination with the baseline on these metrics (all, when none is named), judged together.
+
+        Given another result as `before`, every combination that both have is compared with itself there, on the cases
+        that both have.
+        """
         from wtb.domain.statistics import compare, verdicts  # numpy and scipy take half a second to load
 
+        if before is not None:
+            return compare_results(before, self, metrics, errors=errors)
         tables = [self.table(metric) for metric in metrics or self.metrics]
         if len(self.combinations) < 2:
             return ()
@@ -315,7 +371,7 @@ class BatchResult:
                 "case": each.case_id,
                 "repeat": each.repeat,
                 "status": each.status,
-                **{name: None if error_of(score) else score for name, score in each.scores.items()},
+                **{name: _number(each.scores.get(name)) for name in self.metrics},
                 "latency_s": each.latency_s,
                 "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
                 "run": each.run_id,
@@ -344,6 +400,50 @@ class BatchResult:
         except ImportError as error:
             raise InvalidInput("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
+
+
+def _number(score: Any) -> float | None:
+    return None if error_of(score) else score
+
+
+def compare_results(
+    before: BatchResult,
+    after: BatchResult,
+    metrics: Sequence[str] = (),
+    *,
+    pairs: Sequence[tuple[str, str]] = (),
+    errors: str = "worst",
+) -> tuple[Verdict, ...]:
+    """Compare combinations of one result with those of another, paired by case, judged together.
+
+    `pairs` are combinations before and after; without any, those that both have. Metrics are those that both have
+    unless some are named.
+    """
+    from wtb.domain.statistics import compare_pairs, verdicts
+
+    pairs = pairs or [(name, name) for name in before.combinations if name in after.combinations]
+    metrics = metrics or [name for name in before.metrics if name in after.metrics]
+    if not pairs or not metrics:
+        what = "metric" if pairs else "combination"
+        raise InvalidInput(f"batches {before.batch.name!r} and {after.batch.name!r} have no {what} in common")
+    tables = [(before.table(metric), after.table(metric)) for metric in metrics]
+    joined = [_joined(before, after, old, new, pair) for old, new in tables for pair in pairs]
+    return verdicts(compare_pairs(joined, errors=Errors(errors)))
+
+
+def _joined(
+    before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
+) -> tuple[ScoreTable, str]:
+    """Return the scores of two combinations in one table, and what the first is called there."""
+    metric = new.metric
+    if metric.direction is not old.metric.direction:
+        directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
+        raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
+    first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
+    if first == second:
+        raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
+    scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
+    return ScoreTable(metric=metric, combinations=scores), first
 
 
 def _score(job: Job, metric: str) -> Score:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +15,12 @@ from wtb.application.batch_floor import Progress
 from wtb.application.branching import resolved
 from wtb.application.node_host import Watch
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest
+from wtb.batches import BatchResult, BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
-from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
 from wtb.domain.files import FileCommitId, FileTree
@@ -35,6 +34,8 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.flow import Workflow, load_workflow, source_of
+from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.settings import load_settings
 
 SHORTEST_PREFIX = 4
@@ -160,11 +161,42 @@ class Bench:
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)
         plan = test.plan(only)
-        workers = test.workers or min(8, (os.cpu_count() or 1) * 2)
         batch = self.services.batches.run(
-            plan, workers=workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
+            plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )
         return self.get_batch(batch.id)
+
+    def evaluate(
+        self,
+        what: Run | BatchResult | str,
+        evaluators: Sequence[Any],
+        *,
+        expected: Any = None,
+        cases: Any = None,
+        workers: int | None = None,
+    ) -> Any:
+        """Score what has run without running it again.
+
+        Of a run (or its id) return the scores by name. To the jobs of a batch (or its name) add the scores, beside
+        those that they have, and return the result. Evaluators see what the cases of the batch expected, unless `cases`
+        says otherwise; a single run is given `expected`.
+        """
+        chosen = read_evaluators(evaluators)
+        if not chosen:
+            raise InvalidInput("name at least one evaluator, as wtb.ExactMatch('answer')")
+        if isinstance(what, str):
+            what = self._run_or_batch(what)
+        if isinstance(what, Run):
+            return self.services.scoring.score_run(what.id, chosen, expected)
+        given = None if cases is None else read_cases(cases)
+        self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
+        return self.get_batch(what.id)
+
+    def _run_or_batch(self, name: str) -> Run | BatchResult:
+        try:
+            return self.get_batch(name)
+        except BatchNotFound:
+            return self.get(name)
 
     def get_batch(self, name_or_id: str) -> BatchResult:
         """Return a batch by its id, or the latest of its name."""
@@ -179,7 +211,7 @@ class Bench:
             return uow.batches.list_batches(limit=limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
-        """Mark a batch as cancelled; a `wtb batch run` that is at it, in whichever process, begins no more jobs."""
+        """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
         found = self.get_batch(name_or_id).batch
         if found.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {found.name!r} is {found.status}: there is nothing to cancel")
@@ -317,12 +349,15 @@ class Run:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and money that its nodes reported, in all."""
+        """Tokens and money that its nodes reported, in all; `unpriced` are models whose price nobody knew."""
         total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+        unpriced: set[str] = set()
         for event in self.all_events(types=[EventType.NODE_COMPLETED]):
+            used = event.data.get("usage", {})
+            unpriced.update(used.get("unpriced", ()))
             for key in total:
-                total[key] += event.data.get("usage", {}).get(key, 0)
-        return total
+                total[key] += used.get(key, 0)
+        return {**total, "unpriced": sorted(unpriced)} if unpriced else total
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:

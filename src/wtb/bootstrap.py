@@ -30,6 +30,7 @@ from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
 from wtb.application.reversals import Reversals
+from wtb.application.scoring import Scoring
 from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
@@ -46,6 +47,7 @@ from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -74,6 +76,7 @@ class Services:
     travel: TimeTravel
     branching: Branching
     batches: BatchTestRunner
+    scoring: Scoring
     heartbeat: Heartbeat
     replay: Replayer
     comparison: Comparison
@@ -128,6 +131,8 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             return definition.engine(definition)
         return NativeEngine(definition, conditions, runner, warn_of_changes=settings.preset is Preset.TESTING)
 
+    evaluation = EvaluationEngine(storage, masker)
+    scoring = Scoring(storage, clock, codec, evaluation)
     controller = ExecutionController(
         storage=storage,
         clock=clock,
@@ -140,6 +145,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         heartbeat=heartbeat,
         find_tool=TOOLS.get,
         masker=masker,
+        price=price_usd,
         runner=runner,
         engine_of=engine_of,
     )
@@ -174,10 +180,12 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
             codec=codec,
             controller=controller,
             cache=NodeCache(storage, clock, codec, owners),
-            evaluation=EvaluationEngine(storage, masker),
+            evaluation=evaluation,
+            scoring=scoring,
             masker=masker,
             find_tool=TOOLS.get,
         ),
+        scoring=scoring,
         branching=Branching(storage, clock, owners, recorder, workspaces),
         heartbeat=heartbeat,
         comparison=Comparison(storage, objects),

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 import wtb
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.ids import ExecutionId
+from wtb.infrastructure.cases import read_cases
 
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"width": 400, "height": 800}
@@ -64,7 +65,7 @@ def bench() -> Iterator[wtb.Bench]:
 @pytest.fixture(scope="module")
 def many(bench: wtb.Bench) -> wtb.BatchResult:
     """The example of this repository, all 40 combinations, over few of its questions."""
-    cases = wtb.batches.read_cases(support_qa.cases)
+    cases = read_cases(support_qa.cases)
     given = [{"id": each.id, "input": each.input, "expected": each.expected} for each in cases[:36:4]]
     return bench.batch(replace(support_qa, cases=given))
 

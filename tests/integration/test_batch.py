@@ -399,7 +399,7 @@ def test_a_budget_stops_new_work_and_the_batch_goes_on_later(bench: Bench) -> No
 
     flow.add_node("node", node, start=True)
     cases = [{"id": str(number), "input": {"q": number}, "expected": "abc"} for number in range(10)]
-    result = bench.batch(flow, cases=cases, evaluators=[*ANSWER, wtb.Cost()], budget_usd=3.0, workers=1)
+    result = bench.batch(flow, cases=cases, evaluators=[*ANSWER, wtb.Cost()], budget={"usd": 3}, workers=1)
     assert (result.status, len(result.results)) == ("cancelled", 3)
     result = bench.batch(flow, cases=cases, evaluators=[*ANSWER, wtb.Cost()])
     assert (result.status, len(result.results)) == ("completed", 10)
@@ -457,7 +457,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"cases": []}, "there are no cases"),
         ({"cases": [{"input": {}}]}, "case 1 has no id"),
         ({"cases": [{"id": "a", "input": {}}, {"id": "a", "input": {}}]}, "case 2 has the id 'a' of case 1"),
-        ({"cases": [{"id": "a", "input": 5}]}, r"case 1 \(a\): input must be a mapping"),
+        ({"cases": [{"id": "a", "input": 5}]}, "case 1: input must be a mapping of keys to values, not 5"),
         ({"cases": [{"id": "a", "input": {}, "expect": 1}]}, "case 1 has the unknown field expect"),
         ({"cases": "missing.jsonl"}, r"the cases missing\.jsonl cannot be read"),
         ({"variants": "some"}, "variants='some' is unknown"),
@@ -468,6 +468,13 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is no evaluator"),
         ({"repeats": 0}, "repeats must be at least 1"),
+        ({"runner": "tasks"}, "there is no runner 'tasks'; there is threads"),
+        ({"runner": "ray"}, "runner='ray' is not there yet"),
+        ({"budget": {"eur": 5}}, "budget={'eur': 5} is unknown; say {'usd': 5}, with any of usd, tokens, s"),
+        ({"budget": {"usd": -1}}, "budget: usd must be a number from 0 up, not -1"),
+        ({"cases": [{"id": "a", "input": {}}]}, r"case 1 \(a\): expected is missing, which ExactMatch needs"),
+        ({"evaluators": ["latency_s", "nope"]}, "there is no evaluator 'nope'; by name there are latency_s, cost_usd,"),
+        ({"evaluators": "latency_s"}, "evaluators must be a list"),
     ],
 )
 def test_bad_input_is_told_before_anything_runs(bench: Bench, options: dict[str, Any], told: str) -> None:

@@ -162,9 +162,11 @@ def test_a_second_ctrl_c_ends_the_process_and_the_batch_can_still_go_on(shell: S
     assert shell.json("batch", "run", "batch.py")["jobs"]["completed"] == 80
 
 
-def test_a_terminal_shows_a_bar(shell: Shell, terminal: Terminal) -> None:
+def test_a_terminal_shows_a_bar_for_the_batch_and_for_each_combination(shell: Shell, terminal: Terminal) -> None:
     process = shell.start("batch", "run", "batch.py", stdout=subprocess.PIPE, stderr=terminal.theirs)
-    terminal.wait_for(r"━.*\d+/80 jobs +node runs: \d+ executed, \d+ shared")
+    terminal.wait_for(r"qa +.*━.*\d+/80 jobs  about .* left")
+    terminal.wait_for(r"answer=bad +.*━.*\d+/20")
+    terminal.wait_for(r"node runs: \d+ executed, \d+ shared, 0 failed")
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "\x1b" not in out
@@ -221,6 +223,8 @@ def test_cases_are_shown_with_their_runs_and_written_to_a_file(
     assert {line.split()[0] for line in different[1:-1]} == {f"c{number}" for number in range(5, 20)}
     agreed = look(finished, monkeypatch, "batch", "show", "qa", "--different", "steps")
     assert agreed == "All combinations agree on steps.\n"
+    front = look_json(finished, monkeypatch, "batch", "show", "qa", "--pareto", "exact_match", "--pareto", "steps")
+    assert [row["combination"] for row in front["matrix"]] == ["baseline", "look=twice"]
     look(finished, monkeypatch, "batch", "show", "qa", "--csv", str(tmp_path / "jobs.csv"))
     with (tmp_path / "jobs.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 80
@@ -239,6 +243,39 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     assert "0/5/15" in text
     assert "about how many cases in all would tell" in text
     assert "adjusted for 6 comparisons" in text
+
+
+def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": f"c{n}", "input": {"number": n}, "expected": {"answer": str(n)}} for n in range(10, 22)]
+    (shell.folder / "other.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
+    before = executed(shell).total()
+    (shell.folder / "batch.py").write_text(BATCH.replace("RIGHT = 20", "RIGHT = 5"))
+    options = ("--name", "edited", "--cases", "other.jsonl", "--only", "look=twice")
+    shell.wtb("batch", "run", "batch.py", *options)
+    assert executed(shell).total() - before == 2 + 3 * 12, "look is known of ten cases of twelve"
+    text = look(shell, monkeypatch, "compare", "qa", "edited", "--metric", "exact_match")
+    assert "edited:baseline  worse" in text
+    assert "0/0/10" in text
+    assert "10 cases only in qa, left out: c0; c1;" in text
+    assert "2 cases only in edited, left out: c20; c21" in text
+    assert "1 combination only in qa, left out: answer=bad" in text
+    (row,) = look_json(shell, monkeypatch, "compare", "qa:answer=bad", "edited:look=twice", "--metric", "steps")
+    assert (row["combination"], row["against"]) == ("edited:look=twice", "qa:answer=bad")
+    assert (row["finding"], row["cases"], row["dropped"]) == ("no evidence", 10, 12)
+    assert row["cases_only_in"]["edited"] == ["c20", "c21"]
+    look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    kept = look_json(shell, monkeypatch, "compare", "baseline/main", "qa", "--metric", "exact_match")
+    assert [(row["combination"], row["ties"]) for row in kept] == [("qa:baseline", 20)]
+
+
+def test_a_budget_is_for_all_runs_of_a_batch_and_a_larger_one_goes_on(shell: Shell) -> None:
+    none = shell.wtb("batch", "run", "batch.py", "--budget-s", "0").stdout
+    assert "with 80 jobs left to run: a larger --budget-s goes on." in none
+    done = shell.json("batch", "run", "batch.py", "--budget-s", "600", "--runner", "threads")
+    assert (done["status"], done["jobs"]["kept"]) == ("completed", 0)
+    assert done["spent"]["s"] > 0
+    assert (done["spent"]["usd"], done["unpriced"]) == (0, [])
 
 
 def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
@@ -271,13 +308,32 @@ def test_a_gate_over_other_cases_does_not_tell(shell: Shell, monkeypatch: pytest
     assert "no case has a score on both sides" in said
 
 
+def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--set", "number=7", "--variant", "look=twice", "--break-after", "look", "--run-id", "first")
+    assert shell.json("run", "batch.py", *options)["status"] == "paused"
+    shell.wtb("resume", "first", "--variant", "answer=bad")
+    assert list(executed(shell)) == ["look=twice 7", "answer=bad True 7"]
+    shell.wtb("fork", "first", "look", "--variant", "answer=baseline", "--resume")
+    assert list(executed(shell))[2:] == ["answer True 7"]
+    assert "--variant takes NODE=NAME, not 'bad'" in look(
+        shell, monkeypatch, "resume", "first", "--variant", "bad", code=2
+    )
+    unknown = look(shell, monkeypatch, "run", "batch.py", "--variant", "answer=best", code=2)
+    assert "node 'answer' has no variant 'best'; it has baseline, bad" in unknown
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("batch", "run", "nope.py"), 2, "there is no file nope.py"),
         (("batch", "run", "batch.py:flow"), 2, "has no batch test called 'flow'; it has batch"),
         (("batch", "run", "batch.py", "--only", "answer=best"), 2, "no combination answer=best; it has baseline;"),
+        (("batch", "run", "batch.py", "--runner", "ray"), 2, "runner='ray' is not there yet"),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
+        (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),
+        (("compare", "qa", "qa"), 2, "qa:baseline is the same on both sides"),
+        (("compare", "qa", "nope"), 1, "no batch 'nope'"),
+        (("compare", "qa", "qa:answer=best"), 2, "has no combination 'answer=best'"),
         (("batch", "show", "qa", "--different", "nope"), 2, "there is no metric 'nope'"),
         (("compare", "qa", "--metric", "nope"), 2, "there is no metric 'nope'; this batch has exact_match, steps"),
         (("baseline", "set", "main", "qa:answer=best"), 2, "has no combination 'answer=best'"),

@@ -250,7 +250,7 @@ def test_when_every_run_failed_that_is_the_answer(bench: wtb.Bench, tmp_path: Pa
         raise ValueError("no luck")
 
     made.add_variant("fail", "again", fail)
-    result = bench.batch(made, cases=cases(3), evaluators=[wtb.ExactMatch("answer"), Answer()])
+    result = bench.batch(made, cases=cases(3), evaluators=[wtb.Steps(), Answer()])
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown.replace("**", "")):
         assert "All 6 runs failed. ValueError: no luck" in text

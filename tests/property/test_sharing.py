@@ -27,7 +27,10 @@ from wtb.domain.tools import Effects
 from wtb.domain.variants import parse_label
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
-CASES = [{"id": name, "input": {"q": name, "n": number, "log": []}} for number, name in enumerate(("one", "two"))]
+CASES = [
+    {"id": name, "input": {"q": name, "n": number, "log": []}, "expected": {"log": []}}
+    for number, name in enumerate(("one", "two"))
+]
 EVALUATORS = [wtb.Steps(), wtb.ToolErrors(), wtb.Cost(), wtb.ExactMatch("log")]
 
 numbers = count(1)

@@ -209,6 +209,14 @@ class Prompt:
     examples: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    text: str
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        return {"text": self.text}
+
+
 def with_prompt(prompt: Any) -> Any:
     return lambda state: {"text": prompt}
 
@@ -220,6 +228,7 @@ def with_prompt(prompt: Any) -> Any:
         ({"k": [1]}, {"k": [2]}),
         ({1, 2}, {1, 3}),
         (Prompt("be kind", ["x"]), Prompt("be kind", ["y"])),
+        (Slotted("be kind"), Slotted("be short")),
         (re.compile("a"), re.compile("b")),
         (Path("a"), Path("b")),
         (closure("a"), closure("b")),
@@ -232,6 +241,11 @@ def test_a_fingerprint_sees_values_that_can_change(one: Any, other: Any) -> None
     assert print_of(with_prompt(one)) == print_of(with_prompt(one))
     assert print_of(with_prompt(one)).digest != print_of(with_prompt(other)).digest
     assert print_of(with_prompt(one)).unseen == ()
+
+
+def test_a_callable_object_is_known_by_its_attributes_wherever_they_lie() -> None:
+    assert print_of(Slotted("a")) == print_of(Slotted("a"))
+    assert print_of(Slotted("a")) != print_of(Slotted("b"))
 
 
 def test_a_fingerprint_follows_config_cached_functions_and_named_tools() -> None:

@@ -19,6 +19,7 @@ from wtb.domain.statistics import Comparison, Finding, Summary, compare, summari
 PLAIN = Metric(name="score")
 RIGHT = Metric(name="right", worst=0.0, best=1.0)
 LATENCY = Metric(name="latency", direction=Direction.LOWER)
+SECONDS = Metric(name="seconds", direction=Direction.LOWER, best=0.0)
 
 
 def cases(*repeats: Score | Sequence[Score]) -> Scores:
@@ -131,6 +132,15 @@ class TestSummary:
     def test_one_case_has_no_interval_and_none_has_no_mean(self) -> None:
         assert summary(PLAIN, cases(4.0)).interval is None
         assert summary(PLAIN, cases(Absent.MISSING)).mean is None
+
+    def test_an_interval_of_what_cannot_be_negative_begins_at_0(self) -> None:
+        low, high = ends(summary(SECONDS, cases(*[0.001] * 5, 0.002, 0.9)).interval)
+
+        assert low == 0.0
+        assert high > 0.3
+
+    def test_one_declared_end_says_nothing_of_scores_that_are_all_the_same(self) -> None:
+        assert summary(SECONDS, cases(*[1.0] * 20)).interval is None
 
     def test_an_interval_stays_on_the_declared_scale(self) -> None:
         low, high = ends(summary(RIGHT, cases([1.0, 0.9], [0.2, 0.3], [0.9, 0.95], [1.0, 0.8])).interval)

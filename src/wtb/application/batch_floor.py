@@ -13,7 +13,7 @@ from typing import Protocol
 
 from wtb.application.execution_controller import WaitsForResult
 from wtb.application.node_cache import NodeCache, Sharing
-from wtb.domain.batch import Job, JobStatus
+from wtb.domain.batch import Budget, Job, JobStatus, Spent
 from wtb.domain.errors import StorageUnavailable
 
 _LOOK_S = 0.1
@@ -32,7 +32,11 @@ class RunsElsewhere(Exception):
 
 @dataclass(slots=True)
 class Progress:
-    """How far a batch has come; `total` jobs, of which some were there already."""
+    """How far a batch has come; `total` jobs, of which some were there already.
+
+    `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
+    are done. `spent` is what the batch has taken in all, earlier goes at it included; the time of this one is not.
+    """
 
     total: int
     kept: int
@@ -40,15 +44,25 @@ class Progress:
     failed: int = 0
     executed: int = 0
     shared: int = 0
-    spent_usd: float = 0.0
+    failed_nodes: int = 0
+    spent: Spent = field(default_factory=Spent)
     by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], spent: Spent) -> Progress:
+        """Return how far it is before anything is done."""
+        found = cls(total=len(jobs), kept=sum(job.status is not JobStatus.PENDING for job in jobs), spent=spent)
+        for job in jobs:
+            found.by_combination[job.combination] += job.status is not JobStatus.PENDING
+        return found
 
 
 @dataclass(slots=True)
 class Work:
-    """A job on its way, and what its run shares."""
+    """A job on its way, what its run shares, and what it had taken before."""
 
     job: Job
+    earlier: Spent
     sharing: Sharing | None = None
     begun: bool = False
     attempts: int = 0
@@ -90,14 +104,15 @@ class Floor:
         cache: NodeCache,
         pending: Sequence[Job],
         *,
-        kept: int,
-        budget_usd: float | None,
+        progress: Progress,
+        budget: Budget,
         stop: threading.Event,
         told: Callable[[Progress], None],
     ) -> None:
         self._jobs = jobs
         self._cache = cache
-        self._budget_usd = budget_usd
+        self._budget = budget
+        self._began = time.monotonic()
         self._stop = stop
         self._told = told
         self._lock = threading.Lock()
@@ -107,13 +122,13 @@ class Floor:
         self._left = len(pending)
         self._trouble: BaseException | None = None
         self._done = threading.Event()
-        self.progress = Progress(total=len(pending) + kept, kept=kept)
+        self.progress = progress
         self.is_left_to_others = False
         """Whether another process was at jobs of the batch when this one stopped."""
         self.dropped = 0
         """Jobs that were left as they are, for another go at the batch."""
         for job in pending:
-            self._ready.put(Work(job))
+            self._ready.put(Work(job, job.spent))
         if not pending:
             self._done.set()
 
@@ -162,7 +177,7 @@ class Floor:
                 self._drop(work)
 
     def _go_on(self, work: Work) -> None:
-        if not work.begun and (self._stop.is_set() or self._is_spent()):
+        if not work.begun and (self._stop.is_set() or self._is_spent(work)):
             self._stop.set()
             self._drop(work)
             return
@@ -174,8 +189,13 @@ class Floor:
             with self._lock:
                 self._elsewhere.append(work)
 
-    def _is_spent(self) -> bool:
-        return self._budget_usd is not None and self.progress.spent_usd >= self._budget_usd
+    def spent(self) -> Spent:
+        """Return what the batch has taken so far, in all."""
+        return self.progress.spent + Spent(s=time.monotonic() - self._began)
+
+    def _is_spent(self, work: Work) -> bool:
+        """Whether a job may not begin; one that has run and is only scored takes nothing of the budget."""
+        return not work.job.has_run and bool(self._budget.reached(self.spent()))
 
     def _park(self, work: Work, key: bytes) -> None:
         with self._lock:
@@ -232,7 +252,8 @@ class Floor:
             if work.sharing is not None:
                 progress.executed += work.sharing.executed
                 progress.shared += work.sharing.shared
-                progress.spent_usd += _spent(job)
+                progress.failed_nodes += work.sharing.failed
+            progress.spent += job.spent - work.earlier
             progress.completed += job.status is JobStatus.COMPLETED
             progress.failed += job.status is JobStatus.FAILED
             progress.by_combination[job.combination] += 1
@@ -251,10 +272,3 @@ class Floor:
             self._left -= 1
             if self._left == 0:
                 self._done.set()
-
-
-def _spent(job: Job) -> float:
-    """Return what a job has cost in fact: of shared node runs nothing."""
-    executed, shared = job.result.get("executed", 0), job.result.get("shared", 0)
-    cost = job.result.get("usage", {}).get("cost_usd", 0.0)
-    return float(cost) * executed / (executed + shared) if executed + shared else 0.0

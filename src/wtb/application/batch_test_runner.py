@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import traceback
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
 from wtb.application.code import Fingerprint, fingerprint
-from wtb.application.evaluation_engine import EvaluationEngine
+from wtb.application.evaluation_engine import EvaluationEngine, digests
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus
+from wtb.application.scoring import Scoring, cases_to_keep, scored_by
+from wtb.domain.batch import Batch, BatchStatus, Budget, Case, Job, JobStatus, Spent
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, WTBError
-from wtb.domain.evaluation import Evaluator
+from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
@@ -48,10 +50,17 @@ class BatchPlan:
     repeats: int
     baseline: Combination
     evaluators: Sequence[Evaluator]
+    weights: Mapping[str, float] = field(default_factory=dict)
     share: bool = True
     seed: int = 0
     retries: int = 0
-    budget_usd: float | None = None
+    workers: int = 1
+    budget: Budget = field(default_factory=Budget)
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """What each evaluator was made of when the batch was planned, by name."""
+        return digests(self.evaluators)
 
     @cached_property
     def by_label(self) -> Mapping[str, Combination]:
@@ -76,6 +85,7 @@ class BatchTestRunner:
         controller: ExecutionController,
         cache: NodeCache,
         evaluation: EvaluationEngine,
+        scoring: Scoring,
         masker: Masker,
         find_tool: Callable[[str], Any],
     ) -> None:
@@ -86,6 +96,7 @@ class BatchTestRunner:
         self._controller = controller
         self._cache = cache
         self._evaluation = evaluation
+        self._scoring = scoring
         self._masker = masker
         self._find_tool = find_tool
 
@@ -99,12 +110,12 @@ class BatchTestRunner:
     ) -> Batch:
         """Run what is missing until it is done, stopped, cancelled from elsewhere, or the budget is used up."""
         prints = self._fingerprints(plan)
-        batch, jobs = self._recorded(plan, prints)
+        batch, jobs, spent = self._recorded(plan, prints)
         pending = [job for job in jobs if job.status is JobStatus.PENDING]
         random.Random(plan.seed).shuffle(pending)
-        go = _Go(self, plan, batch, prints)
-        kept = len(jobs) - len(pending)
-        floor = Floor(go, self._cache, pending, kept=kept, budget_usd=plan.budget_usd, stop=stop, told=told)
+        pending.sort(key=lambda job: not job.has_run)  # scores can be had when the budget is used up: they come first
+        go, progress = _Go(self, plan, batch, prints), Progress.of(jobs, spent)
+        floor = Floor(go, self._cache, pending, progress=progress, budget=plan.budget, stop=stop, told=told)
         planned = {job.number for job in jobs}
         try:
             floor.work(workers)
@@ -128,38 +139,39 @@ class BatchTestRunner:
             found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
         return found
 
-    def _recorded(self, plan: BatchPlan, prints: Prints) -> tuple[Batch, list[Job]]:
-        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept."""
+    def _recorded(self, plan: BatchPlan, prints: Prints) -> tuple[Batch, list[Job], Spent]:
+        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
+
+        Also return what the earlier one has taken.
+        """
         now = self._clock.now()
-        digests = self._digests(plan, prints)
+        made_of = self._digests(plan, prints)
         with self._storage.unit_of_work() as uow:
             uow.batches.lock(plan.name)
             before = uow.batches.list_batches(name=plan.name, limit=1)
             known = uow.batches.list_jobs(before[0].id) if before else ()
+            spent = sum((job.spent for job in known), Spent(s=before[0].plan.get("spent_s", 0.0) if before else 0.0))
             batch = Batch(
                 id=before[0].id if before else self._ids.new(),
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan=_plan_data(plan),
+                plan={**_plan_data(plan, self._codec), "spent_s": spent.s},
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
-            jobs = self._jobs(batch.id, plan, digests, known)
+            jobs = self._jobs(batch.id, plan, made_of, known)
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in jobs if id(job) not in same])
             data = {"name": batch.name, "jobs": len(jobs)}
             uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
             uow.commit()
-        return batch, jobs
+        return batch, jobs, spent
 
     def _digests(self, plan: BatchPlan, prints: Prints) -> dict[tuple[str, str], str]:
         """Return what the result of each combination on each case depends on."""
-        cases = {
-            case.id: self._codec.encode({"input": dict(case.input), "expected": case.expected}, f"case {case.id}")[1]
-            for case in plan.cases
-        }
+        cases = {case.id: self._codec.encode(dict(case.input), f"case {case.id}")[1] for case in plan.cases}
         found: dict[tuple[str, str], str] = {}
         for combination in plan.combinations:
             name, definition = label(combination), plan.definition.with_variants(combination)
@@ -178,17 +190,18 @@ class BatchTestRunner:
         return self._codec.digest(self._codec.encode([nodes, data["edges"], prints], "the workflow")[1]).hex()
 
     def _jobs(
-        self, batch_id: str, plan: BatchPlan, digests: Mapping[tuple[str, str], str], known: Sequence[Job]
+        self, batch_id: str, plan: BatchPlan, made_of: Mapping[tuple[str, str], str], known: Sequence[Job]
     ) -> list[Job]:
         """Return all jobs of a plan; a known one is kept when everything it depends on is the same.
 
-        One that lacks a score keeps its run, which is only scored again; one that failed is run anew.
+        One that lacks a score, or has one of another evaluator, keeps its run and is only scored; one that failed is
+        run anew.
         """
         before = {(job.combination, job.case_id, job.repeat): job for job in known}
-        wanted = {evaluator.name for evaluator in plan.evaluators}
+        wanted = {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
         jobs: list[Job] = []
-        numbers = iter(range(len(known), len(known) + len(digests) * plan.repeats))
-        for (name, case_id), digest in digests.items():
+        numbers = iter(range(len(known), len(known) + len(made_of) * plan.repeats))
+        for (name, case_id), digest in made_of.items():
             for repeat in range(plan.repeats):
                 job = before.get((name, case_id, repeat))
                 if job is None:
@@ -201,10 +214,9 @@ class BatchTestRunner:
                         fingerprint="",
                     )
                 if job.fingerprint != digest or job.status is JobStatus.FAILED:
-                    run_id = ExecutionId(self._ids.new())
-                    job = replace(job, fingerprint=digest, status=JobStatus.PENDING, execution_id=run_id, result={})
-                elif job.status is JobStatus.COMPLETED and not wanted <= job.result.get("scores", {}).keys():
-                    job = replace(job, status=JobStatus.PENDING, result={})
+                    job = replace(self._anew(job), fingerprint=digest)
+                elif job.has_run and not wanted[case_id].items() <= job.result.get("scored_by", {}).items():
+                    job = replace(job, status=JobStatus.PENDING)
                 jobs.append(job)
         return jobs
 
@@ -219,10 +231,10 @@ class BatchTestRunner:
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
             elif JobStatus.FAILED in statuses:
                 status = BatchStatus.COMPLETED_WITH_ERRORS
-            batch = batch.moved_to(status, now)
+            batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress
-            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent_usd}
+            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent.usd}
             uow.events.append(Event(type=kind, stream=batch.id, at=now, data=data))
             uow.commit()
         return batch
@@ -254,9 +266,13 @@ class BatchTestRunner:
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
-        anew = replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), result={})
+        anew = self._anew(job)
         self.save(anew)
         return anew
+
+    def _anew(self, job: Job) -> Job:
+        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
+        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
 
     def new_go(self) -> Go:
         """Return a new go at a batch or a job: failures are final within it."""
@@ -283,12 +299,14 @@ class BatchTestRunner:
         it. Whatever else goes wrong is what came of the job.
         """
         try:
+            if job.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
+                return scored
             execution = None if begun else self._run_new(plan, job, case, sharing)
             if execution is None:
                 execution = self._taken_up(job, sharing, begun=begun)
             if execution.status in _UNENDED:
                 execution = self._controller.run(execution.id, plan.definition, sharing=sharing)
-            return self._scored(job, execution, case, plan.evaluators, sharing)
+            return self._scored(job, execution, case, plan, sharing)
         except (WaitsForResult, RunsElsewhere):
             raise
         except (Conflict, InvalidTransition) as error:
@@ -330,8 +348,7 @@ class BatchTestRunner:
         """Count all node runs of a run that another process began: what that one did is in the record only."""
         with self._storage.unit_of_work(readonly=True) as uow:
             events = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
-        sharing.shared = sum(event.data.get("shared", False) for event in events)
-        sharing.executed = len(events) - sharing.shared
+        sharing.count_anew([event.data for event in events])
 
     def _has_run(self, job: Job) -> bool:
         """Whether the run of a job is there: somebody else was first with what this process wanted to do with it."""
@@ -346,21 +363,21 @@ class BatchTestRunner:
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         told = self._masker.text("".join(traceback.format_exception(error)))
         failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
-        return job.ended(JobStatus.FAILED, job.execution_id, {"error": failure, **_counts(sharing)})
+        return job.ended(JobStatus.FAILED, job.execution_id, {"error": failure, **_counts(job, sharing)})
 
-    def _scored(
-        self, job: Job, execution: Execution, case: Case, evaluators: Sequence[Evaluator], sharing: Sharing
-    ) -> Job:
+    def _scored(self, job: Job, execution: Execution, case: Case, plan: BatchPlan, sharing: Sharing) -> Job:
         if sharing.begun_elsewhere:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
-            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(sharing)})
+            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
         context = self._evaluation.context(execution.id, case)
         result = {
-            "scores": self._evaluation.scores(context, evaluators),
+            "scores": self._evaluation.scores(context, plan.evaluators),
+            "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
-            **_counts(sharing),
+            "unpriced": list(context.unpriced),
+            **_counts(job, sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
 
@@ -393,7 +410,8 @@ class _Go:
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
             assert work.sharing is not None
-            work.sharing = replace(work.sharing, go=self._runner.new_go(), claimed=set(), begun_elsewhere=False)
+            go = self._runner.new_go()
+            work.sharing = replace(work.sharing, go=go, claimed=set(), begun_elsewhere=False, spent=Spent())
             work.job, work.begun = self._runner.again(job), False
             return False
         self._runner.save(job)
@@ -416,8 +434,13 @@ def _seed(plan: BatchPlan, job: Job) -> int:
     return zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
 
 
-def _counts(sharing: Sharing) -> dict[str, Any]:
-    return {"executed": sharing.executed, "shared": sharing.shared, "unshared": dict(sharing.unshared)}
+def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
+    return {
+        "executed": sharing.executed,
+        "shared": sharing.shared,
+        "unshared": dict(sharing.unshared),
+        "spent": (job.spent + sharing.spent).to_dict(),
+    }
 
 
 def _why(execution: Execution) -> dict[str, Any]:
@@ -438,21 +461,17 @@ def _origin(job: Job) -> dict[str, Any]:
     return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}
 
 
-def _plan_data(plan: BatchPlan) -> dict[str, Any]:
+def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
     return {
         "combinations": [label(combination) for combination in plan.combinations],
         "baseline": label(plan.baseline),
         "cases": [case.id for case in plan.cases],
+        "expected": cases_to_keep(plan.cases, codec),
         "repeats": plan.repeats,
-        "metrics": [
-            {
-                "name": evaluator.name,
-                "direction": str(getattr(evaluator, "direction", "higher")),
-                "worst": getattr(evaluator, "worst", None),
-                "best": getattr(evaluator, "best", None),
-            }
-            for evaluator in plan.evaluators
-        ],
+        "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
+        "weights": dict(plan.weights),
+        "workers": plan.workers,
+        "cores": os.cpu_count() or 1,
         "source": plan.source,
     }
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from importlib import metadata
 from pathlib import Path, PurePath
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -280,11 +280,16 @@ def _of_object(value: Any, walk: _Walk) -> Iterator[str]:
 
 def _attributes(value: Any) -> Mapping[str, Any]:
     """Return the attributes of an object as they lie there; asking it for them could run code of its own."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return found if type(found) is dict else {}
+    found: dict[str, Any] = {}
+    for kind in type(value).__mro__:
+        slots = {name: slot for name, slot in vars(kind).items() if isinstance(slot, MemberDescriptorType)}
+        for name, slot in slots.items():
+            with suppress(AttributeError):  # not filled yet
+                found.setdefault(name, slot.__get__(value))
+    with suppress(AttributeError):
+        lying = object.__getattribute__(value, "__dict__")
+        found.update(lying if type(lying) is dict else {})
+    return found
 
 
 def _name(value: Any) -> Iterator[str]:

@@ -23,6 +23,9 @@ from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, Tool
 from wtb.domain.tools import InDoubt as WhenInDoubt
 from wtb.domain.workflow import WorkflowDefinition
 
+Price = Callable[[str, int, int], float | None]
+"""What a model asks for tokens in and out, in dollars; None when nobody knows."""
+
 
 @dataclass(slots=True)
 class Usage:
@@ -32,6 +35,8 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float = 0.0
     models: list[str] = field(default_factory=list)
+    unpriced: list[str] = field(default_factory=list)
+    """Models whose price nobody knew: `cost_usd` is without them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
@@ -40,6 +45,7 @@ class Usage:
             "output_tokens": self.output_tokens,
             "cost_usd": self.cost_usd,
             "models": sorted(set(self.models)),
+            **({"unpriced": sorted(set(self.unpriced))} if self.unpriced else {}),
         }
 
 
@@ -53,6 +59,7 @@ class Context:
         find_tool: Callable[[str], Tool],
         workspace: Callable[[], Path],
         masker: Masker,
+        price: Price,
         seed: int,
         config: Mapping[str, Any],
         workflow: WorkflowDefinition,
@@ -61,6 +68,7 @@ class Context:
         self._find_tool = find_tool
         self._workspace = workspace
         self._masker = masker
+        self._price = price
         self._config = config
         self._workflow = workflow
         self.seed = seed
@@ -145,17 +153,25 @@ class Context:
         model: str | None = None,
         input_tokens: int = 0,
         output_tokens: int = 0,
-        cost_usd: float = 0.0,
+        cost_usd: float | None = None,
     ) -> None:
-        """Report what a model call used; shown with the run and counted in comparisons."""
-        if input_tokens < 0 or output_tokens < 0 or cost_usd < 0:
+        """Report what a model call used; shown with the run and counted in comparisons.
+
+        Without `cost_usd` it is what genai-prices says of the model, where that is installed. A call whose price
+        nobody knows is named as such: it does not count as free.
+        """
+        if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
             raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
         total = self.usage_total = self.usage_total or Usage()
         total.input_tokens += input_tokens
         total.output_tokens += output_tokens
-        total.cost_usd += cost_usd
         if model is not None:
             total.models.append(model)
+        if cost_usd is None and input_tokens + output_tokens:
+            cost_usd = None if model is None else self._price(model, input_tokens, output_tokens)
+            if cost_usd is None:
+                total.unpriced.append(model or "a model without a name")
+        total.cost_usd += cost_usd or 0.0
 
     def _known(self, tool: str | Callable[..., Any]) -> Tool:
         if isinstance(tool, str):

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.domain.batch import Case
+from wtb.application.code import fingerprint
+from wtb.domain.batch import Case, raise_faults
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
 from wtb.domain.events import EventType
@@ -37,11 +38,13 @@ class EvaluationEngine:
             events = uow.events.list_events(stream=execution_id, types=_MEASURED, limit=1_000_000)
         slowest: dict[str, float] = defaultdict(float)
         usage: dict[str, float] = defaultdict(float)
+        unpriced: set[str] = set()
         tool_errors = sum(event.type is EventType.TOOL_FAILED for event in events)
         for event in events:
             if event.type is EventType.NODE_COMPLETED:
                 step = str(event.data["checkpoint"])
                 slowest[step] = max(slowest[step], event.data["ms"])
+                unpriced.update(event.data.get("usage", {}).get("unpriced", ()))
                 tool_errors += event.data.get("tool_errors", 0)
                 for name, figure in event.data.get("usage", {}).items():
                     if isinstance(figure, int | float):
@@ -53,6 +56,7 @@ class EvaluationEngine:
             steps=len(slowest),
             usage=dict(usage),
             tool_errors=tool_errors,
+            unpriced=tuple(sorted(unpriced)),
         )
 
     def scores(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> dict[str, Any]:
@@ -70,6 +74,15 @@ class EvaluationEngine:
         if not math.isfinite(number):
             return {"error": f"it gave {number}, which is no score"}
         return number
+
+
+def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
+    """Return a digest of each evaluator, its code and its settings, by name: another one may score differently."""
+    return {each.name: fingerprint(each.evaluate, {}, "", _no_tool).digest for each in evaluators}
+
+
+def _no_tool(name: str) -> Any:
+    raise InvalidInput(f"an evaluator has no tool {name!r}")
 
 
 async def _awaited(score: Any) -> Any:
@@ -94,6 +107,19 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
         names.add(evaluator.name)
     if faults:
         raise InvalidInput("; ".join(faults))
+
+
+def check_cases(evaluators: Sequence[Any], cases: Sequence[Case]) -> None:
+    """Raise InvalidInput that names the cases which an evaluator could not score, as its `check_case` says."""
+    faults: list[str] = []
+    for evaluator in evaluators:
+        check = getattr(evaluator, "check_case", lambda case: None)
+        for case in cases:
+            try:
+                check(case)
+            except InvalidInput as error:
+                faults.append(f"{case.place} ({case.id}): {error}")
+    raise_faults(faults)
 
 
 def error_of(score: Any) -> str | None:

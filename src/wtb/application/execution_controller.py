@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.branching import check_not_rolling_back
 from wtb.application.code import differences, with_code
+from wtb.application.context import Price
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.node_cache import Sharing
@@ -74,6 +75,7 @@ class ExecutionController:
         heartbeat: Heartbeat,
         find_tool: Callable[[str], Tool],
         masker: Masker,
+        price: Price = lambda model, input_tokens, output_tokens: None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -95,6 +97,7 @@ class ExecutionController:
             workspaces=workspaces,
             find_tool=find_tool,
             masker=masker,
+            price=price,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
         self._lock = threading.Lock()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from wtb.application.code import Fingerprint
-from wtb.domain.batch import CacheEntry, CacheStatus
+from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
@@ -218,6 +218,8 @@ class Sharing:
     """Whether another process began the run of the job, so that not all of it was counted here."""
     executed: int = 0
     shared: int = 0
+    failed: int = 0
+    spent: Spent = field(default_factory=Spent)
     unshared: dict[str, str] = field(default_factory=dict)
     """Nodes whose runs were not shared, and why."""
     claimed: set[bytes] = field(default_factory=set)
@@ -227,6 +229,23 @@ class Sharing:
         """Count a node run as one that somebody else made, or as one that was executed."""
         self.shared += shared
         self.executed += not shared
+
+    def count_anew(self, recorded: Sequence[Mapping[str, Any]]) -> None:
+        """Count these node runs, and nothing that was counted before."""
+        self.shared = self.executed = 0
+        self.spent = Spent()
+        for data in recorded:
+            self.count_again(data)
+
+    def count_again(self, data: Mapping[str, Any]) -> None:
+        """Count a node run of an earlier process, of which `data` was recorded."""
+        self.count(shared=data.get("shared", False))
+        if not data.get("shared", False):
+            self.charge(data.get("usage", {}))
+
+    def charge(self, usage: Mapping[str, Any]) -> None:
+        """Count what an attempt of a node used, whether it succeeded or not."""
+        self.spent += Spent.of(usage)
 
     def claim(self, key: bytes) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""

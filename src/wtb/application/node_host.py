@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wtb.application.context import Context
+from wtb.application.context import Context, Price
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
@@ -128,6 +128,7 @@ class Equipment:
     workspaces: Workspaces
     find_tool: Callable[[str], Tool]
     masker: Masker
+    price: Price
 
 
 def file_commit(id: str | None) -> FileCommitId | None:
@@ -212,6 +213,9 @@ class NodeHost:
                     failure = failure_of(error, run.node, run.visit, run.input_id)
                     return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
                 run = self._retried(node, run, error)
+            finally:
+                if self._sharing is not None:
+                    self._sharing.charge(attempt.data().get("usage", {}))
 
     def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
         """Run a node of a batch, or take what somebody else made of it.
@@ -238,6 +242,7 @@ class NodeHost:
         began = time.perf_counter()
         outcome = self._made(work)
         ms = round((time.perf_counter() - began) * 1e3, 3)
+        sharing.failed += outcome.failure is not None
         if key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
             sharing.leave_to_each(key)
@@ -247,10 +252,10 @@ class NodeHost:
             self._unshared_keys[run.id] = (key, ms)
         return outcome
 
-    def count(self, *, shared: bool) -> None:
-        """Count a node run that was finished before a crash."""
+    def count_again(self, data: Mapping[str, Any]) -> None:
+        """Count a node run that was finished before a crash, of which this was recorded."""
         if self._sharing is not None:
-            self._sharing.count(shared=shared)
+            self._sharing.count_again(data)
 
     def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
         """Return how to give away what was made here, in the transaction that keeps it and its files."""
@@ -293,6 +298,7 @@ class NodeHost:
             find_tool=self._tools.find_tool,
             workspace=files.folder,
             masker=self._tools.masker,
+            price=self._tools.price,
             seed=self._seed(run),
             config=node.config,
             workflow=self._definition,

@@ -183,7 +183,7 @@ class RunDriver:
         if run.pending is not None:  # finished before a crash
             deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
             data = run.pending.get("data", {})
-            self._host.count(shared=data.get("shared", False))
+            self._host.count_again(data)
             return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=data)
         outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from wtb.baselines import KEPT
-from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch, read_cases
+from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch
 from wtb.bench import Bench
 from wtb.cli.batch_live import BatchDisplay, BatchWatch
 from wtb.cli.batch_tables import (
@@ -22,15 +22,19 @@ from wtb.cli.batch_tables import (
     case_rows,
     failure_rows,
     failures,
+    print_crowding,
     print_failures,
     print_matrix,
     print_sharing,
+    print_spent,
+    spending,
     why,
 )
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
-from wtb.domain.batch import Batch, Case, JobStatus
+from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
 """Exit code of a batch in which jobs failed."""
@@ -52,13 +56,21 @@ def batch() -> None:
 
 @batch.command()
 @click.argument("file", metavar="FILE[:BATCH]")
+@click.option(
+    "--name", metavar="NAME", help="What to call the batch, if not as the file does: a name is a batch of its own."
+)
 @cases_file
 @click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination so often on each case.")
 @click.option(
     "--only", multiple=True, metavar="COMBINATION", help="Only this one, as 'answer=long', beside the baseline."
 )
 @workers_number
-@click.option("--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once so much is spent.")
+@click.option("--runner", default=None, metavar="NAME", help="What runs the jobs: threads.")
+@click.option(
+    "--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once it has cost so much."
+)
+@click.option("--budget-tokens", type=click.IntRange(0), metavar="N", help="… once it has used so many tokens.")
+@click.option("--budget-s", type=click.FloatRange(0), metavar="S", help="… once it has run for so many seconds.")
 @click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
 @url
 @as_json
@@ -66,11 +78,15 @@ def batch() -> None:
 def run(
     *,
     file: str,
+    name: str | None,
     cases: Path | None,
     repeats: int | None,
     only: tuple[str, ...],
     workers: int | None,
+    runner: str | None,
     budget_usd: float | None,
+    budget_tokens: int | None,
+    budget_s: float | None,
     no_share: bool,
     url: str | None,
     as_json: bool,
@@ -81,13 +97,18 @@ def run(
 
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
+    A budget is for all the times that the batch is run; what is shared counts once.
     """
-    given = {"cases": cases, "repeats": repeats, "workers": workers, "budget_usd": budget_usd}
+    given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
     with Bench(url) as bench:
-        _run(bench, replace(load_batch(file), **changes), only, as_json=as_json)
+        test = load_batch(file)
+        limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
+        more = {name: limit for name, limit in limits.items() if limit is not None}
+        budget = Budget.of({**Budget.of(test.budget).limits(), **more})
+        _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
 
 
 @batch.command()
@@ -135,13 +156,12 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
-    spent = test.budget_usd is not None and display.progress.spent_usd >= test.budget_usd
-    _report(result, display.progress.kept, spent=spent, as_json=as_json)
+    _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
     if failures(result):
         sys.exit(FAILED)
 
 
-def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> None:
+def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
     rows = best_first(result)
     data = as_data(result, rows)
     if as_json:
@@ -153,10 +173,13 @@ def _report(result: BatchResult, kept: int, *, spent: bool, as_json: bool) -> No
     if kept:
         click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
     if jobs["missing"]:
-        stopped, again = ("The budget is used up", ", with as much again") if spent else ("Stopped", "")
-        left = counted(jobs["missing"], "job")
-        click.echo(f"{stopped} with {left} left to run: the same command goes on{again}.")
-    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb baseline set main {name}`.")
+        left = f"{counted(jobs['missing'], 'job')} left to run"
+        if used_up:
+            larger = ", ".join(f"--budget-{name}" for name in used_up)
+            click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+        else:
+            click.echo(f"Stopped with {left}: the same command goes on.")
+    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
@@ -167,6 +190,8 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_matrix(result, rows)
     click.echo()
     print_sharing(result)
+    print_crowding(result)
+    print_spent(result)
     print_failures(result)
 
 
@@ -200,16 +225,22 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.argument("name", metavar="BATCH")
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
+@click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
 @click.option("--failed", is_flag=True, help="Only jobs that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url
 @as_json
-@example("wtb batch show support_qa", "wtb batch show support_qa --different token_f1")
+@example(
+    "wtb batch show support_qa",
+    "wtb batch show support_qa --different token_f1",
+    "wtb batch show support_qa --pareto token_f1 --pareto latency_s",
+)
 def show_batch(
     *,
     name: str,
     by_case: bool,
     different: str | None,
+    pareto: tuple[str, ...],
     failed: bool,
     csv_file: Path | None,
     url: str | None,
@@ -227,10 +258,13 @@ def show_batch(
             show_rows(failure_rows(result), as_json=as_json, empty="No job failed.")
         elif by_case or different is not None:
             _show_cases(result, different, as_json=as_json)
-        elif as_json:
-            click.echo(to_json(as_data(result, best_first(result))))
         else:
-            _print(result, best_first(result))
+            front = result.pareto(*pareto) if pareto else result.combinations
+            rows = [row for row in best_first(result) if row.combination in front]
+            if as_json:
+                click.echo(to_json(as_data(result, rows)))
+            else:
+                _print(result, rows)
 
 
 def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
@@ -279,11 +313,11 @@ def _plain(job: JobResult) -> dict[str, Any]:
 def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     """Cancel a batch that runs.
 
-    `wtb batch run`, in whichever process, finishes the jobs that it has begun; what is done is kept. A program that
-    runs the batch with `bench.batch` is not reached: end it there.
+    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is
+    done is kept.
     """
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)
     shown = cancelled.batch.name
-    text = f"{shown} is cancelled: a `wtb batch run` that is at it begins no more jobs. Running it again goes on."
+    text = f"{shown} is cancelled: whoever is at it begins no more jobs. Running it again goes on."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
@@ -25,8 +25,24 @@ _LINES = 10
 _LOOK_S = 0.5
 
 
+_ROWS = 8
+"""Up to so many combinations have a bar of their own; more are shown as a character each."""
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+class _Bars(Bar):
+    """The bar of the batch and those of its combinations, with lines below them."""
+
+    lines: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield from map(Text, self.lines)
+
+
 class BatchDisplay:
-    """Writes to stderr: a bar on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
+    """Writes to stderr: bars on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self.progress = Progress(total=0, kept=0)
@@ -34,7 +50,7 @@ class BatchDisplay:
         self._name = name
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = Bar(
+        self._bar = _Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.fields[figures]}", markup=False),
@@ -43,6 +59,7 @@ class BatchDisplay:
             redirect_stdout=sys.stdout.isatty(),  # what a node prints into a pipe must arrive as it is
         )
         self._task = self._bar.add_task(name, total=None, figures="looking what is there already")
+        self._rows: dict[str, TaskID] = {}
         self._since = time.monotonic()
         self._said = 0
 
@@ -70,11 +87,25 @@ class BatchDisplay:
         if self._quiet:
             return
         done = progress.kept + progress.completed + progress.failed
-        text = figures(progress, time.monotonic() - self._since)
+        jobs, work = jobs_done(progress), work_done(progress)
+        left = time_left(progress, time.monotonic() - self._since)
         if self._console.is_terminal:
-            self._bar.update(self._task, total=progress.total, completed=done, figures=text)
+            self._bar.update(self._task, total=progress.total, completed=done, figures=jobs + left)
+            self._bar.lines = [work, *self._combinations(progress)]
         elif self._is_worth_a_line(progress, done):
-            self.say(f"{self._name}: {text}")
+            self.say(f"{self._name}: {jobs}  {work}{left}")
+
+    def _combinations(self, progress: Progress) -> Iterator[str]:
+        """Give each combination a bar, or return a line of all where they are many."""
+        done = progress.by_combination
+        total = progress.total // max(len(done), 1)
+        if len(done) > _ROWS:
+            yield f"{len(done):,} combinations: {cells(done.values(), total)}"
+        elif len(done) > 1:
+            for name, count in done.items():
+                if name not in self._rows:
+                    self._rows[name] = self._bar.add_task(f"  {name}", total=total, figures="")
+                self._bar.update(self._rows[name], completed=count, figures=f"{count:,}/{total:,}")
 
     def _is_worth_a_line(self, progress: Progress, done: int) -> bool:
         tenth = done * _LINES // max(progress.total, 1)
@@ -82,18 +113,32 @@ class BatchDisplay:
         return is_new and progress.kept < progress.total
 
 
-def figures(progress: Progress, elapsed_s: float) -> str:
-    """Return how far a batch has come, in a line."""
+def jobs_done(progress: Progress) -> str:
+    """Return how many jobs are done, and how many of them failed."""
+    done = progress.kept + progress.completed + progress.failed
+    failed = f" ({progress.failed:,} failed)" if progress.failed else ""
+    return f"{done:,}/{progress.total:,} jobs{failed}"
+
+
+def work_done(progress: Progress) -> str:
+    """Return the node runs that it took, and the money; tokens where they have no price."""
+    spent = progress.spent
+    cost = f"  ${spent.usd:.4f}" if spent.usd else f"  {spent.tokens:,} tokens" if spent.tokens else ""
+    return (
+        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared, {progress.failed_nodes:,} failed{cost}"
+    )
+
+
+def time_left(progress: Progress, elapsed_s: float) -> str:
+    """Return about how long it will still take; nothing when nobody knows."""
     now = progress.completed + progress.failed
     left = progress.total - progress.kept - now
-    parts = [
-        f"{progress.kept + now:,}/{progress.total:,} jobs",
-        f"node runs: {progress.executed:,} executed, {progress.shared:,} shared",
-        *([f"{progress.failed:,} failed"] if progress.failed else []),
-        *([f"${progress.spent_usd:.4f}"] if progress.spent_usd else []),
-        *([f"about {duration(elapsed_s / now * left)} left"] if now and left else []),
-    ]
-    return "  ".join(parts)
+    return f"  about {duration(elapsed_s / now * left)} left" if now and left else ""
+
+
+def cells(done: Iterable[int], total: int) -> str:
+    """Return how far each of many combinations has come, one character each."""
+    return "".join(_LEVELS[count * (len(_LEVELS) - 1) // max(total, 1)] for count in done)
 
 
 class BatchWatch:

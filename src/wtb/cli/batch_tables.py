@@ -15,8 +15,9 @@ from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batches import BatchResult, JobResult, MatrixRow
-from wtb.cli.output import counted, printable
-from wtb.domain.batch import JobStatus
+from wtb.cli.output import counted, duration, printable
+from wtb.domain.batch import JobStatus, Spent
+from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
     from wtb.domain.intervals import Interval
@@ -60,7 +61,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
         table = _matrix(result, rows, "\n")
     console.print(table)
-    if len(rows) > 1:
+    if len(result.combinations) > 1:
         click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
 
 
@@ -96,6 +97,32 @@ def print_sharing(result: BatchResult) -> None:
     click.echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
     for node, why in sharing["not_shareable"].items():
         click.echo(f"  {node} was not shared: {why}")
+
+
+def print_crowding(result: BatchResult) -> None:
+    """Say when times were measured on a crowded machine."""
+    if result.crowding is not None and Latency().name in result.metrics:
+        workers, cores = result.crowding
+        click.echo(
+            f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow"
+        )
+        click.echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+
+
+def print_spent(result: BatchResult) -> None:
+    """Say what it has cost, and which models nobody knows the price of."""
+    if result.spent.usd or result.spent.tokens:
+        click.echo(f"It took {spending(result.spent)}.")
+    if result.unpriced:
+        models = ", ".join(result.unpriced)
+        click.echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
+        click.echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`.")
+
+
+def spending(spent: Spent) -> str:
+    """Return what a batch has taken."""
+    money = [f"${spent.usd:.4f}"] if spent.usd else []
+    return ", ".join([*money, f"{spent.tokens:,} tokens", duration(spent.s)])
 
 
 def print_failures(result: BatchResult) -> None:
@@ -163,6 +190,8 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
             "missing": total - len(done),
         },
         "node_runs": result.sharing,
+        "spent": result.spent.to_dict(),
+        "unpriced": result.unpriced,
         "matrix": [
             {
                 "combination": row.combination,

@@ -101,8 +101,10 @@ class LiveDisplay:
         if "ms" in data:
             parts.append(duration(data["ms"] / 1000))
         if "usage" in data:
-            for key in self._used:
+            for key in ("input_tokens", "output_tokens", "cost_usd"):
                 self._used[key] += data["usage"][key]
+            if unpriced := data["usage"].get("unpriced"):
+                self._used["unpriced"] = sorted({*self._used.get("unpriced", ()), *unpriced})
             parts.append(f"{usage(data['usage'])} (so far {usage(self._used)})")
         if "error" in data:
             parts.append(data["error"])
@@ -110,8 +112,12 @@ class LiveDisplay:
 
 
 def usage(used: Mapping[str, Any]) -> str:
-    """Return tokens and cost for people."""
-    return f"{used['input_tokens']:,}+{used['output_tokens']:,} tokens, ${used['cost_usd']:.4f}"
+    """Return tokens and cost for people; what has no price is not told as free."""
+    tokens, unpriced = f"{used['input_tokens']:,}+{used['output_tokens']:,} tokens", used.get("unpriced", ())
+    if not unpriced:
+        return f"{tokens}, ${used['cost_usd']:.4f}"
+    known = f"${used['cost_usd']:.4f} and " if used["cost_usd"] else ""
+    return f"{tokens}, {known}no price known of {', '.join(unpriced)}"
 
 
 def _name(node: str, visit: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from wtb.flow import load_workflow
 FAILED = 3
 """Exit code of a run that finished with a failure."""
 
+variant_option = click.option(
+    "--variant", "variants", metavar="NODE=NAME", multiple=True, help="Run this variant of a node; may be repeated."
+)
+
 
 @click.command()
 @click.argument("workflow", metavar="WORKFLOW")
@@ -30,6 +35,7 @@ FAILED = 3
 @click.option(
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One key of the input; VALUE is JSON or text."
 )
+@variant_option
 @click.option("--run-id", metavar="ID", help="The id of the new run; a reused one is refused.")
 @click.option("--break-before", metavar="NODE", multiple=True, help="Pause before this node.")
 @click.option("--break-after", metavar="NODE", multiple=True, help="Pause after this node.")
@@ -62,6 +68,7 @@ def run(
     workflow: str,
     given: str | None,
     settings: tuple[str, ...],
+    variants: tuple[str, ...],
     run_id: str | None,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
@@ -94,6 +101,7 @@ def run(
             checkpoints=checkpoints,
             fine_grained=fine_grained,
             checkpoint_failure=checkpoint_failure,
+            variants=read_variants(variants),
             workspace=workspace,
         )
         end(drive(bench, made, as_json=as_json), as_json=as_json)
@@ -103,6 +111,7 @@ def run(
 @click.argument("run_id", metavar="RUN")
 @click.option("--workflow", metavar="WORKFLOW", help="Where the workflow is now, if not where it was.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
+@variant_option
 @click.option("--answer", metavar="JSON|TEXT", help="The answer to the question that the run waits for.")
 @click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
 @click.option("--strict", is_flag=True, help="Refuse to go on with a workflow that has changed since the run began.")
@@ -117,6 +126,7 @@ def resume(
     run_id: str,
     workflow: str | None,
     settings: tuple[str, ...],
+    variants: tuple[str, ...],
     answer: str | None,
     rerun_node: bool,
     strict: bool,
@@ -139,6 +149,8 @@ def resume(
             options["break_after"] = break_after
         if max_steps is not None:
             options["max_steps"] = max_steps
+        if variants:
+            options["variants"] = {**found.execution.options.get("variants", {}), **read_variants(variants)}
         update = dict(read_setting(item) for item in settings)
         options["answer"] = None if answer is None else _value(answer)
         end(drive(bench, found, as_json=as_json, update=update, **options), as_json=as_json)
@@ -275,6 +287,15 @@ def read_setting(item: str) -> tuple[str, Any]:
     if not equals or not key:
         raise InvalidInput(f"--set takes KEY=VALUE, not {item!r}")
     return key, _value(value)
+
+
+def read_variants(items: Sequence[str]) -> dict[str, str]:
+    """Return the variant of each node, of several NODE=NAME."""
+    pairs = [item.partition("=") for item in items]
+    wrong = [item for item, (node, equals, name) in zip(items, pairs, strict=True) if not (node and equals and name)]
+    if wrong:
+        raise InvalidInput(f"--variant takes NODE=NAME, not {wrong[0]!r}")
+    return {node: name for node, _, name in pairs}
 
 
 def _value(text: str) -> Any:

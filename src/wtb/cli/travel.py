@@ -15,7 +15,7 @@ from wtb.bench import Bench, Run
 from wtb.cli.files import readable
 from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.cli.output import as_json, counted, example, show, to_json, url
-from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting
+from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.rollback import RollbackPlan
@@ -171,12 +171,16 @@ def redo(*, run_id: str, workflow: str | None, url: str | None, as_json: bool) -
 @click.option("--run-id", "new_id", metavar="ID", help="The id of the new run; a reused one is refused.")
 @click.option("--name", metavar="BRANCH", default="main", show_default=True, help="What its branch is called.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
+@variant_option
 @click.option("--input", "given", metavar="JSON|@FILE", help="Begin at the start, with this input instead.")
 @click.option("--resume", "go_on", is_flag=True, help="Go on with the new run at once.")
 @workflow_option
 @url
 @as_json
-@example("wtb fork first retrieve --set k=10 --run-id second --resume")
+@example(
+    "wtb fork first retrieve --set k=10 --run-id second --resume",
+    "wtb fork first retrieve --variant answer=long --resume",
+)
 def fork(
     *,
     run_id: str,
@@ -184,6 +188,7 @@ def fork(
     new_id: str | None,
     name: str,
     settings: tuple[str, ...],
+    variants: tuple[str, ...],
     given: str | None,
     go_on: bool,
     workflow: str | None,
@@ -204,6 +209,7 @@ def fork(
             name=name,
             update=dict(read_setting(item) for item in settings),
             input=None if given is None else read_input(given),
+            variants=read_variants(variants) or None,
         )
         run = _run(bench, forked.execution.id, workflow)
         facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, forked.effects))}

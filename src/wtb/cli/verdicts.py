@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wtb.baselines import GateResult
+from wtb.baselines import GateResult, known_combination
+from wtb.batches import compare_results
 from wtb.bench import Bench
 from wtb.cli.batch_tables import ends, interval, number, verdict_data
 from wtb.cli.output import as_json, counted, example, show, show_rows, url
@@ -17,6 +19,9 @@ from wtb.domain.workflow import BASELINE
 if TYPE_CHECKING:
     from wtb.domain.statistics import Verdict
 
+_FEW = 10
+"""How many cases are named."""
+
 _EXIT = {"fine": 0, "regression": 4, "inconclusive": 5}
 
 what = click.argument("what", metavar="BATCH[:COMBINATION]")
@@ -24,6 +29,7 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
 
 @click.command()
 @click.argument("name", metavar="BATCH")
+@click.argument("after", metavar="[BATCH2]", required=False)
 @click.option("--metric", "metrics", multiple=True, metavar="M", help="Only this one; may be given several times.")
 @click.option(
     "--errors",
@@ -34,29 +40,78 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
 )
 @url
 @as_json
-@example("wtb compare support_qa --metric token_f1")
-def compare(*, name: str, metrics: tuple[str, ...], errors: str, url: str | None, as_json: bool) -> None:
+@example(
+    "wtb compare support_qa --metric token_f1",
+    "wtb compare support_qa support_qa_new --metric token_f1",
+    "wtb compare baseline/main support_qa",
+)
+def compare(
+    *, name: str, after: str | None, metrics: tuple[str, ...], errors: str, url: str | None, as_json: bool
+) -> None:
     """Compare every combination of a batch with its baseline, case by case.
+
+    Given BATCH2, every combination that both have is compared with itself: what BATCH2 scored against what BATCH did,
+    on the cases that both have. Either may be BATCH:COMBINATION, or baseline/NAME for what `wtb baseline` keeps.
 
     Better or worse is said only where chance is ruled out (5 %) among all comparisons that are shown: ask about the
     metrics that matter, and it takes fewer cases.
     """
+    only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
-        result = bench.get_batch(name)
-        found = result.compare(*metrics, errors=errors)
+        if after is None:
+            result = bench.get_batch(name)
+            found, against = result.compare(*metrics, errors=errors), result.baseline
+        else:
+            found, against, only = _across(bench, name, after, metrics, errors)
     several = len({each.comparison.metric.name for each in found}) > 1
-    rows = [_for_programs(each) if as_json else _for_people(each, named=several) for each in found]
+    rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in found]
     show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
     if found and not as_json:
-        click.echo(f"Differences from {result.baseline}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
+        click.echo(f"Differences from {against}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
         click.echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
-        if any(each.comparison.dropped for each in found):
-            click.echo("Not all cases have a score on both sides: --json has how many.")
+        _print_dropped(found, only)
+
+
+def _across(
+    bench: Bench, name: str, after: str, metrics: Sequence[str], errors: str
+) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]]]:
+    """Compare two batches; return the verdicts, what they are against, and what only one of the batches has."""
+    (first, one), (second, other) = split(name), split(after)
+    old, new = bench.get_batch(first), bench.get_batch(second)
+    pairs = []
+    if one is not None or other is not None:
+        pairs = [(known_combination(old, one or other), known_combination(new, other or one))]
+    found = compare_results(old, new, metrics, pairs=pairs, errors=errors)
+    only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
+    if pairs:
+        return found, f"{first}:{pairs[0][0]}", only
+    only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
+    return found, f"the same combination in {first}", only
+
+
+def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
+    sides = ((first, theirs, set(ours)), (second, ours, set(theirs)))
+    return {batch: [name for name in own if name not in others] for batch, own, others in sides if set(own) - others}
+
+
+def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Name what could not be compared."""
+    for what, batches in only.items():
+        for batch, names in batches.items():
+            few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+            click.echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
+    if not only and any(each.comparison.dropped for each in found):
+        click.echo("Not all cases have a score on both sides: --json has how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:
     comparison = verdict.comparison
-    return {"combination": comparison.candidate, "metric": comparison.metric.name, **verdict_data(verdict)}
+    return {
+        "combination": comparison.candidate,
+        "against": comparison.baseline,
+        "metric": comparison.metric.name,
+        **verdict_data(verdict),
+    }
 
 
 def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +11,9 @@ from typing import Any
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import ExecutionId
 from wtb.domain.values import evolve
+
+_MOST = 20
+"""How many faults are named at once."""
 
 
 class BatchStatus(StrEnum):
@@ -34,46 +37,129 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One input with what is expected of it."""
+    """One input with what is expected of it; `place` is where it was read, for messages."""
 
     id: str
     input: Mapping[str, Any]
     expected: Any = None
     tags: tuple[str, ...] = ()
+    place: str = field(default="case", compare=False)
 
 
-def cases_of(rows: Sequence[Any], where: str = "case") -> tuple[Case, ...]:
-    """Read cases from plain data; every fault is named by its place and field, all at once."""
+def cases_of(rows: Iterable[tuple[str, Any]]) -> tuple[Case, ...]:
+    """Read cases from plain data, each with its place; every fault is named by place and field, all at once."""
     faults: list[str] = []
-    cases: list[Case] = []
-    seen: dict[str, int] = {}
-    for number, row in enumerate(rows, 1):
-        place = f"{where} {number}"
-        if isinstance(row, Case):
-            row = {"id": row.id, "input": row.input, "expected": row.expected, "tags": row.tags}  # noqa: PLW2901
-        if not isinstance(row, Mapping):
-            faults.append(f"{place} is {row!r}, not a mapping with id and input")
-            continue
-        unknown = row.keys() - {"id", "input", "expected", "tags"}
-        if unknown:
-            faults.append(f"{place} has the unknown field {', '.join(sorted(map(str, unknown)))}")
-        case_id = row.get("id")
-        if not isinstance(case_id, str) or not case_id:
-            faults.append(f"{place} has no id (a text)")
-            continue
-        if case_id in seen:
-            faults.append(f"{place} has the id {case_id!r} of {where} {seen[case_id]}")
-        seen[case_id] = number
-        if not isinstance(row.get("input"), Mapping):
-            faults.append(f"{place} ({case_id}): input must be a mapping of keys to values")
-            continue
-        tags = row.get("tags") or ()
-        cases.append(Case(id=case_id, input=dict(row["input"]), expected=row.get("expected"), tags=tuple(tags)))
-    if not rows:
+    cases: dict[str, Case] = {}
+    for place, row in rows:
+        found = list(_faults(place, row))
+        if not found:
+            case = _case(place, row)
+            if case.id in cases:
+                found = [f"{place} has the id {case.id!r} of {cases[case.id].place}"]
+            cases.setdefault(case.id, case)
+        faults += found
+    if not cases and not faults:
         faults.append("there are no cases")
+    raise_faults(faults)
+    return tuple(cases.values())
+
+
+def _faults(place: str, row: Any) -> Iterator[str]:
+    if isinstance(row, Case):
+        return
+    if not isinstance(row, Mapping):
+        yield f"{place} is {row!r}, not a mapping with id and input"
+        return
+    unknown = row.keys() - {"id", "input", "expected", "tags"}
+    if unknown:
+        names = ", ".join(sorted(map(str, unknown)))
+        yield f"{place} has the unknown field {names}; fields are id, input, expected and tags"
+    case_id, tags = row.get("id"), row.get("tags")
+    if case_id is None or case_id == "":
+        yield f"{place} has no id"
+    elif not isinstance(case_id, str):
+        yield f"{place}: id must be a text, not {case_id!r}"
+    if "input" not in row:
+        yield f"{place} has no input"
+    elif not isinstance(row["input"], Mapping):
+        yield f"{place}: input must be a mapping of keys to values, not {row['input']!r}"
+    if tags is not None and not (isinstance(tags, list | tuple) and all(isinstance(tag, str) for tag in tags)):
+        yield f"{place}: tags must be a list of texts, not {tags!r}"
+
+
+def _case(place: str, row: Any) -> Case:
+    if isinstance(row, Case):
+        return evolve(row, place=place if row.place == "case" else row.place)
+    tags = tuple(row.get("tags") or ())
+    return Case(id=row["id"], input=dict(row["input"]), expected=row.get("expected"), tags=tags, place=place)
+
+
+def raise_faults(faults: Sequence[str]) -> None:
+    """Raise InvalidInput with what is wrong, if anything is; of very many faults the first."""
     if faults:
-        raise InvalidInput("; ".join(faults[:20]) + ("; …" if len(faults) > 20 else ""))
-    return tuple(cases)
+        raise InvalidInput("; ".join(faults[:_MOST]) + (f"; and {len(faults) - _MOST} more" if faults[_MOST:] else ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a batch took in fact: money, tokens, and seconds by the clock. What is shared was spent once."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    s: float = 0.0
+
+    @classmethod
+    def of(cls, usage: Mapping[str, Any]) -> Spent:
+        """Return what a node run reported."""
+        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+        return cls(usd=usage.get("cost_usd", 0.0), tokens=tokens)
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(usd=self.usd + other.usd, tokens=self.tokens + other.tokens, s=self.s + other.s)
+
+    def __sub__(self, other: Spent) -> Spent:
+        """Return what came after the other."""
+        return Spent(usd=self.usd - other.usd, tokens=self.tokens - other.tokens, s=self.s - other.s)
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the figures as plain JSON."""
+        return {"usd": self.usd, "tokens": self.tokens, "s": self.s}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a batch may take in all, over all the times that it is run; once it is reached no job is begun."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse figures that make no sense."""
+        given: Mapping[str, Any] = self.limits()
+        for name, limit in given.items():
+            if not (isinstance(limit, int | float) and limit >= 0):
+                raise InvalidInput(f"budget: {name} must be a number from 0 up, not {limit!r}")
+
+    @classmethod
+    def of(cls, given: Any) -> Budget:
+        """Return what a person means by `{"usd": 5}`, a budget, or nothing."""
+        if isinstance(given, Budget):
+            return given
+        names = ("usd", "tokens", "s")
+        if given is None or (isinstance(given, Mapping) and given.keys() <= set(names)):
+            return cls(**(given or {}))
+        raise InvalidInput(f"budget={given!r} is unknown; say {{'usd': 5}}, with any of {', '.join(names)}")
+
+    def limits(self) -> dict[str, float]:
+        """Return what is limited, and to how much."""
+        given = {"usd": self.usd, "tokens": self.tokens, "s": self.s}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    def reached(self, spent: Spent) -> tuple[str, ...]:
+        """Return what is used up: `usd`, `tokens`, `s`."""
+        return tuple(name for name, limit in self.limits().items() if getattr(spent, name) >= limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +175,16 @@ class Job:
     status: JobStatus = JobStatus.PENDING
     execution_id: ExecutionId | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> Spent:
+        """What it took, over all the times that it was run."""
+        return Spent(**self.result.get("spent", {}))
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a finished run, so that at most scores are missing."""
+        return "scores" in self.result
 
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, result: Mapping[str, Any]) -> Job:
         """Return the job with what came of it."""

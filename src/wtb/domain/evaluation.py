@@ -64,6 +64,15 @@ class Metric:
                 f"and its worst {self.worst}"
             )
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Metric:
+        """Read a metric from plain data."""
+        return cls(**{**data, "direction": Direction(data["direction"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the metric as plain data."""
+        return {"name": self.name, "direction": self.direction.value, "worst": self.worst, "best": self.best}
+
     def better(self, score: float, other: float) -> bool:
         """Whether the first score is the better one."""
         return score * self.direction.sign > other * self.direction.sign
@@ -108,14 +117,19 @@ class ScoreTable:
         return self._end(self.metric.best, self.metric.direction.sign)
 
     def ends(self) -> tuple[float, float] | None:
-        """The worst and the best score, the lower one first."""
-        worst, best = self.worst(), self.best()
-        return None if worst is None or best is None else (min(worst, best), max(worst, best))
+        """The lower and the upper end of the scale where both are declared, else the lowest and the highest score."""
+        if self.metric.worst is None or self.metric.best is None:
+            return (self._seen[0], self._seen[-1]) if self._seen else None
+        return self.limits()
 
-    def scale(self) -> tuple[float, float] | None:
-        """The same, when both ends are declared: no mean can lie beyond them."""
-        declared = self.metric.worst is not None and self.metric.best is not None
-        return self.ends() if declared else None
+    def limits(self) -> tuple[float, float]:
+        """The scores that no mean can lie beyond; infinite where the metric declares no end."""
+        away = math.inf * self.metric.direction.sign
+        worst = -away if self.metric.worst is None else self.worst()
+        best = away if self.metric.best is None else self.best()
+        assert worst is not None
+        assert best is not None
+        return min(worst, best), max(worst, best)
 
     def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
         """The mean over the repeats of each case; a case without any score is left out."""
@@ -146,6 +160,10 @@ class ScoreTable:
         return max(ends, key=lambda score: sign * score, default=None)
 
 
+OVERALL = Metric(name="overall", worst=0.0, best=1.0)
+"""What the weighted overall score is called."""
+
+
 def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> ScoreTable:
     """The weighted overall score of every run, as a table that can be summarised and compared like any other.
 
@@ -155,7 +173,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
     mean with the given weights. A run with an error in any of the metrics is an error, one with a score missing is
     missing.
     """
-    _check_weights(tables, weights)
+    check_weights([table.metric.name for table in tables], weights)
     total = math.fsum(weights[table.metric.name] for table in tables)
     shares = [weights[table.metric.name] / total for table in tables]
     units = [_Unit.of(table) for table in tables]
@@ -168,7 +186,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
 
     names = dict.fromkeys(name for table in tables for name in table.combinations)
     return ScoreTable(
-        metric=Metric(name="overall", worst=0.0, best=1.0),
+        metric=OVERALL,
         combinations={
             name: {case: [score(run) for run in runs] for case, runs in _runs(tables, name)} for name in names
         },
@@ -193,9 +211,9 @@ class _Unit:
         return (float(score) - self.worst) / (self.best - self.worst)
 
 
-def _check_weights(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> None:
-    metrics = {table.metric.name for table in tables}
-    if metrics != weights.keys():
+def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
+    """Raise InvalidInput for weights that make no overall score of these metrics."""
+    if set(metrics) != weights.keys():
         raise InvalidInput(
             f"an overall score takes one weight a metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
             f"and metrics {', '.join(sorted(metrics)) or 'none'}"
@@ -248,6 +266,8 @@ class EvaluationContext:
     steps: int
     usage: Mapping[str, float]
     tool_errors: int
+    unpriced: tuple[str, ...] = ()
+    """Models whose price nobody knew: their calls are not in `usage["cost_usd"]`."""
 
     @property
     def expected(self) -> Any:
@@ -258,7 +278,9 @@ class EvaluationContext:
 class Evaluator(Protocol):
     """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
 
-    `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure of that score.
+    It may have `check_case(case)` too, which is asked before anything runs and raises InvalidInput for a case that it
+    could not score. `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure
+    of that score.
     """
 
     @property

@@ -50,10 +50,8 @@ class Interval:
         """Reach as far as either."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
-    def within(self, ends: tuple[float, float] | None) -> Interval:
+    def within(self, ends: tuple[float, float]) -> Interval:
         """Cut off what the scale does not have."""
-        if ends is None:
-            return self
         return Interval(max(self.low, ends[0]), min(self.high, ends[1]))
 
 

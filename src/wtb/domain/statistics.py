@@ -129,7 +129,19 @@ def compare(
     """
     tables = tuple(tables)
     pairings = [pairing for table in tables for pairing in _pairings(table, baseline, errors)]
-    draws = max([_DRAWS, *(_DRAWS_A_CANDIDATE * len(table.combinations) for table in tables)])
+    return _compared(pairings, max((len(table.combinations) for table in tables), default=0), seed)
+
+
+def compare_pairs(
+    pairs: Iterable[tuple[ScoreTable, str]], *, errors: Errors = Errors.WORST, seed: int = SEED
+) -> tuple[Comparison, ...]:
+    """Compare as `compare` does where each table has a baseline of its own: the second of each pair."""
+    pairings = [pairing for table, baseline in pairs for pairing in _pairings(table, baseline, errors)]
+    return _compared(pairings, len(pairings), seed)
+
+
+def _compared(pairings: Sequence[_Pairing], candidates: int, seed: int) -> tuple[Comparison, ...]:
+    draws = max(_DRAWS, _DRAWS_A_CANDIDATE * candidates)
     p_values = _p_values([pairing.differences for pairing in pairings], draws, seed)
     samples = [Sample.of_differences(pairing.differences, pairing.table.ends()) for pairing in pairings]
     return tuple(
@@ -221,8 +233,8 @@ def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Compar
     gains = differences * metric.direction.sign
     spread = float(differences.std(ddof=1)) if np.unique(differences).size > 1 else 0.0
     difference = _difference(differences)
-    scale = pairing.table.scale()
-    reach = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
+    low, high = pairing.table.limits()
+    reach = (low - high, high - low)
     return Comparison(
         metric=metric,
         candidate=pairing.candidate,
@@ -248,7 +260,7 @@ def _summary(table: ScoreTable, name: str, cases: int, estimate: Estimate) -> Su
         cases=cases,
         repeats=max(map(len, table.combinations[name].values()), default=0),
         mean=estimate.mean,
-        interval=estimate.interval and estimate.interval.within(table.scale()),
+        interval=estimate.interval and estimate.interval.within(table.limits()),
         method=estimate.method,
         errors=table.count(name, Absent.ERROR),
         missing=table.count(name, Absent.MISSING),

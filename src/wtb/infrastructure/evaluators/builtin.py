@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.domain.batch import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Direction, EvaluationContext
 
@@ -27,16 +28,23 @@ class _Keyed:
             raise InvalidInput(f"the state has no key {self.key!r}; it has {', '.join(sorted(context.state))}")
         return context.state[self.key]
 
+    def check_case(self, case: Case) -> None:
+        """Raise InvalidInput when the case does not say what is expected; asked before anything runs."""
+        if case.expected is None:
+            raise InvalidInput(f"expected is missing, which {type(self).__name__} needs")
+        if isinstance(case.expected, Mapping) and self._expected_key not in case.expected:
+            raise InvalidInput(f"expected.{self._expected_key} is missing, which {type(self).__name__} needs")
+
     def wanted(self, context: EvaluationContext) -> Any:
-        expected = context.expected
-        if expected is None:
-            raise InvalidInput(f"case {context.case.id!r} has no expected value")
-        if isinstance(expected, Mapping):
-            key = self.expected_key or self.key
-            if key not in expected:
-                raise InvalidInput(f"case {context.case.id!r} expects nothing of {key!r}")
-            return expected[key]
-        return expected
+        self.check_case(context.case)
+        return self.wanted_of(context.case)
+
+    def wanted_of(self, case: Case) -> Any:
+        return case.expected[self._expected_key] if isinstance(case.expected, Mapping) else case.expected
+
+    @property
+    def _expected_key(self) -> str:
+        return self.expected_key or self.key
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,18 @@ class RegexMatch(_Keyed):
     pattern: str | None = None
     name: str = "regex_match"
 
+    def __post_init__(self) -> None:
+        if self.pattern is not None:
+            _compiled(self.pattern)
+
+    def check_case(self, case: Case) -> None:
+        if self.pattern is None:
+            super().check_case(case)
+            _compiled(str(self.wanted_of(case)))
+
     def evaluate(self, context: EvaluationContext) -> float:
         pattern = self.pattern if self.pattern is not None else str(self.wanted(context))
-        return float(re.search(pattern, str(self.actual(context))) is not None)
+        return float(_compiled(pattern).search(str(self.actual(context))) is not None)
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,15 @@ class NumericMatch(_Keyed):
     relative: float = 1e-6
     absolute: float = 1e-9
     name: str = "numeric_match"
+
+    def check_case(self, case: Case) -> None:
+        super().check_case(case)
+        try:
+            float(self.wanted_of(case))
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"expected is {self.wanted_of(case)!r}, and {type(self).__name__} needs a number"
+            ) from None
 
     def evaluate(self, context: EvaluationContext) -> float:
         actual, wanted = float(self.actual(context)), float(self.wanted(context))
@@ -99,11 +125,21 @@ class FitsSchema(_Keyed):
     schema: Mapping[str, Any]
     name: str = "fits_schema"
 
+    def check_case(self, case: Case) -> None:
+        """The case has no part in it."""
+
     def evaluate(self, context: EvaluationContext) -> float:
         from jsonschema import Draft202012Validator
         from referencing import Registry
 
         return float(Draft202012Validator(dict(self.schema), registry=Registry()).is_valid(self.actual(context)))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"{pattern!r} is no regular expression: {error}") from error
 
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -135,6 +171,7 @@ class Latency:
 
     name: str = "latency_s"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.latency_s
@@ -142,12 +179,15 @@ class Latency:
 
 @dataclass(frozen=True)
 class Cost:
-    """Money that the nodes reported."""
+    """Money that the nodes reported, or that the tokens of their models cost; no score where a price is unknown."""
 
     name: str = "cost_usd"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
+        if context.unpriced:
+            raise InvalidInput(f"no price is known of {', '.join(context.unpriced)}")
         return context.usage.get("cost_usd", 0.0)
 
 
@@ -157,6 +197,7 @@ class Tokens:
 
     name: str = "tokens"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.usage.get("input_tokens", 0) + context.usage.get("output_tokens", 0)
@@ -168,6 +209,7 @@ class Steps:
 
     name: str = "steps"
     direction: Direction = Direction.LOWER
+    best: float = 0.0
 
     def evaluate(self, context: EvaluationContext) -> float:
         return context.steps

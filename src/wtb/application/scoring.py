@@ -1,0 +1,121 @@
+"""Scoring: what finished runs are worth to evaluators that came later or have changed; nothing is run again."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from wtb.application.evaluation_engine import EvaluationEngine, check_cases, digests
+from wtb.domain.batch import Batch, Case, Job, JobStatus
+from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import ExecutionId
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+
+
+class Scoring:
+    """Scores single runs, and the runs of a batch."""
+
+    def __init__(self, storage: Storage, clock: Clock, codec: Codec, evaluation: EvaluationEngine) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._codec = codec
+        self._evaluation = evaluation
+
+    def score_run(self, execution_id: ExecutionId, evaluators: Sequence[Evaluator], expected: Any) -> dict[str, Any]:
+        """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(execution_id)
+            if execution.status is not ExecutionStatus.COMPLETED:
+                raise InvalidInput(f"run {execution_id!r} is {execution.status}; only one that completed can be scored")
+            case = self._case_of(uow, execution)
+        case = self._whole(case, execution_id)
+        if expected is not None:
+            case = replace(case, expected=expected)
+        return self._evaluation.scores(self._evaluation.context(execution_id, case), evaluators)
+
+    def _case_of(self, uow: UnitOfWork, execution: Execution) -> Case:
+        """Return the case that a run of a batch was made for; of another run one of its own."""
+        origin = execution.metadata
+        with suppress(BatchNotFound, KeyError):
+            return kept_cases(uow.batches.get(origin["batch"]).plan, self._codec)[origin["case"]]
+        return Case(id=execution.id, input={})
+
+    def _whole(self, case: Case, execution_id: ExecutionId) -> Case:
+        """Return a case with its input; of one that a batch has kept, that is what the run began with."""
+        if case.input:
+            return case
+        with self._storage.unit_of_work(readonly=True) as uow:
+            first = uow.checkpoints.list_infos(execution_id)[:1]
+            begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
+        return replace(case, input=dict(begun[0])) if begun else case
+
+    def score_batch(
+        self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
+    ) -> None:
+        """Give the completed jobs of a batch these scores beside those that they have; other metrics stay."""
+        known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.plan, self._codec)
+        absent = [case for case in batch.plan["cases"] if case not in known]
+        if absent:
+            raise InvalidInput(f"case {absent[0]!r} of batch {batch.name!r} is not among the cases that are given")
+        check_cases(evaluators, [known[case] for case in batch.plan["cases"]])
+        wanted = set(batch.plan["cases"])
+        with self._storage.unit_of_work(readonly=True) as uow:
+            jobs = [
+                job
+                for job in uow.batches.list_jobs(batch.id)
+                if job.case_id in wanted and job.status is JobStatus.COMPLETED
+            ]
+        by_name = digests(evaluators)
+
+        with ThreadPoolExecutor(workers, thread_name_prefix="wtb-score") as pool:
+            scored = list(pool.map(lambda job: self.scored(job, known[job.case_id], evaluators, by_name), jobs))
+        new = {each.name: metric_of(each).to_dict() for each in evaluators}
+        metrics = {each["name"]: each for each in batch.plan["metrics"]} | new
+        with self._storage.unit_of_work() as uow:
+            uow.batches.save_jobs([job for job in scored if job is not None])
+            plan = {**batch.plan, "metrics": list(metrics.values())}
+            uow.batches.save(replace(batch, plan=plan, updated_at=self._clock.now()))
+            uow.commit()
+
+    def scored(self, job: Job, case: Case, evaluators: Sequence[Evaluator], by_name: Mapping[str, str]) -> Job | None:
+        """Give a finished job the scores that are missing or have changed; None when its run is gone."""
+        assert job.execution_id is not None
+        wanted, known = scored_by(case, by_name, self._codec), job.result.get("scored_by", {})
+        stale = [evaluator for evaluator in evaluators if known.get(evaluator.name) != wanted[evaluator.name]]
+        try:
+            context = self._evaluation.context(job.execution_id, self._whole(case, job.execution_id))
+        except ExecutionNotFound:
+            return None
+        scores = {**job.result["scores"], **self._evaluation.scores(context, stale)}
+        result = {**job.result, "scores": scores, "scored_by": {**known, **wanted}}
+        return job.ended(JobStatus.COMPLETED, job.execution_id, result)
+
+
+def scored_by(case: Case, by_name: Mapping[str, str], codec: Codec) -> dict[str, str]:
+    """Return what each score depends on beside the run: the evaluator, what is expected, and the tags."""
+    about = codec.encode([case.expected, list(case.tags)], f"case {case.id}")[1]
+    return {name: codec.digest(digest.encode(), about).hex()[:32] for name, digest in by_name.items()}
+
+
+def cases_to_keep(cases: Sequence[Case], codec: Codec) -> str:
+    """Return what a batch keeps of its cases for later evaluators; the inputs are those of the runs."""
+    about = {case.id: [case.expected, list(case.tags)] for case in cases}
+    return b64encode(codec.encode(about, "expected")[0]).decode()
+
+
+def kept_cases(plan: Mapping[str, Any], codec: Codec) -> dict[str, Case]:
+    """Return the cases that the plan of a batch has kept, by id."""
+    return {case.id: case for case in _read(plan, codec)}
+
+
+def _read(plan: Mapping[str, Any], codec: Codec) -> Iterator[Case]:
+    about = codec.decode(b64decode(plan["expected"])) if "expected" in plan else {}
+    for case_id in plan["cases"]:
+        expected, tags = about.get(case_id, (None, ()))
+        yield Case(id=case_id, input={}, expected=expected, tags=tuple(tags))

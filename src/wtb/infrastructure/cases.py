@@ -1,0 +1,68 @@
+"""Cases from files: JSONL with one a line, or CSV; each knows its line, for messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wtb.domain.batch import Case, cases_of
+from wtb.domain.errors import InvalidInput
+
+
+def read_cases(source: Any) -> tuple[Case, ...]:
+    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
+    if not isinstance(source, str | Path):
+        if isinstance(source, Mapping) or not isinstance(source, Iterable):
+            raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
+        return cases_of((f"case {number}", row) for number, row in enumerate(source, 1))
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the cases {path} cannot be read: {error}") from error
+    return cases_of(_csv_rows(path.name, text) if path.suffix == ".csv" else _json_rows(path.name, text))
+
+
+def _json_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield f"{name} line {number}", json.loads(line)
+            except ValueError as error:
+                raise InvalidInput(f"{name} line {number} is no JSON: {error}") from error
+
+
+def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    columns = reader.fieldnames or ()
+    unknown = [column for column in columns if not _is_column(column)]
+    if unknown:
+        raise InvalidInput(
+            f"{name} line 1 has the unknown column {unknown[0]!r}; "
+            "columns are id, input.KEY, expected or expected.KEY, and tags"
+        )
+    for row in reader:
+        place = f"{name} line {reader.line_num}"
+        if None in row or None in row.values():
+            raise InvalidInput(f"{place} has not as many fields as line 1: {len(columns)}")
+        yield place, _from_csv(row)
+
+
+def _is_column(column: str) -> bool:
+    kind, dot, key = column.partition(".")
+    return column in ("id", "expected", "tags") or (kind in ("input", "expected") and bool(dot and key))
+
+
+def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a case; an empty field of what is expected is none."""
+    parts: dict[str, dict[str, str]] = {"input": {}, "expected": {}}
+    for column, value in row.items():
+        kind, dot, key = column.partition(".")
+        if dot and (value or kind == "input"):
+            parts[kind][key] = value
+    expected = parts["expected"] or row.get("expected") or None
+    return {"id": row.get("id"), "input": parts["input"], "expected": expected, "tags": (row.get("tags") or "").split()}

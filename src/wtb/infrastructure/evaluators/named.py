@@ -1,0 +1,44 @@
+"""Evaluators by name: those that need no settings, and those of installed packages (entry points `wtb.evaluators`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from wtb.application.evaluation_engine import check_evaluators
+from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.evaluators.builtin import Cost, Latency, Steps, Tokens, ToolErrors
+
+GROUP = "wtb.evaluators"
+
+_BUILT_IN = {each.name: each for each in (Latency(), Cost(), Tokens(), Steps(), ToolErrors())}
+
+
+def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
+    """Return evaluators, of which some may be given by name, after checking all of them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
+    found = tuple(evaluator_named(each) if isinstance(each, str) else each for each in given)
+    check_evaluators(found)
+    return found
+
+
+def evaluator_named(name: str) -> Any:
+    """Return an evaluator; one of a package is what its entry point names, called if it is a class or a function."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    installed = {each.name: each for each in entry_points(group=GROUP)}
+    if name not in installed:
+        known = ", ".join([*_BUILT_IN, *sorted(map(_told, installed.values()))])
+        raise InvalidInput(f"there is no evaluator {name!r}; by name there are {known}")
+    entry = installed[name]
+    try:
+        found = entry.load()
+        return found if hasattr(found, "evaluate") and not isinstance(found, type) else found()
+    except Exception as error:
+        raise InvalidInput(f"evaluator {_told(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _told(entry: EntryPoint) -> str:
+    return entry.name if entry.dist is None else f"{entry.name} (of {entry.dist.name})"
