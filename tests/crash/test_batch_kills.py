@@ -74,9 +74,7 @@ class Story:
             self.kills += said is None
             if said is not None:
                 assert said["error"] is None, said["error"]
-                assert said["status"] in ("completed_with_errors", "running"), (
-                    "running: another process goes on with it"
-                )
+                assert said["status"] in ("completed_with_errors", "running"), "or another process goes on with it"
                 ended = ended or said["status"] == "completed_with_errors"
         return ended
 
