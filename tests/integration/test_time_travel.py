@@ -497,8 +497,10 @@ def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects
     flow.add_node("before", lambda state: {"before": True}, start=True)
     flow.add_node("node", node)
     flow.edge("before", "node")
-    assert bench.run(flow, {}).status is ExecutionStatus.COMPLETED
-    assert [call.tool for call in forks[0].effects] == [desk.open.spec.name]
+    run = bench.run(flow, {})
+    assert run.status is ExecutionStatus.COMPLETED
+    effects = bench.services.branching.effects_after(run.id, forks[0].checkpoint)
+    assert [call.tool for call in effects] == [desk.open.spec.name]
     assert bench.get(forks[0].execution.id).state == {"before": True}
 
 

@@ -137,7 +137,8 @@ def test_a_checkpoint_named_after_a_rollback_knows_nothing_of_what_the_node_did_
     assert run.resume().status is ExecutionStatus.COMPLETED
     assert sent == ["first", "second", "second"]
     assert len(run.diff(0).calls) == 2
-    assert len(bench.services.branching.fork(run.id, 0).effects) == 3
+    branching = bench.services.branching
+    assert len(branching.effects_after(run.id, branching.fork(run.id, 0).checkpoint)) == 3
 
 
 def test_a_call_that_a_rollback_took_back_before_it_was_given_up_is_made_again_once(bench: Bench, desk: Desk) -> None:

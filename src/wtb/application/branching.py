@@ -27,11 +27,10 @@ STILL = (ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.COMPLET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """A new run that goes on from a checkpoint of another, and what that one did to the world after it."""
+    """A new run, and the checkpoint of another that it goes on from."""
 
     execution: Execution
     checkpoint: Checkpoint
-    effects: tuple[ToolCall, ...]
 
 
 class Branching:
@@ -67,7 +66,6 @@ class Branching:
             execution = uow.executions.get(execution_id)
             check_not_rolling_back(execution)
             point = _fork_point(uow, execution, target, from_start=input is not None)
-            effects = _effects_after(uow, point, execution_id)
             state = None if input is None else uow.checkpoints.load(point.id).state
         change = StateDelta.setting(update or {})
         if input is not None and state is not None:
@@ -82,7 +80,14 @@ class Branching:
         forked = self._recorder.fork_run(
             source, point, name=name, execution_id=run_id, change=change, created_by=created_by
         )
-        return Forked(execution=forked.execution, checkpoint=point, effects=effects)
+        return Forked(execution=forked.execution, checkpoint=point)
+
+    def effects_after(self, execution_id: ExecutionId, point: Checkpoint) -> tuple[ToolCall, ...]:
+        """Return what a run has done to the world since a checkpoint was made; a fork does not take it back."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(execution_id)
+        after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+        return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one
 
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None
@@ -230,10 +235,3 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
             if stay[run_id] and fork.execution_id != execution_id:
                 yield fork, checkpoint
                 break
-
-
-def _effects_after(uow: UnitOfWork, point: Checkpoint, execution_id: ExecutionId) -> tuple[ToolCall, ...]:
-    """Return what the run has done to the world since a checkpoint was made; a fork does not take it back."""
-    calls = uow.tool_calls.list_calls(execution_id)
-    after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
-    return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one

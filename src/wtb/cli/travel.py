@@ -212,11 +212,12 @@ def fork(
             variants=read_variants(variants) or None,
         )
         run = _run(bench, forked.execution.id, workflow)
-        facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, forked.effects))}
+        effects = bench.services.branching.effects_after(source.id, forked.checkpoint)
+        facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, effects))}
         if not as_json:
             click.echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
-            effects = listed(f"What {source.id} did to the world after that stays done", forked.effects)
-            click.echo("".join(f"{line}\n" for line in effects), nl=False)
+            stays = listed(f"What {source.id} did to the world after that stays done", effects)
+            click.echo("".join(f"{line}\n" for line in stays), nl=False)
         if go_on:
             end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
         else:
