@@ -105,7 +105,7 @@ class Disk:
             assert not isinstance(statement, sa.Update | sa.Delete) or result.rowcount == 1
         self._storage._manifests = ManifestCache()
 
-    def set(self, table: sa.Table, key: str, value: Any, **columns: Any) -> None:
+    def set(self, table: sa.Table, key: str, value: Any, /, **columns: Any) -> None:
         self.change(sa.update(table).where(table.c[key] == value).values(**columns))
 
     def remove(self, table: sa.Table, key: str, value: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.integration.test_damage import HASHED, Disk, flipped
 from tests.upkeep import GRACE, Copy, World
 from tests.workspaces import described
 from wtb.application.recorder import Position
+from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.errors import DamagedData, WTBError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
@@ -25,6 +27,7 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, SetValue, StateDelta
 from wtb.domain.tools import CallKind, Effects, ToolCall
+from wtb.domain.values import evolve
 from wtb.infrastructure.files.index import StatIndex, save_index
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.staging import HALF_DONE
@@ -385,6 +388,42 @@ def test_a_call_that_was_recorded_before_there_were_checksums_is_read(world: Wor
     with world.storage.unit_of_work(readonly=True) as uow:
         assert uow.tool_calls.list_calls(call.execution_id) == (call,)
     assert world.faults() == []
+
+
+def test_a_flipped_bit_in_a_result_that_waits_for_its_siblings_is_named(
+    world: World, disk: Disk, runs: tuple[ExecutionId, ...]
+) -> None:
+    with world.storage.unit_of_work() as uow:
+        run = uow.node_runs.list_runs(runs[0])[-1]
+        uow.node_runs.save(evolve(run, pending={"returned": {"price": 1234}, "file_commit": None}))
+        uow.commit()
+    assert world.faults() == []
+    (row,) = [row for row in disk.rows(tables.node_runs) if row.id == run.id]
+    for bit in range(8 * len(row.pending)):
+        changed = bytearray(row.pending)
+        changed[bit // 8] ^= 1 << bit % 8
+        disk.set(tables.node_runs, "id", run.id, pending=bytes(changed))
+        with world.storage.unit_of_work(readonly=True) as uow, pytest.raises(DamagedData, match=run.id):
+            uow.node_runs.get(runs[0], run.id)
+    assert found(world, FaultKind.NODE_RUN, run.id).runs == (runs[0],)
+
+
+def test_a_shared_result_with_a_flipped_bit_is_taken_by_nobody(world: World, disk: Disk) -> None:
+    now = datetime.now(UTC)
+    entry = CacheEntry(key=b"key", status=CacheStatus.RUNNING, owner="me", attempt="1", expires_at=now)
+    with world.storage.unit_of_work() as uow:
+        uow.cache.claim(entry)
+        uow.cache.settle(replace(entry, status=CacheStatus.DONE, value={"returned": {"price": 1234}}))
+        uow.commit()
+    (row,) = disk.rows(tables.node_cache)
+    for bit in range(8 * len(row.value)):
+        changed = bytearray(row.value)
+        changed[bit // 8] ^= 1 << bit % 8
+        disk.set(tables.node_cache, "key", b"key", value=bytes(changed))
+        with world.storage.unit_of_work(readonly=True) as uow:
+            kept = uow.cache.find(b"key")
+            assert kept is not None
+            assert kept.value is None
 
 
 @pytest.mark.parametrize("column", ["type", "at_us", "data", "hash"])

@@ -86,9 +86,10 @@ class NodeCache:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it."""
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
-        if found is not None and found.status is CacheStatus.DONE:
+        is_legible = found is not None and found.value is not None  # what is damaged is made again
+        if found is not None and found.status is CacheStatus.DONE and is_legible:
             return _result(found)
-        if found is not None and found.status is CacheStatus.FAILED and _is_final(found, go):
+        if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
             assert found.value is not None
             return SharedFailure(failure=Failure(**found.value))
         if found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found):

@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from wtb.domain.batch import Baseline, Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
-from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.errors import BaselineNotFound, BatchNotFound, DamagedData
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Codec
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.sql.seals import sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us"
@@ -156,7 +157,10 @@ class SqlNodeCacheRepository:
         return self._transaction.run(statement, (*row[1:], entry.key, *was)).rowcount == 1
 
     def settle(self, entry: CacheEntry) -> bool:
-        value = None if entry.value is None else self._codec.encode(dict(entry.value), "the result of a node")[0]
+        value = None
+        if entry.value is not None:
+            result, _ = self._codec.encode(dict(entry.value), "the result of a node")
+            value = sealed(self._codec, (entry.key,), result)
         statement = (
             "UPDATE wtb_node_cache SET status = ?, expires_at_us = ?, value = ? "
             "WHERE key = ? AND owner = ? AND attempt = ? AND status = 'running'"
@@ -172,6 +176,13 @@ class SqlNodeCacheRepository:
         statement = "UPDATE wtb_node_cache SET expires_at_us = ? WHERE owner = ? AND status = 'running'"
         self._transaction.run(statement, (to_us(expires_at), owner))
 
+    def _value(self, key: bytes, stored: Any) -> Any:
+        """Return a shared result; None when it is damaged: it can be made again."""
+        try:
+            return self._codec.decode(unsealed(self._codec, (key,), stored, "a shared result"))
+        except DamagedData:
+            return None
+
     def _entry(self, row: Any) -> CacheEntry:
         return CacheEntry(
             key=bytes(row[0]),
@@ -179,5 +190,5 @@ class SqlNodeCacheRepository:
             owner=row[2],
             attempt=row[3],
             expires_at=from_us(row[4]),
-            value=None if row[5] is None else self._codec.decode(row[5]),
+            value=None if row[5] is None else self._value(bytes(row[0]), row[5]),
         )

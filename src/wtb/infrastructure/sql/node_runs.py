@@ -13,6 +13,7 @@ from wtb.domain.values import evolve
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.repositories import failure_of, failure_text
+from wtb.infrastructure.sql.seals import sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _STATUSES = {status.value: status for status in NodeStatus}
@@ -49,7 +50,8 @@ class SqlNodeRunRepository:
         failure = failure_text(run.failure)
         pending = None
         if run.pending is not None:
-            pending, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
+            result, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
+            pending = sealed(self._codec, (run.execution_id, run.id), result)
         self._transaction.run(
             _SAVE_RUN,
             (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us, pending),
@@ -79,11 +81,16 @@ class SqlNodeRunRepository:
         return tuple(self._node_run(row) for row in self._transaction.rows(_UNFINISHED, (execution_id,)))
 
     def _node_run(self, row: Any) -> NodeRun:
-        run = _node_run(row)
-        return run if row[15] is None else evolve(run, pending=self._codec.decode(row[15]))
+        run, pending = _node_run(row), pending_in(self._codec, row[1], row[0], row[15])
+        return run if pending is None else evolve(run, pending=self._codec.decode(pending))
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         return tuple(run.boundary() for run in self.list_runs(execution_id))
+
+
+def pending_in(codec: Codec, execution_id: str, id: str, stored: bytes | None) -> bytes | None:
+    """Return the result in a row that waits for its siblings, or raise DamagedData when it is not what was written."""
+    return None if stored is None else unsealed(codec, (execution_id, id), stored, f"the result of node run {id!r}")
 
 
 _TEMPLATE = NodeRun(

@@ -6,20 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from wtb.domain.errors import DamagedData
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import Codec
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.seals import sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 CALL_FIELDS = (
     "execution_id, node_run_id, identity, sequence, kind, tool, effects, arguments, status, error, "
     "started_at_us, ended_at_us, result"
 )
-_SEAL = b"\xc1" * 4
-"""What a result begins with that has a checksum of its whole row before it. No msgpack does; and no flipped bit makes
-one of the other."""
 _SAVE = (
     f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, node_run_id, identity) DO UPDATE SET status = excluded.status, "
@@ -51,7 +48,7 @@ class SqlToolCallRepository:
             None if call.ended_at is None else to_us(call.ended_at),
         )
         result, _ = self._codec.encode(call.result, f"the result of {call.tool}")
-        self._transaction.run(_SAVE, (*facts, _sealed(self._codec, facts, result)))
+        self._transaction.run(_SAVE, (*facts, sealed(self._codec, facts, result)))
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         where, values = "execution_id = ?", [str(execution_id)]
@@ -62,7 +59,7 @@ class SqlToolCallRepository:
         return tuple(self._call(row) for row in self._transaction.rows(statement, values))
 
     def _call(self, row: Any) -> ToolCall:
-        result = unsealed(self._codec, row)
+        result = result_in(self._codec, row)
         return ToolCall(
             execution_id=ExecutionId(row[0]),
             node_run_id=NodeRunId(row[1]),
@@ -80,26 +77,9 @@ class SqlToolCallRepository:
         )
 
 
-def unsealed(codec: Codec, row: Sequence[Any]) -> bytes:
+def result_in(codec: Codec, row: Sequence[Any]) -> bytes:
     """Return the result in a row, or raise DamagedData when the row is not what was written."""
-    try:
-        stored: bytes = row[-1]
-        if stored == _sealed(codec, row[:-1], result := stored[len(_SEAL) + 16 :]):
-            return result
-        if stored[:1] != _SEAL[:1] and stored[1:4] != _SEAL[1:]:  # a row from before there were checksums
-            return stored
-    except TypeError:  # what was bytes is none any more
-        pass
-    raise DamagedData(
-        f"call {row[2]!r} of run {row[0]!r} is damaged: its row does not match its checksum; `wtb doctor` tells more"
-    )
-
-
-def _sealed(codec: Codec, facts: Sequence[Any], result: bytes) -> bytes:
-    """Return the result with a checksum before it, which also covers everything else in the row."""
-    *before, arguments = facts[:8]
-    known = repr((*before, len(arguments), *facts[8:])).encode("utf-8", "surrogatepass")
-    return _SEAL + codec.digest(known, arguments, result)[:16] + result
+    return unsealed(codec, row[:-1], row[-1], f"call {row[2]!r} of run {row[0]!r}")
 
 
 def _error(text: str | None) -> str | None:

@@ -12,7 +12,9 @@ from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.sql.database import Transaction
-from wtb.infrastructure.sql.tool_calls import CALL_FIELDS, unsealed
+from wtb.infrastructure.sql.node_runs import pending_in
+from wtb.infrastructure.sql.seals import unsealed
+from wtb.infrastructure.sql.tool_calls import CALL_FIELDS, result_in
 from wtb.infrastructure.upkeep.rows import (
     BlobRow,
     BranchRow,
@@ -89,21 +91,26 @@ class SqlUpkeepRows:
 
     def node_runs(self) -> Iterator[NodeRunRow]:
         for execution_id, id, status, *checkpoint_ids, pending in self._pages(_NODE_RUNS, ("", ""), (0, 1), _SMALL):
-            yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), pending)
+            try:
+                result = pending_in(self._codec, execution_id, id, pending)
+            except DamagedData as error:
+                yield NodeRunRow(execution_id, id, True, tuple(checkpoint_ids), None, str(error))
+            else:
+                yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), result)
 
     def calls(self) -> Iterator[CallRow]:
         for row in self._pages(_CALLS, ("", "", ""), (0, 1, 2), _SMALL):
             problem = ""
             try:
-                unsealed(self._codec, row)
+                result_in(self._codec, row)
             except DamagedData as error:
                 problem = str(error)
             yield CallRow(row[0], row[1], row[2], problem)
 
     def shared_commits(self) -> Iterator[str]:
-        for _, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
-            with suppress(ValueError, AttributeError):  # a result that nobody can read refers to nothing
-                commit_id = file_commit_in(value)
+        for key, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
+            with suppress(ValueError, AttributeError, DamagedData):  # a result that nobody can read is made again
+                commit_id = file_commit_in(unsealed(self._codec, (bytes(key),), value, "a shared result"))
                 if commit_id is not None:
                     yield commit_id
 
