@@ -227,3 +227,21 @@ class NodeBoundary:
     def duration(self) -> timedelta | None:
         """How long the visit took; None while it runs."""
         return None if self.ended_at is None else self.ended_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWrite:
+    """What a task wrote to a channel after a checkpoint, kept before the next checkpoint is made of it.
+
+    A task writes once at each index; a negative index is for what may change: an error, an interrupt, an answer.
+    `path` is where the task stands among those of its superstep, and so in which order writes are applied.
+    """
+
+    execution_id: ExecutionId
+    checkpoint_id: CheckpointId
+    task_id: str
+    index: int
+    path: str
+    channel: str
+    value: Any
+    created_at: datetime

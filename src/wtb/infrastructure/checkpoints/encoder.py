@@ -87,13 +87,13 @@ class DeltaEncoder:
         items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
         return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
 
-    def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes]) -> Operation:
+    def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes], inline_bytes: int = INLINE_BYTES) -> Operation:
         if type(value) is list:
             items, list_digest = self._items(value, path, 0, self._empty_list)
-            return (Op.LIST, list_digest, self._cut(items, INLINE_BYTES, blobs))
+            return (Op.LIST, list_digest, self._cut(items, inline_bytes, blobs))
         data, canonical = self._codec.encode(value, path)
         digest = self._codec.digest(b"value", canonical)
-        if len(data) <= INLINE_BYTES:
+        if len(data) <= inline_bytes:
             return (Op.VALUE, digest, data)
         address = self._codec.digest(data)
         blobs[address] = data
@@ -125,7 +125,8 @@ class DeltaEncoder:
     def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
         if value is DELETE:
             return (Op.DROP, self._deleted)
-        return self._whole(value, f"returned.{node}.{key}", blobs)
+        # Read with its own checkpoint only and shared with none, so up to a page of it lies in the row itself.
+        return self._whole(value, f"returned.{node}.{key}", blobs, INLINE_APPEND_BYTES)
 
     def returned_digest(self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]) -> bytes:
         """Hash what nodes returned; empty when there is nothing."""
@@ -169,15 +170,36 @@ class DeltaEncoder:
         """Decode one entry."""
         if isinstance(entry, ListEntry):
             return self.items(entry, blobs)
-        return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
+        return self._decoded(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
         """Decode a list."""
         items: list[Any] = []
         for segment in entry.segments:
-            decoded = self._codec.decode(segment.data or blobs[segment.address])
+            decoded = self._decoded(segment.data or blobs[segment.address])
             items += decoded[: segment.take] if len(decoded) > segment.take else decoded
         return items
+
+    def _decoded(self, data: bytes) -> Any:
+        return self._codec.decode(data)
+
+    def remembering(self) -> DeltaEncoder:
+        """Return an encoder that decodes equal pieces once, for reading many states that share them."""
+        return _RememberingEncoder(self._codec)
+
+
+class _RememberingEncoder(DeltaEncoder):
+    """Gives the same object for the same bytes."""
+
+    def __init__(self, codec: Codec) -> None:
+        super().__init__(codec)
+        self._known: dict[bytes, Any] = {}
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            return self._known[data]
+        except KeyError:
+            return self._known.setdefault(data, self._codec.decode(data))
 
 
 def _list(key: str, entry: Entry | None) -> ListEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -246,12 +246,7 @@ class DeltaCheckpointStore:
         row, payload = self._living(checkpoint_id)
         checkpoint = checkpoint_of(self._codec, row)
         manifest = self._living_manifest(checkpoint)
-        operations, returned = unpacked(unseal_delta(self._codec, payload, checkpoint_id, row.parent_id))
-        if self._encoder.returned_digest(operations, returned) != row.returned_hash:
-            raise DamagedData(
-                f"checkpoint {checkpoint_id!r} is damaged: what its nodes returned does not match its hash; "
-                "`wtb doctor` tells more"
-            )
+        operations, returned = self._delta(row, payload)
         addresses = {address for _, entry in manifest for address in entry.addresses}
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
@@ -261,6 +256,43 @@ class DeltaCheckpointStore:
             state=self._encoder.state(manifest, blobs),
             returned=self._encoder.returned(operations, returned, blobs),
         )
+
+    def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
+        """Return the operations of a checkpoint and what its nodes returned, verified."""
+        operations, returned = unpacked(unseal_delta(self._codec, payload, row.id, row.parent_id))
+        if self._encoder.returned_digest(operations, returned) != row.returned_hash:
+            raise DamagedData(
+                f"checkpoint {row.id!r} is damaged: what its nodes returned does not match its hash; "
+                "`wtb doctor` tells more"
+            )
+        return operations, returned
+
+    def load_many(self, checkpoint_ids: Sequence[CheckpointId]) -> Iterator[Snapshot]:
+        rows = {row.id: (row, payload) for row, payload in self._rows.find_many(checkpoint_ids) if not row.deleted}
+        manifests: dict[str, Manifest] = {}
+        deltas: dict[str, tuple[Any, Any]] = {}
+        for row, payload in sorted(rows.values(), key=lambda stored: stored[0].step):  # parents before children
+            operations, returned = deltas[row.id] = self._delta(row, payload)
+            base = EMPTY if row.parent_id is None else manifests.get(row.parent_id)
+            if base is None:
+                manifests[row.id] = self._living_manifest(checkpoint_of(self._codec, row))
+                continue
+            manifest = manifests[row.id] = base.apply(operations)
+            if manifest.root(self._codec) != row.state_hash:
+                manifests[row.id] = self._living_manifest(checkpoint_of(self._codec, row))
+        addresses = {address for manifest in manifests.values() for _, entry in manifest for address in entry.addresses}
+        for operations, returned in deltas.values():
+            addresses |= self._encoder.returned_addresses(operations, returned)
+        blobs = self._read_blobs(tuple(addresses), next(iter(checkpoint_ids), None))
+        decoded = self._encoder.remembering()
+        for checkpoint_id in checkpoint_ids:
+            if checkpoint_id in rows:
+                operations, returned = deltas[checkpoint_id]
+                yield Snapshot(
+                    checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
+                    state=decoded.state(manifests[checkpoint_id], blobs),
+                    returned=self._encoder.returned(operations, returned, blobs),
+                )
 
     def _living_manifest(self, checkpoint: Checkpoint) -> Manifest:
         try:

@@ -15,6 +15,7 @@ from wtb.infrastructure.memory.repositories import (
     MemoryNodeRunRepository,
     MemoryWorkflowRepository,
 )
+from wtb.infrastructure.memory.pending_writes import MemoryPendingWriteRepository
 from wtb.infrastructure.memory.rollbacks import MemoryRollbackRepository
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
 from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
@@ -42,6 +43,10 @@ class MemoryStorage(StorageParts):
             batch_jobs=Table(lambda job: job.batch_id),
             baselines=Table(),
             node_cache=Table(),
+            pending_writes=Table(
+                lambda stored: stored[0].execution_id,
+                lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
+            ),
             requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
@@ -66,6 +71,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     rollbacks: MemoryRollbackRepository
     batches: MemoryBatchRepository
     cache: MemoryNodeCacheRepository
+    writes: MemoryPendingWriteRepository
     events: MemoryEventLog
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
@@ -90,6 +96,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.batches = MemoryBatchRepository(transaction)
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
+        self.writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
         self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)

@@ -19,6 +19,7 @@ _INSERT_AFTER = (
 )
 _PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
+_FIND_MANY = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id IN (??)"
 _LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
 _CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE parent_id IN (??)"
 _HEADS = "SELECT head_id, execution_id FROM wtb_branches WHERE execution_id <> ? AND head_id IN (??)"
@@ -97,6 +98,10 @@ class SqlCheckpointRows:
     def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
         found = self._transaction.row(_FIND, (checkpoint_id,))
         return None if found is None else (CheckpointRow(*found[:-1]), found[-1])
+
+    def find_many(self, checkpoint_ids: Collection[str]) -> list[tuple[CheckpointRow, bytes]]:
+        found = self._transaction.run_in(_FIND_MANY, checkpoint_ids)
+        return [(CheckpointRow(*row[:-1]), row[-1]) for row in found]
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         return [CheckpointRow(*row) for row in self._transaction.rows(_LIST, (execution_id,))]

@@ -203,7 +203,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
         # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
@@ -300,6 +300,10 @@ class SqlBranchRepository:
     def _check_head(self, head_id: CheckpointId) -> None:
         if self._transaction.rows(f"SELECT {self._alive}", (head_id,))[0][0] in (0, False):
             raise CheckpointNotFound(head_id)
+
+    def delete(self, branch_id: BranchId) -> None:
+        if self._transaction.run("DELETE FROM wtb_branches WHERE id = ?", (branch_id,)).rowcount == 0:
+            raise BranchNotFound(branch_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"

@@ -11,6 +11,7 @@ from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
+from wtb.infrastructure.sql.pending_writes import SqlPendingWriteRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
@@ -44,6 +45,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     rollbacks: SqlRollbackRepository
     batches: SqlBatchRepository
     cache: SqlNodeCacheRepository
+    writes: SqlPendingWriteRepository
     events: SqlEventLog
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
@@ -69,6 +71,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         self.cache = SqlNodeCacheRepository(transaction, self._storage.codec)
         self.events = self._log = SqlEventLog(transaction, self._storage.codec, self._storage.stream_ends)
         rows = SqlCheckpointRows(transaction)
+        self.writes = SqlPendingWriteRepository(transaction, self._storage.codec, rows)
         self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
         self.files = self._storage.file_commits(SqlFileCommitRows(transaction), rows)
         return transaction
