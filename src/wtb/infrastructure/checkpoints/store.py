@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -54,6 +54,14 @@ class Known(NamedTuple):
     row: ParentRow | None
 
 
+class Around(NamedTuple):
+    """What a history is made of beside checkpoints."""
+
+    executions: ExecutionRepository
+    branches: BranchRepository
+    node_runs: NodeRunRepository
+
+
 class ManifestCache:
     """Manifests of recently used checkpoints, shared by all units of work of a storage.
 
@@ -96,9 +104,7 @@ class DeltaCheckpointStore:
         encoder: DeltaEncoder,
         codec: Codec,
         clock: Clock,
-        executions: ExecutionRepository,
-        branches: BranchRepository,
-        node_runs: NodeRunRepository,
+        around: Callable[[], Around],
     ) -> None:
         self._rows = rows
         self._cache = cache
@@ -106,11 +112,9 @@ class DeltaCheckpointStore:
         self._clock = clock
         self._encoder = encoder
         self._fresh: dict[str, Known] = {}
-        self._executions = executions
-        self._branches = branches
-        self._node_runs = node_runs
+        self._around = around
 
-    def keep_manifests(self) -> None:
+    def keep_learned(self) -> None:
         """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
         for checkpoint_id, known in self._fresh.items():
             self._cache.put(checkpoint_id, known)
@@ -334,16 +338,17 @@ class DeltaCheckpointStore:
         return tuple([checkpoint_of(self._codec, row) for row in rows if not row.deleted])
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
-        execution = self._executions.get(execution_id)
+        around = self._around()
+        execution = around.executions.get(execution_id)
         # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
-        branches = self._branches.list_branches(execution_id)
-        node_runs = list(self._node_runs.list_runs(execution_id))
+        branches = around.branches.list_branches(execution_id)
+        node_runs = list(around.node_runs.list_runs(execution_id))
         rows = {row.id: row for row in self._rows.list_rows(execution_id)}
         for checkpoint_id in {row.parent_id for row in rows.values()} | {branch.head_id for branch in branches}:
             if checkpoint_id is not None and checkpoint_id not in rows:
                 rows |= {row.id: row for row in self._rows.list_ancestors(checkpoint_id)}
         for other in sorted({row.execution_id for row in rows.values()} - {execution_id}):
-            node_runs += self._node_runs.list_runs(ExecutionId(other))
+            node_runs += around.node_runs.list_runs(ExecutionId(other))
         return ExecutionHistory(
             execution_id=execution_id,
             active_branch_id=execution.branch_id,
@@ -353,8 +358,9 @@ class DeltaCheckpointStore:
         )
 
     def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
-        execution = self._executions.get(execution_id)
-        branch = self._branches.get(execution.branch_id)
+        around = self._around()
+        execution = around.executions.get(execution_id)
+        branch = around.branches.get(execution.branch_id)
         rows = [] if branch.head_id is None else self._rows.list_last(branch.head_id, length)
         if len(rows) < length:
             return self.load_history(execution_id)
@@ -364,7 +370,7 @@ class DeltaCheckpointStore:
             active_branch_id=branch.id,
             branches=(branch,),
             checkpoints=checkpoints,
-            node_runs=self._node_runs.list_leading_to(execution_id, checkpoints),
+            node_runs=around.node_runs.list_leading_to(execution_id, checkpoints),
             complete=False,
         )
 

@@ -9,16 +9,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 
 from wtb.domain.checkpoint import PendingWrite, Snapshot
-from wtb.domain.execution import THREAD
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.infrastructure.langgraph.records import Record, langgraph_id
-from wtb.infrastructure.langgraph.threads import Thread
+from wtb.infrastructure.langgraph.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.values import ChannelValues
 
 _PAGE = 200
 """Checkpoints that are read at a time: what they share is decoded once."""
-_THREADS = 500
 
 
 class _Candidate(NamedTuple):
@@ -73,7 +71,7 @@ class CheckpointReader:
         """Yield checkpoints, newest first."""
         place = {} if config is None else config["configurable"]
         with self._storage.unit_of_work(readonly=True) as uow:
-            threads = [*_threads(uow)] if config is None else [Thread.find(uow, str(place["thread_id"]))]
+            threads = [*all_threads(uow)] if config is None else [Thread.find(uow, str(place["thread_id"]))]
             end = None if before is None else get_checkpoint_id(before)
             found = [
                 candidate
@@ -151,11 +149,3 @@ def _candidates(uow: UnitOfWork, thread: Thread, place: Mapping[str, Any]) -> It
         id = langgraph_id(row.id)
         if wanted in (None, namespace) and (not checkpoint_id or id == checkpoint_id):
             yield _Candidate(id, thread, row.id)
-
-
-def _threads(uow: UnitOfWork) -> Iterator[Thread]:
-    """Yield every thread that LangGraph alone drives."""
-    offset = 0
-    while page := uow.executions.list_executions(workflow=THREAD, limit=_THREADS, offset=offset):
-        yield from (Thread(execution=each, branches=uow.branches.list_branches(each.id)) for each in page)
-        offset += len(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -19,12 +20,15 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from wtb.domain.checkpoint import PendingWrite
+from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
-from wtb.domain.ports import Clock, Ids, Storage
+from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.infrastructure.langgraph.reading import CheckpointReader
 from wtb.infrastructure.langgraph.records import row_ids
-from wtb.infrastructure.langgraph.threads import Thread
+from wtb.infrastructure.langgraph.threads import Thread, all_threads
+from wtb.infrastructure.langgraph.upkeep import ThreadUpkeep, all_but_latest, made_by
 from wtb.infrastructure.langgraph.values import ChannelValues
+from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
 from wtb.infrastructure.langgraph.writing import CheckpointWriter, Lines, Put
 
 Result = TypeVar("Result")
@@ -44,12 +48,16 @@ class StoreSaver(BaseCheckpointSaver[str]):
         self._clock = clock
         self._ids = ids
         self._lines = Lines()
+        self._waiting = WaitingWrites()
         self._arrange()
 
     def _arrange(self) -> None:
         values = self._values = ChannelValues(self.serde)
         self._reader = CheckpointReader(self._storage, values)
-        self._writer = CheckpointWriter(self._storage, self._clock, self._ids, values, self._lines)
+        self._writer = CheckpointWriter(
+            self._storage, self._clock, self._ids, values=values, lines=self._lines, waiting=self._waiting
+        )
+        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._lines.forget)
 
     def with_allowlist(self, extra_allowlist: Any) -> StoreSaver:
         """Return a saver over the same store that may build these types too."""
@@ -97,37 +105,58 @@ class StoreSaver(BaseCheckpointSaver[str]):
         """Keep what a task wrote, once."""
         if not writes:
             return
-        place = config["configurable"]
-        thread_id, namespace = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        place = _place(config)
         stored = [(channel, self._values.store(value, f"channel {channel!r}")) for channel, value in writes]
+        row_id = self._lines.row_id(place)
+        if row_id is None:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                row_id = _row_id(uow, place)
         now = self._clock.now()
-        with self._storage.unit_of_work() as uow:
-            row_id = self._row_id(uow, thread_id, namespace, str(place["checkpoint_id"]))
-            uow.writes.add(
-                [
-                    PendingWrite(
-                        execution_id=ExecutionId(thread_id),
-                        checkpoint_id=row_id,
-                        task_id=task_id,
-                        index=WRITES_IDX_MAP.get(channel, number),
-                        path=task_path,
-                        channel=channel,
-                        value=value,
-                        created_at=now,
-                    )
-                    for number, (channel, value) in enumerate(stored)
-                ]
+        made = [
+            PendingWrite(
+                execution_id=ExecutionId(place.thread_id),
+                checkpoint_id=row_id,
+                task_id=task_id,
+                index=WRITES_IDX_MAP.get(channel, number),
+                path=task_path,
+                channel=channel,
+                value=value,
+                created_at=now,
             )
+            for number, (channel, value) in enumerate(stored)
+        ]
+        self._waiting.store(place, made, self._store_writes, wait=made[0].index >= 0)
+
+    def _store_writes(self, writes: Sequence[PendingWrite]) -> None:
+        with self._storage.unit_of_work() as uow:
+            uow.writes.add(writes)
             uow.commit()
 
-    def _row_id(self, uow: Any, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointId:
-        known = self._lines.find(thread_id, namespace, checkpoint_id)
-        if known is not None and known.row_id is not None:
-            return known.row_id
-        thread = Thread.find(uow, thread_id)
-        row = None if thread is None else thread.find_row(uow, namespace, checkpoint_id)
-        # Writes may come before their checkpoint: saves run in the background.
-        return row_ids(thread_id, namespace, checkpoint_id)[0] if row is None else row.id
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all of a thread; threads that were copied from it keep what they have."""
+        self._upkeep.delete(str(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that these runs made, in whichever threads."""
+        if run_ids:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                threads = [thread.id for thread in all_threads(uow)]
+            for thread_id in threads:
+                self._upkeep.drop(thread_id, made_by(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Let a new thread begin with all that another has; costs the same however long that one is."""
+        self._upkeep.copy(str(source_thread_id), str(target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints of threads, or all but those at which their namespaces stand."""
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"strategy is keep_latest or delete, not {strategy!r}")
+        for thread_id in map(str, thread_ids):
+            if strategy == "delete":
+                self._upkeep.delete(thread_id)
+            else:
+                self._upkeep.drop(thread_id, all_but_latest)
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """Return a version above this one that no other line of the thread gives."""
@@ -171,6 +200,34 @@ class StoreSaver(BaseCheckpointSaver[str]):
         """Do as `put_writes`."""
         await self._aside(self.put_writes, config, writes, task_id, task_path)
 
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do as `delete_thread`."""
+        await self._aside(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do as `delete_for_runs`."""
+        await self._aside(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do as `copy_thread`."""
+        await self._aside(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do as `prune`."""
+        await self._aside(partial(self.prune, thread_ids, strategy=strategy))
+
     async def _aside(self, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function in a thread of its own: a database may let its callers wait."""
         return await asyncio.to_thread(function, *args)
+
+
+def _place(config: RunnableConfig) -> Place:
+    place = config["configurable"]
+    return Place(str(place["thread_id"]), place.get("checkpoint_ns", ""), str(place["checkpoint_id"]))
+
+
+def _row_id(uow: UnitOfWork, place: Place) -> CheckpointId:
+    thread = Thread.find(uow, place.thread_id)
+    row = None if thread is None else thread.find_row(uow, place.namespace, place.checkpoint_id)
+    # Writes may come before their checkpoint: saves run in the background.
+    return row_ids(*place)[0] if row is None else row.id

@@ -9,13 +9,14 @@ from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, PendingWrite
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound
-from wtb.domain.execution import Branch, Execution
+from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
 from wtb.infrastructure.langgraph.records import langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _SHARED = "langgraph_shared"
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +128,11 @@ def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict
     """Return the metadata of an execution that shares these threads' checkpoints."""
     rest = {key: value for key, value in metadata.items() if key != _SHARED}
     return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}} if shared else rest
+
+
+def all_threads(uow: UnitOfWork) -> Iterator[Thread]:
+    """Yield every thread that LangGraph alone drives."""
+    offset = 0
+    while page := uow.executions.list_executions(workflow=THREAD, limit=_PAGE, offset=offset):
+        yield from (Thread(execution=each, branches=uow.branches.list_branches(each.id)) for each in page)
+        offset += len(page)

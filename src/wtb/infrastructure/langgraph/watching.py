@@ -31,7 +31,7 @@ _IMMUTABLE = frozenset({
 _DEEPEST = 50
 
 
-class _Unwatchable(Exception):  # noqa: N818  never seen outside
+class _Unwatchable(Exception):
     """A value whose inside cannot be seen: it is encoded anew each time."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,11 +13,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint as LangGraphCheckpoint
 from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadata
 
-from wtb.domain.checkpoint import CheckpointDraft, Kind, NodeRun, NodeStatus, Snapshot, Trigger
+from wtb.domain.checkpoint import CheckpointDraft, Kind, PendingWrite, Snapshot, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause
-from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.values import evolve
@@ -30,6 +30,7 @@ from wtb.infrastructure.langgraph.records import (
 )
 from wtb.infrastructure.langgraph.threads import Thread
 from wtb.infrastructure.langgraph.values import ChannelValues
+from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
 from wtb.infrastructure.langgraph.watching import Watched
 
 _WORKFLOW = {"name": THREAD, "version": "1", "nodes": []}
@@ -54,7 +55,6 @@ class Line:
     state: State | None = None
     """What is stored, when the line was read; lists that were put by this process are watched instead."""
     lists: dict[str, Watched | None] = field(default_factory=dict)
-    created_at: datetime | None = None
     is_head: bool = True
     """Whether its branch ends here, as far as is known: the transaction finds out."""
 
@@ -72,7 +72,6 @@ class Line:
             inner=record.inner,
             keys=frozenset(snapshot.state),
             state=snapshot.state,
-            created_at=row.created_at,
         )
 
     def watched(self, channel: str) -> Watched | None:
@@ -91,26 +90,28 @@ class Lines:
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._lines: OrderedDict[tuple[str, str, str], Line] = OrderedDict()
+        self._lines: OrderedDict[Place, Line] = OrderedDict()
         self._active: dict[str, BranchId] = {}
         self._lock = threading.Lock()
 
-    def take(self, thread_id: str, namespace: str, checkpoint_id: str) -> Line | None:
+    def take(self, place: Place) -> Line | None:
         with self._lock:
-            return self._lines.pop((thread_id, namespace, checkpoint_id), None)
+            return self._lines.pop(place, None)
 
-    def find(self, thread_id: str, namespace: str, checkpoint_id: str) -> Line | None:
+    def row_id(self, place: Place) -> CheckpointId | None:
+        """Return under which id a checkpoint lies."""
         with self._lock:
-            return self._lines.get((thread_id, namespace, checkpoint_id))
+            line = self._lines.get(place)
+            return None if line is None else line.row_id
 
-    def keep(self, thread_id: str, namespace: str, checkpoint_id: str, line: Line) -> None:
+    def keep(self, place: Place, line: Line) -> None:
         with self._lock:
-            self._lines[thread_id, namespace, checkpoint_id] = line
-            if not namespace and line.branch_id is not None:
-                self._active[thread_id] = line.branch_id
+            self._lines[place] = line
+            if not place.namespace and line.branch_id is not None:
+                self._active[place.thread_id] = line.branch_id
             if len(self._lines) > self._size:
-                (forgotten, _, _), _ = self._lines.popitem(last=False)
-                self._active.pop(forgotten, None)
+                forgotten, _ = self._lines.popitem(last=False)
+                self._active.pop(forgotten.thread_id, None)
 
     def is_active(self, thread_id: str, branch_id: BranchId) -> bool:
         """Whether this process last put the thread on this branch."""
@@ -119,8 +120,8 @@ class Lines:
     def forget(self, thread_id: str) -> None:
         with self._lock:
             self._active.pop(thread_id, None)
-            for key in [key for key in self._lines if key[0] == thread_id]:
-                del self._lines[key]
+            for place in [place for place in self._lines if place.thread_id == thread_id]:
+                del self._lines[place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class Put:
 
     thread_id: str
     namespace: str
-    parent_id: str | None
+    parent: Place | None
     checkpoint: LangGraphCheckpoint
     metadata: CheckpointMetadata
     new_versions: Mapping[str, Any]
@@ -137,52 +138,67 @@ class Put:
     @classmethod
     def of(cls, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]) -> Put:
         place = config["configurable"]
+        thread_id, namespace, parent_id = (
+            str(place["thread_id"]),
+            place.get("checkpoint_ns", ""),
+            place.get("checkpoint_id"),
+        )
         return cls(
-            thread_id=str(place["thread_id"]),
-            namespace=place.get("checkpoint_ns", ""),
-            parent_id=place.get("checkpoint_id"),
+            thread_id=thread_id,
+            namespace=namespace,
+            parent=Place(thread_id, namespace, parent_id) if parent_id else None,
             checkpoint=checkpoint,
             metadata=get_checkpoint_metadata(config, metadata),
             new_versions=new_versions,
         )
 
+    @property
+    def place(self) -> Place:
+        return Place(self.thread_id, self.namespace, self.checkpoint["id"])
+
 
 class CheckpointWriter:
     """Puts checkpoints; one transaction each, whose statements do not depend on the size of the thread."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids, values: ChannelValues, lines: Lines) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, ids: Ids, *, values: ChannelValues, lines: Lines, waiting: WaitingWrites
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._values = values
         self._lines = lines
+        self._waiting = waiting
 
     def put(self, put: Put) -> None:
-        """Keep a checkpoint; when somebody else moved the head meanwhile, as a branch beside theirs."""
-        for tried in range(_TRIES):
-            try:
-                return self._put_once(put)
-            except (Conflict, AlreadyExists):  # somebody moved the head, or began the thread at the same moment
-                if tried == _TRIES - 1:
-                    raise
+        """Keep a checkpoint, and what the tasks before it wrote if that is still on its way.
+
+        When somebody else moved the head meanwhile, it becomes a branch beside theirs.
+        """
+        with self._waiting.taken(put.parent) as writes:
+            for tried in range(_TRIES):
+                try:
+                    return self._put_once(put, writes)
+                except (Conflict, AlreadyExists):  # somebody moved the head, or began the thread at the same moment
+                    if tried == _TRIES - 1:
+                        raise
         raise AssertionError
 
-    def _put_once(self, put: Put) -> None:
-        known = None
-        if put.parent_id is not None:
-            known = self._lines.take(put.thread_id, put.namespace, put.parent_id)
+    def _put_once(self, put: Put, writes: Sequence[PendingWrite]) -> None:
+        known = None if put.parent is None else self._lines.take(put.parent)
         with self._storage.unit_of_work() as uow:
-            line = known or self._read_line(uow, put)
-            line = self._written(uow, put, line)
+            if writes:
+                uow.writes.add(writes)
+            line = self._written(uow, put, known or self._read_line(uow, put))
             uow.commit()
-        self._lines.keep(put.thread_id, put.namespace, put.checkpoint["id"], line)
+        self._lines.keep(put.place, line)
 
     def _read_line(self, uow: UnitOfWork, put: Put) -> Line:
         """Return the line that a checkpoint goes on from; an empty one when its parent is not here."""
-        if put.parent_id is None:
+        if put.parent is None:
             return Line()
         thread = Thread.find(uow, put.thread_id)
-        row = None if thread is None else thread.find_row(uow, put.namespace, put.parent_id)
+        row = None if thread is None else thread.find_row(uow, put.namespace, put.parent.checkpoint_id)
         if row is None or thread is None:
             return Line()
         snapshot = uow.checkpoints.load(row.id)
@@ -201,13 +217,9 @@ class CheckpointWriter:
         record, nodes = self._record(put, line)
         branch_id, is_new = self._branch(uow, put, line, now)
         draft = self._draft(put, line, branch_id, record, nodes, now)
-        run_ids = [NodeRunId(self._ids.new()) for _ in nodes]
         if len(nodes) == 1:
-            node = nodes[0]
-            draft = evolve(draft, node=node, visit=record.visits[node], node_run_id=run_ids[0])
+            draft = evolve(draft, node=nodes[0], visit=record.visits[nodes[0]])
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
-        for run_id, node in zip(run_ids, nodes, strict=True):
-            uow.node_runs.save(_node_run(run_id, node, record.visits[node], draft, line.created_at or now))
         uow.branches.move_head(branch_id, draft.id, expected=None if is_new else line.row_id)
         return Line(
             row_id=draft.id,
@@ -220,7 +232,6 @@ class CheckpointWriter:
             keys=keys,
             state=line.state,
             lists=lists,
-            created_at=now,
         )
 
     def _changes(
@@ -271,7 +282,7 @@ class CheckpointWriter:
         record = Record(
             id=checkpoint["id"],
             namespace=put.namespace,
-            parent_id=put.parent_id,
+            parent_id=None if put.parent is None else put.parent.checkpoint_id,
             versions=dict(checkpoint["channel_versions"]),
             seen={node: dict(versions) for node, versions in seen.items()},
             inner=inner,
@@ -376,20 +387,3 @@ def _is_new(channel: str, put: Put, line: Line) -> bool:
 def _described(namespace: str, nodes: list[str]) -> str:
     where = f"subgraph {namespace}" if namespace else ""
     return ": ".join(filter(None, (where, ", ".join(nodes) if len(nodes) > 1 else "")))
-
-
-def _node_run(id: NodeRunId, node: str, visit: int, draft: CheckpointDraft, since: datetime) -> NodeRun:
-    return NodeRun(
-        id=id,
-        execution_id=draft.execution_id,
-        branch_id=draft.branch_id,
-        node=node,
-        visit=visit,
-        status=NodeStatus.COMPLETED,
-        input_id=draft.parent_id,
-        first_id=draft.id,
-        last_id=draft.id,
-        checkpoint_count=1,
-        started_at=since,
-        ended_at=draft.created_at,
-    )

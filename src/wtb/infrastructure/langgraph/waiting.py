@@ -1,0 +1,125 @@
+"""WaitingWrites: lets what a task wrote go into the transaction of the checkpoint that follows at once.
+
+Whoever hands in writes returns when they are stored, and not before. They wait a few milliseconds for the checkpoint
+only where one is likely: when the superstep before had one task. A second task, or the end of that time, and they are
+stored by themselves. LangGraph itself waits for writes at the end of a run only, so that no step is longer for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from wtb.domain.checkpoint import PendingWrite
+
+LINGER_S = 0.005
+"""How much later than at once writes are stored when no checkpoint follows."""
+_MOST = 1024
+
+
+class Place(NamedTuple):
+    """A LangGraph checkpoint."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+
+
+class _Handed:
+    """Writes that somebody waits for."""
+
+    __slots__ = ("failed", "settled", "writes")
+
+    def __init__(self, writes: Sequence[PendingWrite]) -> None:
+        self.writes = writes
+        self.settled = threading.Event()
+        self.failed = False
+        """Whether who took them could not store them, so that their owner has to."""
+
+
+class WaitingWrites:
+    """Writes on their way, by the checkpoint that they follow."""
+
+    def __init__(self, linger_s: float = LINGER_S) -> None:
+        self._linger_s = linger_s
+        self._lock = threading.Lock()
+        self._handed: dict[Place, list[_Handed]] = {}
+        self._tasks: dict[tuple[str, str], tuple[str, int]] = {}
+        """How many tasks have written after which checkpoint, in each namespace of a thread."""
+        self._alone: dict[tuple[str, str], str] = {}
+        """Namespaces whose last superstep had one task, and the checkpoint that it began with."""
+
+    def store(
+        self,
+        place: Place,
+        writes: Sequence[PendingWrite],
+        store: Callable[[Sequence[PendingWrite]], None],
+        *,
+        wait: bool,
+    ) -> None:
+        """Store writes, by oneself or through the checkpoint that follows; `store` takes those of several tasks."""
+        mine = _Handed(writes)
+        with self._lock:
+            waiting = self._handed.setdefault(place, [])
+            waiting.append(mine)
+            wait = self._is_alone(place) and len(waiting) == 1 and wait
+        if wait:
+            mine.settled.wait(self._linger_s)
+        taken = self._take(place, mine)
+        if not taken:
+            mine.settled.wait()
+            taken = [mine] if mine.failed else []
+        if taken:
+            with self._settling(taken):
+                store([write for handed in taken for write in handed.writes])
+
+    def _is_alone(self, place: Place) -> bool:
+        """Count a task, and say whether it is likely to be the only one of its superstep."""
+        namespace = place.thread_id, place.namespace
+        checkpoint_id, count = self._tasks.get(namespace, ("", 0))
+        count = count + 1 if checkpoint_id == place.checkpoint_id else 1
+        self._tasks[namespace] = place.checkpoint_id, count
+        if len(self._tasks) > _MOST:
+            self._tasks.clear()
+        # What follows the checkpoint is stored already when its writes come late.
+        return (
+            self._linger_s > 0 and count == 1 and self._alone.get(namespace, place.checkpoint_id) != place.checkpoint_id
+        )
+
+    def _take(self, place: Place, mine: _Handed) -> list[_Handed]:
+        with self._lock:
+            waiting = self._handed.get(place, [])
+            return self._handed.pop(place) if mine in waiting else []
+
+    @contextmanager
+    def taken(self, place: Place | None) -> Iterator[list[PendingWrite]]:
+        """Take what waits for the checkpoint after this one; it is stored when the block ends well."""
+        if place is None:
+            yield []
+            return
+        with self._lock:
+            taken = self._handed.pop(place, [])
+            namespace = place.thread_id, place.namespace
+            checkpoint_id, count = self._tasks.get(namespace, ("", 0))
+            if checkpoint_id == place.checkpoint_id and count > 1:
+                self._alone.pop(namespace, None)
+            elif checkpoint_id == place.checkpoint_id or namespace in self._alone:
+                self._alone[namespace] = place.checkpoint_id
+            if len(self._alone) > _MOST:
+                self._alone.clear()
+        with self._settling(taken):
+            yield [write for handed in taken for write in handed.writes]
+
+    @contextmanager
+    def _settling(self, taken: Sequence[_Handed]) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            for handed in taken:
+                handed.failed = True
+            raise
+        finally:
+            for handed in taken:
+                handed.settled.set()
