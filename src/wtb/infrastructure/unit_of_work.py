@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent
@@ -15,6 +15,24 @@ from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
 from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore, ManifestCache
 from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
+
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Value]):  # noqa: N801  used as a decorator
+    """A property that is computed once; `functools.cached_property` without its lock, which costs as much as it saves.
+
+    A unit of work belongs to one thread.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> Value:
+        made = owner.__dict__[self._name] = self._make(owner)
+        return made
 
 
 class Transaction(Protocol):

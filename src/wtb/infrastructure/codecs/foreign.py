@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -30,6 +30,13 @@ class Foreign:
 
     def __repr__(self) -> str:
         return repr(self.legible())
+
+
+class Encoded(NamedTuple):
+    """A value that is encoded already, as `Codec.encode` gives it."""
+
+    data: bytes
+    canonical: bytes
 
 
 def _shown(code: int, data: bytes) -> Any:

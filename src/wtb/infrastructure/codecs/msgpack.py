@@ -21,7 +21,7 @@ import ormsgpack
 
 from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
 from wtb.domain.secrets import Secret
-from wtb.infrastructure.codecs.foreign import Foreign
+from wtb.infrastructure.codecs.foreign import Encoded, Foreign
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
 _KEEP_TYPES = (
@@ -48,7 +48,7 @@ _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 # What is written under a tag must be readable for ever: numbers are never given to another type.
 _TUPLE, _SET, _FROZENSET, _BIG_INT, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(1, 9)
-_UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT, _FOREIGN = range(9, 15)
+_UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT, FOREIGN = range(9, 15)
 
 
 class MsgpackCodec:
@@ -61,6 +61,8 @@ class MsgpackCodec:
         self._failed = _Failed()
 
     def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
+        if type(value) is Encoded:
+            return value
         try:
             data = pack(value, self._tag, _KEEP_TYPES)
             if type(value) in _FLAT:
@@ -308,10 +310,10 @@ _SPLITTERS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     timedelta: lambda value: (_TIMEDELTA, [value.days, value.seconds, value.microseconds]),
     UUID: lambda value: (_UUID, value.bytes),
     Decimal: lambda value: (_DECIMAL, str(value).encode()),
-    Foreign: lambda value: (_FOREIGN, b"%s\0%s" % (value.encoding.encode(), value.data)),
+    Foreign: lambda value: (FOREIGN, b"%s\0%s" % (value.encoding.encode(), value.data)),
 }
 
-_RAW = frozenset({_BIG_INT, _DATE, _UUID, _DECIMAL, _TEXT, _FOREIGN})
+_RAW = frozenset({_BIG_INT, _DATE, _UUID, _DECIMAL, _TEXT, FOREIGN})
 
 _BUILDERS: dict[int, Callable[[Any], Any]] = {
     _TUPLE: tuple,
@@ -326,5 +328,5 @@ _BUILDERS: dict[int, Callable[[Any], Any]] = {
     _DECIMAL: lambda data: Decimal(data.decode()),
     _PAIRS: dict,
     _TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
-    _FOREIGN: _build_foreign,
+    FOREIGN: _build_foreign,
 }

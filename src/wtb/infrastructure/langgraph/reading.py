@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 from wtb.domain.checkpoint import PendingWrite, Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.infrastructure.langgraph.records import Record, langgraph_id
+from wtb.infrastructure.langgraph.records import Record, has_record, langgraph_id
 from wtb.infrastructure.langgraph.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.values import ChannelValues
 
@@ -44,7 +44,7 @@ class CheckpointReader:
             if snapshot is None:
                 return None
             writes = thread.writes(uow, [snapshot.checkpoint.id]).get(snapshot.checkpoint.id, [])
-        record = Record.of(snapshot)
+        record = Record.of(snapshot, self._values)
         return None if record is None else self._tuple(place["thread_id"], snapshot, record, writes)
 
     def _snapshot(self, uow: UnitOfWork, thread: Thread, namespace: str, checkpoint_id: str | None) -> Snapshot | None:
@@ -55,7 +55,7 @@ class CheckpointReader:
             row_id = thread.head(namespace)
         while row_id is not None:
             snapshot = uow.checkpoints.load(row_id)
-            if Record.of(snapshot) is not None:
+            if has_record(snapshot):
                 return snapshot
             row_id = snapshot.checkpoint.parent_id  # one that a person made or that secures a rollback: as before it
         return None
@@ -103,11 +103,10 @@ class CheckpointReader:
         tuples: list[CheckpointTuple] = []
         for candidate in found:
             snapshot = snapshots.get(candidate.row_id)
-            record = None if snapshot is None else Record.of(snapshot)
+            record = None if snapshot is None else Record.of(snapshot, self._values)
             if snapshot is None or record is None:
                 continue
-            metadata = self._values.restore(record.metadata, shared=True)
-            if all(metadata.get(key) == value for key, value in wanted.items()):
+            if all(record.metadata.get(key) == value for key, value in wanted.items()):
                 own = writes[candidate.thread.id].get(candidate.row_id, [])
                 tuples.append(self._tuple(candidate.thread.id, snapshot, record, own, shared=True))
         return tuples
@@ -122,18 +121,20 @@ class CheckpointReader:
         shared: bool = False,
     ) -> CheckpointTuple:
         restore = self._values.restore
-        stored = {**snapshot.state, **record.inner}
         checkpoint: Any = {
-            **restore(record.more),
+            **record.more,
             "id": record.id,
-            "channel_values": {channel: restore(value, shared=shared) for channel, value in stored.items()},
+            "channel_values": {
+                **{channel: restore(value, shared=shared) for channel, value in snapshot.state.items()},
+                **record.inner,
+            },
             "channel_versions": record.versions,
             "versions_seen": record.seen,
         }
         return CheckpointTuple(
             config=_config(thread_id, record.namespace, record.id),
             checkpoint=checkpoint,
-            metadata=restore(record.metadata),
+            metadata=record.metadata,  # type: ignore[arg-type]
             parent_config=None if not record.parent_id else _config(thread_id, record.namespace, record.parent_id),
             pending_writes=[(write.task_id, write.channel, restore(write.value)) for write in writes],
         )

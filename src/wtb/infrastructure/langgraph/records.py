@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.execution import Branch
 from wtb.domain.ids import CheckpointId
+from wtb.infrastructure.langgraph.values import ChannelValues, packed
 
 RETURNED = "langgraph"
 """Under which name the record stands among what nodes returned."""
 _RECORD = "checkpoint"
+
+UNSNAPSHOTTED = "counters_since_delta_snapshot"
+"""What LangGraph's metadata calls the channels that are stored as their writes since their last value."""
 
 MAIN = "main"
 _SUBGRAPH = "subgraph "
@@ -38,33 +42,54 @@ class Record:
     versions: Mapping[str, Any]
     seen: Mapping[str, Any]
     inner: Mapping[str, Any]
-    metadata: Any
-    more: Any
-    visits: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, Any]
+    more: Mapping[str, Any]
+    visits: Mapping[str, int]
 
-    def returned(self) -> dict[str, dict[str, Any]]:
+    def returned(self, values: ChannelValues) -> dict[str, dict[str, Any]]:
         """Return it as it is stored."""
-        values = [self.id, self.namespace, self.parent_id, self.versions, self.seen, self.inner, self.metadata]
-        return {RETURNED: {_RECORD: {"record": [*values, self.more, self.visits]}}}
+        facts = (self.id, self.namespace, self.parent_id, self.versions, self.seen, self.visits)
+        given = (self.inner, self.metadata, self.more)
+        plain = packed([*facts, *given]) if values.keeps_plain else None
+        if plain is not None:
+            return {RETURNED: {_RECORD: plain}}
+        kept = [{key: _kept(values, key, item) for key, item in each.items()} for each in given]
+        return {RETURNED: {_RECORD: [*facts, *kept]}}
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Record | None:
+    def of(cls, snapshot: Snapshot, values: ChannelValues) -> Record | None:
         """Return the record of a checkpoint; None of one that LangGraph did not make."""
         stored = snapshot.returned.get(RETURNED)
         if stored is None:
             return None
-        id, namespace, parent_id, versions, seen, inner, metadata, more, visits = stored[_RECORD]["record"]
+        id, namespace, parent_id, versions, seen, visits, *given = stored[_RECORD]
+        inner, metadata, more = ({key: values.restore(item) for key, item in each.items()} for each in given)
         return cls(
             id=id,
             namespace=namespace,
             parent_id=parent_id,
             versions=versions,
             seen=seen,
+            visits=visits,
             inner=inner,
             metadata=metadata,
             more=more,
-            visits=visits,
         )
+
+
+def _kept(values: ChannelValues, key: str, item: Any) -> Any:
+    return item if values.keeps_plain and packed(item) is not None else values.foreign(item, key)
+
+
+def has_record(snapshot: Snapshot) -> bool:
+    """Whether LangGraph made a checkpoint."""
+    return RETURNED in snapshot.returned
+
+
+def unsnapshotted(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the delta channels that had writes since their value was last stored."""
+    metadata = snapshot.returned[RETURNED][_RECORD][7]
+    return tuple(metadata.get(UNSNAPSHOTTED) or ())
 
 
 def is_inner(channel: str) -> bool:

@@ -106,7 +106,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         if not writes:
             return
         place = _place(config)
-        stored = [(channel, self._values.store(value, f"channel {channel!r}")) for channel, value in writes]
+        stored = [(channel, self._values.store_write(value, f"channel {channel!r}")) for channel, value in writes]
         row_id = self._lines.row_id(place)
         if row_id is None:
             with self._storage.unit_of_work(readonly=True) as uow:

@@ -12,7 +12,7 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.langgraph.records import Record, langgraph_id, namespace_of, row_ids
+from wtb.infrastructure.langgraph.records import has_record, langgraph_id, namespace_of, row_ids, unsnapshotted
 from wtb.infrastructure.langgraph.threads import Thread, sharing
 
 Doomed = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Collection[CheckpointId]]
@@ -171,14 +171,12 @@ class ThreadUpkeep:
         names: dict[CheckpointId, CheckpointId] = {}
         states: dict[CheckpointId, State] = {}
         for snapshot in uow.checkpoints.load_many([row.id for row in order]):
-            row, record = snapshot.checkpoint, Record.of(snapshot)
+            row = snapshot.checkpoint
             id = row_ids(thread.id, namespaces[row.id], langgraph_id(row.id))[1]
             parent = names.get(row.parent_id) if row.parent_id is not None else None
             base = State() if parent is None or row.parent_id is None else states[row.parent_id]
             draft = _copied(row, id, parent, thread, self._branch_for(thread, row, namespaces[row.id]))
-            uow.checkpoints.save(
-                draft, StateDelta.between(base, snapshot.state), None if record is None else record.returned()
-            )
+            uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
             names[row.id], states[row.id] = id, snapshot.state
             own = (replace(write, execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
             uow.writes.add(list(own))
@@ -244,16 +242,8 @@ def _needed(uow: UnitOfWork, rows: Mapping[CheckpointId, Checkpoint], head: Chec
     while at is not None and at in rows and lacking != set():
         yield at
         snapshot = uow.checkpoints.load(at)
-        record = Record.of(snapshot)
-        if record is not None:
+        if has_record(snapshot):
             if lacking is None:
-                lacking = _unsnapshotted(record)
+                lacking = set(unsnapshotted(snapshot))
             lacking -= set(snapshot.state)
         at = snapshot.checkpoint.parent_id
-
-
-def _unsnapshotted(record: Record) -> set[str]:
-    """Return the delta channels that had writes since their value was last stored."""
-    metadata = record.metadata
-    found = metadata.get("counters_since_delta_snapshot") if isinstance(metadata, dict) else None
-    return set(found or ())

@@ -1,4 +1,4 @@
-"""Channel values to what is stored and back: plain data as it is, everything else as LangGraph's serialiser writes it."""
+"""Channel values to what is stored and back: plain data as it is, the rest as LangGraph's serialiser writes it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from wtb.domain.errors import DamagedData, StateNotSerialisable, WTBError
-from wtb.infrastructure.codecs.foreign import Foreign
+from wtb.infrastructure.checkpoints.manifest import packed_array
+from wtb.infrastructure.codecs.foreign import Encoded, Foreign
+from wtb.infrastructure.codecs.msgpack import FOREIGN
 
-_ATOMS = frozenset({str, int, float, bool, type(None)})
-_BIGGEST = 1 << 63
+_ATOMS = frozenset({str, float, bool, type(None)})
 
 _PLAIN_ONLY = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -36,7 +37,7 @@ class ChannelValues:
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self.serde = serde
-        self._keeps_plain = type(serde) is JsonPlusSerializer
+        self.keeps_plain = type(serde) is JsonPlusSerializer
 
     def store(self, value: Any, where: str) -> Any:
         """Return a value as it is stored; StateNotSerialisable, naming where it is, when it cannot be."""
@@ -45,9 +46,30 @@ class ChannelValues:
         return self.store_item(value, where)
 
     def store_item(self, value: Any, where: str) -> Any:
-        """Return a value that is not looked into any further."""
-        if self._keeps_plain and self._is_plain(value):
-            return value
+        """Return a value that is not looked into any further, encoded unless it is an immutable one."""
+        if self.keeps_plain:
+            if type(value) in _ATOMS:
+                if type(value) is not str or value.isascii() or _is_text(value):
+                    return value
+            else:
+                plain = packed(value)
+                if plain is not None:
+                    return plain
+        return _encoded_foreign(self.foreign(value, where))
+
+    def store_write(self, value: Any, where: str) -> Any:
+        """Return a value that is stored once, in one piece."""
+        if type(value) is not list:
+            return self.store_item(value, where)
+        plain = packed(value) if self.keeps_plain else None
+        if plain is not None:
+            return plain
+        items = (self.store_item(item, where) for item in value)
+        data = packed_array([item.data if type(item) is Encoded else ormsgpack.packb(item) for item in items])
+        return Encoded(data, data)
+
+    def foreign(self, value: Any, where: str) -> Foreign:
+        """Return a value as the serialiser writes it."""
         try:
             encoding, data = self.serde.dumps_typed(value)
         except WTBError:
@@ -59,22 +81,6 @@ class ChannelValues:
                 where, f"{_kind(value)} would be pickled; wtb keeps no pickles: leave out pickle_fallback"
             )
         return Foreign(encoding, bytes(data))
-
-    def _is_plain(self, value: Any) -> bool:
-        kind = type(value)
-        if kind in _ATOMS:
-            return (
-                kind is not str or value.isascii() or _is_text(value)
-                if kind is not int
-                else -_BIGGEST <= value < 2 * _BIGGEST
-            )
-        if kind is not list and kind is not dict:
-            return kind is bytes
-        try:
-            ormsgpack.packb(value, None, _PLAIN_ONLY)
-        except (TypeError, ValueError, RecursionError):
-            return False
-        return not _holds_buffer(value)
 
     def restore(self, stored: Any, *, shared: bool = False) -> Any:
         """Return the value that was stored; what is `shared` with other readers is copied."""
@@ -100,6 +106,32 @@ class ChannelValues:
                 f"a stored value ({stored.encoding}) cannot be read by {type(self.serde).__name__}: {error}; "
                 "give the saver the serde that wrote it"
             ) from error
+
+
+def encoded(stored: Any) -> Any:
+    """Return a value that was read from the store as it was put into it."""
+    if type(stored) is Foreign:
+        return _encoded_foreign(stored)
+    return stored if type(stored) in _ATOMS else packed(stored)
+
+
+def _encoded_foreign(value: Foreign) -> Encoded:
+    data = ormsgpack.packb(ormsgpack.Ext(FOREIGN, b"%s\0%s" % (value.encoding.encode(), value.data)))
+    return Encoded(data, data)
+
+
+def packed(value: Any) -> Encoded | None:
+    """Return plain data encoded; None of anything that holds more than text, numbers, lists and mappings."""
+    try:
+        data = ormsgpack.packb(value, None, _PLAIN_ONLY)
+        # What begins bytes is rare elsewhere, so that few values are searched for buffers.
+        if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer([value]):
+            return None
+        if type(value) is bytes:
+            return Encoded(data, data)
+        return Encoded(data, ormsgpack.packb(value, None, _PLAIN_ONLY | ormsgpack.OPT_SORT_KEYS))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _is_text(value: str) -> bool:

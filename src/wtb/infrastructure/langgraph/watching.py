@@ -17,11 +17,10 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-import ormsgpack
 from pydantic import BaseModel
 
 from wtb.domain.state import Append, Change, SetValue, Splice, same
-from wtb.infrastructure.codecs.foreign import Foreign
+from wtb.infrastructure.codecs.foreign import Encoded
 
 StoreItem = Callable[[Any], Any]
 
@@ -125,10 +124,7 @@ _UNKNOWN = object()
 
 def _mark(stored: Any) -> Any:
     """Return what tells one stored item from others: immutable ones by themselves, the rest by their bytes."""
-    if type(stored) in _IMMUTABLE:
-        return stored
-    data = stored.data if type(stored) is Foreign else ormsgpack.packb(stored)
-    return blake2b(data, digest_size=16).digest(), stored.encoding if type(stored) is Foreign else ""
+    return blake2b(stored.canonical, digest_size=16).digest() if type(stored) is Encoded else stored
 
 
 class Watched:
@@ -142,12 +138,12 @@ class Watched:
         self._marks: list[Any] = []
 
     @classmethod
-    def stored(cls, items: Sequence[Any]) -> Watched:
-        """Return a list of which only the stored items are known."""
+    def stored(cls, items: Sequence[Any], encode: Callable[[Any], Any]) -> Watched:
+        """Return a list of which only what is stored is known."""
         watched = cls()
         watched._items = [_UNKNOWN] * len(items)
         watched._shapes = [_UNKNOWN] * len(items)
-        watched._marks = [_mark(item) for item in items]
+        watched._marks = [_mark(encode(item)) for item in items]
         return watched
 
     def change(self, value: list[Any], store: StoreItem) -> Change | None:

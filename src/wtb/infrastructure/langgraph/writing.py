@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -22,6 +22,7 @@ from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.values import evolve
 from wtb.infrastructure.langgraph.records import (
+    UNSNAPSHOTTED,
     Record,
     branch_name,
     is_inner,
@@ -29,15 +30,19 @@ from wtb.infrastructure.langgraph.records import (
     row_ids,
 )
 from wtb.infrastructure.langgraph.threads import Thread
-from wtb.infrastructure.langgraph.values import ChannelValues
-from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
+from wtb.infrastructure.langgraph.values import ChannelValues, encoded
+from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites, settle
 from wtb.infrastructure.langgraph.watching import Watched
 
 _WORKFLOW = {"name": THREAD, "version": "1", "nodes": []}
 _TRIES = 5
+_UNKNOWN: Any = None
+# A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
+_DRAFT = CheckpointDraft(
+    id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, parent_id=None, step=0, created_at=datetime.now(UTC)
+)
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
 _TRIGGERS = {"input": Trigger.START, "loop": Trigger.NODE_END}
-_UNSNAPSHOTTED = "counters_since_delta_snapshot"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +84,7 @@ class Line:
         if channel in self.lists:
             return self.lists[channel]
         held = None if self.state is None or channel not in self.keys else self.state[channel]
-        return Watched.stored(held) if type(held) is list else None
+        return Watched.stored(held, encoded) if type(held) is list else None
 
 
 class Lines:
@@ -175,13 +180,21 @@ class CheckpointWriter:
 
         When somebody else moved the head meanwhile, it becomes a branch beside theirs.
         """
-        with self._waiting.taken(put.parent) as writes:
-            for tried in range(_TRIES):
-                try:
-                    return self._put_once(put, writes)
-                except (Conflict, AlreadyExists):  # somebody moved the head, or began the thread at the same moment
-                    if tried == _TRIES - 1:
-                        raise
+        taken = self._waiting.take(put.parent)
+        try:
+            self._put([write for handed in taken for write in handed.writes], put)
+        except BaseException:
+            settle(taken, failed=True)
+            raise
+        settle(taken)
+
+    def _put(self, writes: Sequence[PendingWrite], put: Put) -> None:
+        for tried in range(_TRIES):
+            try:
+                return self._put_once(put, writes)
+            except (Conflict, AlreadyExists):  # somebody moved the head, or began the thread at the same moment
+                if tried == _TRIES - 1:
+                    raise
         raise AssertionError
 
     def _put_once(self, put: Put, writes: Sequence[PendingWrite]) -> None:
@@ -202,7 +215,7 @@ class CheckpointWriter:
         if row is None or thread is None:
             return Line()
         snapshot = uow.checkpoints.load(row.id)
-        record = Record.of(snapshot)
+        record = Record.of(snapshot, self._values)
         if record is None:
             return Line()
         line = Line.of(snapshot, record)
@@ -217,8 +230,6 @@ class CheckpointWriter:
         record, nodes = self._record(put, line)
         branch_id, is_new = self._branch(uow, put, line, now)
         draft = self._draft(put, line, branch_id, record, nodes, now)
-        if len(nodes) == 1:
-            draft = evolve(draft, node=nodes[0], visit=record.visits[nodes[0]])
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
         uow.branches.move_head(branch_id, draft.id, expected=None if is_new else line.row_id)
         return Line(
@@ -274,21 +285,16 @@ class CheckpointWriter:
         nodes: list[str] = []
         if put.metadata.get("source") == "loop":
             nodes = [node for node in seen if seen[node] != line.seen.get(node) and not node.startswith("__")]
-        inner = {
-            channel: self._values.store(values[channel], f"channel {channel!r}")
-            for channel in values
-            if is_inner(channel)
-        }
         record = Record(
             id=checkpoint["id"],
             namespace=put.namespace,
             parent_id=None if put.parent is None else put.parent.checkpoint_id,
             versions=dict(checkpoint["channel_versions"]),
             seen={node: dict(versions) for node, versions in seen.items()},
-            inner=inner,
-            metadata=self._values.store(dict(put.metadata), "metadata"),
-            more=self._values.store({key: checkpoint[key] for key in checkpoint if key not in _KNOWN}, "checkpoint"),  # type: ignore[literal-required]
-            visits={**line.visits, **{node: line.visits.get(node, 0) + 1 for node in nodes}},
+            inner={channel: values[channel] for channel in values if is_inner(channel)},
+            metadata=put.metadata,
+            more={key: checkpoint[key] for key in checkpoint if key not in _KNOWN},  # type: ignore[literal-required]
+            visits={**line.visits, **{node: line.visits.get(node, 0) + 1 for node in nodes}} if nodes else line.visits,
         )
         return record, nodes
 
@@ -348,15 +354,18 @@ class CheckpointWriter:
     ) -> CheckpointDraft:
         metadata = put.metadata
         run_id = metadata.get("run_id")
-        return CheckpointDraft(
-            id=CheckpointId(record.id),
-            execution_id=ExecutionId(put.thread_id),
+        return evolve(
+            _DRAFT,
+            id=record.id,
+            execution_id=put.thread_id,
             branch_id=branch_id,
             parent_id=line.row_id,
             step=line.step + 1,
+            node=nodes[0] if len(nodes) == 1 else None,
+            visit=record.visits[nodes[0]] if len(nodes) == 1 else None,
             trigger=_TRIGGERS.get(str(metadata.get("source")), Trigger.USER_REQUEST),
             # What rebuilds a channel that is stored as its writes only must outlive every retention.
-            kind=Kind.MANUAL if metadata.get(_UNSNAPSHOTTED) else Kind.AUTO,
+            kind=Kind.MANUAL if metadata.get(UNSNAPSHOTTED) else Kind.AUTO,
             description=_described(put.namespace, nodes),
             next_nodes=next_nodes(record.inner),
             created_by=None if run_id is None else str(run_id),
@@ -367,7 +376,7 @@ class CheckpointWriter:
         self, uow: UnitOfWork, put: Put, draft: CheckpointDraft, delta: StateDelta, record: Record
     ) -> CheckpointDraft:
         """Save under LangGraph's id; another thread, a subgraph or an import may have it already."""
-        returned = record.returned()
+        returned = record.returned(self._values)
         try:
             uow.checkpoints.save(draft, delta, returned)
         except AlreadyExists:

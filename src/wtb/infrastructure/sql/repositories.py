@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from typing import Any, NoReturn
 
 from wtb.domain.errors import (
@@ -253,7 +254,9 @@ def failure_of(text: str | None) -> Failure | None:
     return None if text is None else Failure(**json.loads(text))
 
 
-_ALIVE = "EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0{lock})"
+@cache
+def _alive(lock: str) -> str:
+    return f"EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0{lock})"
 
 
 class SqlBranchRepository:
@@ -261,7 +264,7 @@ class SqlBranchRepository:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._alive = _ALIVE.format(lock=transaction.database.lock_suffix)
+        self._alive = _alive(transaction.database.lock_suffix)
 
     def add(self, branch: Branch) -> None:
         if branch.head_id is not None:

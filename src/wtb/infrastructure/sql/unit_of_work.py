@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
@@ -19,7 +19,7 @@ from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutio
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.sql.upkeep_rows import SqlUpkeepRows
-from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
+from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork, lazy
 
 
 class SqlStorage(StorageParts):
@@ -44,51 +44,51 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         super().__init__(storage.bus, readonly=readonly)
         self._storage = storage
 
-    @cached_property
+    @lazy
     def workflows(self) -> SqlWorkflowRepository:
         return SqlWorkflowRepository(self._sql)
 
-    @cached_property
+    @lazy
     def executions(self) -> SqlExecutionRepository:
         return SqlExecutionRepository(self._sql)
 
-    @cached_property
+    @lazy
     def branches(self) -> SqlBranchRepository:
         return SqlBranchRepository(self._sql)
 
-    @cached_property
+    @lazy
     def node_runs(self) -> SqlNodeRunRepository:
         return SqlNodeRunRepository(self._sql, self._storage.codec)
 
-    @cached_property
+    @lazy
     def tool_calls(self) -> SqlToolCallRepository:
         return SqlToolCallRepository(self._sql, self._storage.codec)
 
-    @cached_property
+    @lazy
     def rollbacks(self) -> SqlRollbackRepository:
         return SqlRollbackRepository(self._sql)
 
-    @cached_property
+    @lazy
     def batches(self) -> SqlBatchRepository:
         return SqlBatchRepository(self._sql)
 
-    @cached_property
+    @lazy
     def cache(self) -> SqlNodeCacheRepository:
         return SqlNodeCacheRepository(self._sql, self._storage.codec)
 
-    @cached_property
+    @lazy
     def events(self) -> SqlEventLog:
         return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
 
-    @cached_property
+    @lazy
     def writes(self) -> SqlPendingWriteRepository:
         return SqlPendingWriteRepository(self._sql, self._storage.codec, self._rows)
 
-    @cached_property
+    @lazy
     def checkpoints(self) -> DeltaCheckpointStore:
         return self._storage.checkpoint_store(self._rows, partial(_around, self._sql, self._storage.codec))
 
-    @cached_property
+    @lazy
     def files(self) -> DeltaFileCommits:
         return self._storage.file_commits(SqlFileCommitRows(self._sql), self._rows)
 
