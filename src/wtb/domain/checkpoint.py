@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Failure
@@ -229,8 +229,7 @@ class NodeBoundary:
         return None if self.ended_at is None else self.ended_at - self.started_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingWrite:
+class PendingWrite(NamedTuple):
     """What a task wrote to a channel after a checkpoint, kept before the next checkpoint is made of it.
 
     A task writes once at each index; a negative index is for what may change: an error, an interrupt, an answer.

@@ -33,7 +33,8 @@ from wtb.infrastructure.langgraph.writing import CheckpointWriter, Lines, Put
 
 Result = TypeVar("Result")
 
-_DIGITS = 10
+_DIGITS = 8
+"""Of the number in a version: versions are compared as text, and a thread stays below 100 million of them."""
 
 
 class StoreSaver(BaseCheckpointSaver[str]):
@@ -161,11 +162,11 @@ class StoreSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """Return a version above this one that no other line of the thread gives."""
         if current is None:
-            return f"{1:0{_DIGITS}}.{token_hex(4)}"
+            return f"{1:0{_DIGITS}}.{token_hex(3)}"
         if not isinstance(current, str):  # of a thread that was begun with plain numbers
             return int(current) + 1
         number, _, _ = current.partition(".")
-        return f"{int(number) + 1:0{len(number)}}.{token_hex(4)}"
+        return f"{int(number) + 1:0{len(number)}}.{token_hex(3)}"
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do as `get_tuple`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft
 from wtb.domain.events import Event, EventType
@@ -178,7 +177,7 @@ class ThreadUpkeep:
             draft = _copied(row, id, parent, thread, self._branch_for(thread, row, namespaces[row.id]))
             uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
             names[row.id], states[row.id] = id, snapshot.state
-            own = (replace(write, execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
+            own = (write._replace(execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
             uow.writes.add(list(own))
         for branch in thread.branches:
             if branch.head_id in names:

@@ -13,8 +13,11 @@ from wtb.domain.errors import DamagedData, StateNotSerialisable, WTBError
 from wtb.infrastructure.checkpoints.manifest import packed_array
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
 from wtb.infrastructure.codecs.msgpack import FOREIGN
+from wtb.infrastructure.langgraph.watching import is_as_it_was, shape_or_unknown
 
 _ATOMS = frozenset({str, float, bool, type(None)})
+_PLAIN = frozenset({dict, list, int, bytes})
+_MOST_RECENT = 256
 
 _PLAIN_ONLY = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -38,6 +41,8 @@ class ChannelValues:
     def __init__(self, serde: SerializerProtocol) -> None:
         self.serde = serde
         self.keeps_plain = type(serde) is JsonPlusSerializer
+        self._recent: dict[int, tuple[Any, Any, Encoded]] = {}
+        """What tasks wrote last, with its shape: the same objects come again in the next checkpoint."""
 
     def store(self, value: Any, where: str) -> Any:
         """Return a value as it is stored; StateNotSerialisable, naming where it is, when it cannot be."""
@@ -51,22 +56,35 @@ class ChannelValues:
             if type(value) in _ATOMS:
                 if type(value) is not str or value.isascii() or _is_text(value):
                     return value
-            else:
+            elif type(value) in _PLAIN:
                 plain = packed(value)
                 if plain is not None:
                     return plain
+        known = self._recent.pop(id(value), None)
+        if known is not None and known[0] is value and is_as_it_was(value, known[1]):
+            return known[2]
         return _encoded_foreign(self.foreign(value, where))
 
     def store_write(self, value: Any, where: str) -> Any:
         """Return a value that is stored once, in one piece."""
+        if self.keeps_plain and (type(value) in _PLAIN or type(value) in _ATOMS):
+            data = _plain_data(value)
+            if data is not None:
+                return Encoded(data, data)
         if type(value) is not list:
-            return self.store_item(value, where)
-        plain = packed(value) if self.keeps_plain else None
-        if plain is not None:
-            return plain
-        items = (self.store_item(item, where) for item in value)
+            return self._noted(value, where)
+        items = [self._noted(item, where) for item in value]
         data = packed_array([item.data if type(item) is Encoded else ormsgpack.packb(item) for item in items])
         return Encoded(data, data)
+
+    def _noted(self, value: Any, where: str) -> Any:
+        """Store a value that the next checkpoint is likely to hold, and remember what it became."""
+        stored = self.store_item(value, where)
+        if type(stored) is Encoded and type(value) not in _PLAIN:
+            if len(self._recent) > _MOST_RECENT:
+                self._recent.clear()
+            self._recent[id(value)] = value, shape_or_unknown(value), stored
+        return stored
 
     def foreign(self, value: Any, where: str) -> Foreign:
         """Return a value as the serialiser writes it."""
@@ -122,16 +140,21 @@ def _encoded_foreign(value: Foreign) -> Encoded:
 
 def packed(value: Any) -> Encoded | None:
     """Return plain data encoded; None of anything that holds more than text, numbers, lists and mappings."""
+    data = _plain_data(value)
+    if data is None or type(value) is bytes:
+        return None if data is None else Encoded(data, data)
+    return Encoded(data, ormsgpack.packb(value, None, _PLAIN_ONLY | ormsgpack.OPT_SORT_KEYS))
+
+
+def _plain_data(value: Any) -> bytes | None:
     try:
         data = ormsgpack.packb(value, None, _PLAIN_ONLY)
-        # What begins bytes is rare elsewhere, so that few values are searched for buffers.
-        if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer([value]):
-            return None
-        if type(value) is bytes:
-            return Encoded(data, data)
-        return Encoded(data, ormsgpack.packb(value, None, _PLAIN_ONLY | ormsgpack.OPT_SORT_KEYS))
     except (TypeError, ValueError, RecursionError):
         return None
+    # What begins bytes is rare elsewhere, so that few values are searched for buffers.
+    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer([value]):
+        return None
+    return data
 
 
 def _is_text(value: str) -> bool:

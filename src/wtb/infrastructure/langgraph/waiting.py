@@ -1,7 +1,7 @@
 """WaitingWrites: lets what a task wrote go into the transaction of the checkpoint that follows at once.
 
 Whoever hands in writes returns when they are stored, and not before. They wait a few milliseconds for the checkpoint
-only where one is likely: when the superstep before had one task. A second task, or the end of that time, and they are
+only where one is likely: unless the superstep before had several tasks. A second task, or the end of that time, and they are
 stored by themselves. LangGraph itself waits for writes at the end of a run only, so that no step is longer for it.
 """
 
@@ -64,8 +64,8 @@ class WaitingWrites:
         self._handed: dict[Place, list[Handed]] = {}
         self._tasks: dict[tuple[str, str], tuple[str, int]] = {}
         """How many tasks have written after which checkpoint, in each namespace of a thread."""
-        self._alone: dict[tuple[str, str], str] = {}
-        """Namespaces whose last superstep had one task, and the checkpoint that it began with."""
+        self._followed: dict[tuple[str, str], str] = {}
+        """The checkpoint of each namespace that was followed by another last; empty after several tasks in parallel."""
 
     def store(
         self,
@@ -97,17 +97,15 @@ class WaitingWrites:
             settle(others)
 
     def _is_alone(self, place: Place) -> bool:
-        """Count a task, and say whether it is likely to be the only one of its superstep."""
+        """Count a task, and say whether it is likely to be the only one of its superstep, as those before it."""
         namespace = place.thread_id, place.namespace
         checkpoint_id, count = self._tasks.get(namespace, ("", 0))
         count = count + 1 if checkpoint_id == place.checkpoint_id else 1
-        self._tasks[namespace] = place.checkpoint_id, count
         if len(self._tasks) > _MOST:
             self._tasks.clear()
-        # What follows the checkpoint is stored already when its writes come late.
-        return (
-            self._linger_s > 0 and count == 1 and self._alone.get(namespace, place.checkpoint_id) != place.checkpoint_id
-        )
+        self._tasks[namespace] = place.checkpoint_id, count
+        # What follows the checkpoint may be stored already, when its writes come late.
+        return self._linger_s > 0 and count == 1 and self._followed.get(namespace) not in ("", place.checkpoint_id)
 
     def _take(self, place: Place, mine: Handed) -> list[Handed]:
         with self._lock:
@@ -120,10 +118,8 @@ class WaitingWrites:
         namespace = place.thread_id, place.namespace
         with self._lock:
             checkpoint_id, count = self._tasks.get(namespace, ("", 0))
-            if checkpoint_id == place.checkpoint_id and count > 1:
-                self._alone.pop(namespace, None)
-            elif checkpoint_id == place.checkpoint_id or namespace in self._alone:
-                self._alone[namespace] = place.checkpoint_id
-            if len(self._alone) > _MOST:
-                self._alone.clear()
+            in_parallel = checkpoint_id == place.checkpoint_id and count > 1
+            if len(self._followed) > _MOST:
+                self._followed.clear()
+            self._followed[namespace] = "" if in_parallel else place.checkpoint_id
             return self._handed.pop(place, [])

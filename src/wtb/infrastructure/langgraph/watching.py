@@ -104,7 +104,7 @@ def _all_unchanged(parts: Sequence[Any], shape: _Shape) -> bool:
     return True
 
 
-def _taken(value: Any) -> Any:
+def shape_or_unknown(value: Any) -> Any:
     """Return the shape of a value; a new object, which nothing is like, when it has none."""
     try:
         return shape_of(value)
@@ -112,7 +112,8 @@ def _taken(value: Any) -> Any:
         return _UNKNOWN
 
 
-def _is_as_it_was(value: Any, shape: Any) -> bool:
+def is_as_it_was(value: Any, shape: Any) -> bool:
+    """Whether a value holds the very same as when its shape, which may be unknown, was taken."""
     try:
         return shape is not _UNKNOWN and is_unchanged(value, shape)
     except _Unwatchable:
@@ -154,7 +155,7 @@ class Watched:
             return None
         added = [store(item) for item in value[start:]]
         self._items[start:] = value[start:]
-        self._shapes[start:] = [_taken(item) for item in value[start:]]
+        self._shapes[start:] = [shape_or_unknown(item) for item in value[start:]]
         self._marks[start:] = [_mark(item) for item in added]
         if start == before and before:
             return Append(tuple(added))
@@ -164,9 +165,9 @@ class Watched:
         items, shapes, marks = self._items, self._shapes, self._marks
         for position in range(min(len(value), len(marks))):
             item = value[position]
-            if item is items[position] and _is_as_it_was(item, shapes[position]):
+            if item is items[position] and is_as_it_was(item, shapes[position]):
                 continue
             if not same(_mark(store(item)), marks[position]):
                 return position
-            items[position], shapes[position] = item, _taken(item)
+            items[position], shapes[position] = item, shape_or_unknown(item)
         return min(len(value), len(marks))

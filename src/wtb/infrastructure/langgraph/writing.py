@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -249,24 +249,20 @@ class CheckpointWriter:
         self, put: Put, line: Line
     ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Watched | None], frozenset[str]]:
         """Return what makes the new values of those of the parent, the lists to watch and the channels with values."""
-        values, versions = put.checkpoint["channel_values"], put.checkpoint["channel_versions"]
+        values = put.checkpoint["channel_values"]
         changes: dict[str, tuple[Change, ...]] = {}
         lists = dict(line.lists)
-        for channel, value in values.items():
-            if is_inner(channel) or not _is_new(channel, put, line):
-                continue
-            change = self._change(channel, value, line, lists)
-            if change is not None:
-                changes[channel] = (change,)
-        gone = [
-            channel
-            for channel in line.keys
-            if channel not in values and (channel not in versions or _is_new(channel, put, line))
-        ]
-        for channel in gone:
-            changes[channel] = (DeleteKey(),)
-            lists[channel] = None
-        return changes, lists, line.keys.union(changes).difference(gone)
+        for channel in _new_channels(put, line):
+            if channel in values:
+                change = None if is_inner(channel) else self._change(channel, values[channel], line, lists)
+                if change is not None:
+                    changes[channel] = (change,)
+            elif channel in line.keys:
+                changes[channel] = (DeleteKey(),)
+                lists[channel] = None
+        gone = [channel for channel, change in changes.items() if type(change[0]) is DeleteKey]
+        keys = line.keys if line.keys.issuperset(changes) else line.keys.union(changes)
+        return changes, lists, keys.difference(gone) if gone else keys
 
     def _change(self, channel: str, value: Any, line: Line, lists: dict[str, Watched | None]) -> Change | None:
         where = f"channel {channel!r}"
@@ -290,7 +286,7 @@ class CheckpointWriter:
             namespace=put.namespace,
             parent_id=None if put.parent is None else put.parent.checkpoint_id,
             versions=dict(checkpoint["channel_versions"]),
-            seen={node: dict(versions) for node, versions in seen.items()},
+            seen=seen,
             inner={channel: values[channel] for channel in values if is_inner(channel)},
             metadata=put.metadata,
             more={key: checkpoint[key] for key in checkpoint if key not in _KNOWN},  # type: ignore[literal-required]
@@ -385,12 +381,18 @@ class CheckpointWriter:
         return draft
 
 
-def _is_new(channel: str, put: Put, line: Line) -> bool:
-    """Whether a channel may hold another value than in the parent."""
-    if channel in put.new_versions:
-        return True
-    version = put.checkpoint["channel_versions"].get(channel)
-    return version is None or version != line.versions.get(channel)
+def _new_channels(put: Put, line: Line) -> Collection[str]:
+    """Return the channels that may hold another value than in the parent: as LangGraph says, where all of it fits."""
+    versions = put.checkpoint["channel_versions"]
+    if {**line.versions, **put.new_versions} == versions and versions.keys() >= put.checkpoint["channel_values"].keys():
+        return put.new_versions
+    known = line.versions
+    named = {*versions, *put.new_versions, *put.checkpoint["channel_values"], *line.keys}
+    return [
+        channel
+        for channel in named
+        if channel in put.new_versions or channel not in versions or versions[channel] != known.get(channel)
+    ]
 
 
 def _described(namespace: str, nodes: list[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -22,7 +21,7 @@ class MemoryPendingWriteRepository:
         for write in writes:
             if write.index < 0 or self._transaction.find("pending_writes", _key(write)) is None:
                 data, _ = self._codec.encode(write.value, f"writes.{write.channel}")
-                self._put(replace(write, value=None), data)
+                self._put(write._replace(value=None), data)
 
     def _put(self, write: PendingWrite, data: bytes) -> None:
         self._transaction.put("pending_writes", _key(write), (write, data))
@@ -31,7 +30,7 @@ class MemoryPendingWriteRepository:
         self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
     ) -> tuple[PendingWrite, ...]:
         found = (stored for id in execution_ids for stored in self._stored(id, checkpoint_ids))
-        writes = (replace(write, value=self._codec.decode(data)) for write, data in found)
+        writes = (write._replace(value=self._codec.decode(data)) for write, data in found)
         return tuple(sorted(writes, key=lambda write: (write.path, write.task_id, write.index)))
 
     def _stored(
@@ -47,7 +46,7 @@ class MemoryPendingWriteRepository:
     ) -> None:
         for source in sources:
             for write, data in list(self._stored(source, checkpoint_ids)):
-                copy = replace(write, execution_id=execution_id)
+                copy = write._replace(execution_id=execution_id)
                 if self._transaction.find("pending_writes", _key(copy)) is None:
                     self._put(copy, data)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from wtb.domain.checkpoint import PendingWrite
@@ -28,6 +29,11 @@ _COPY = (
 )
 
 
+@lru_cache(maxsize=256)
+def _insert_statement(count: int, on_conflict: str) -> str:
+    return f"INSERT INTO wtb_pending_writes ({_FIELDS}) VALUES {', '.join([_ROW] * count)} {on_conflict}"
+
+
 class SqlPendingWriteRepository:
     """Writes inside one transaction."""
 
@@ -37,26 +43,25 @@ class SqlPendingWriteRepository:
         self._rows = rows
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
+        final = [write for write in writes if write.index >= 0]
         blobs: dict[bytes, bytes] = {}
-        for final in (True, False):
-            rows = [self._row(write, blobs) for write in writes if (write.index >= 0) is final]
-            if rows:
-                self._insert(rows, _KEEP if final else _REPLACE)
+        if final:
+            self._insert(final, _KEEP, blobs)
+        if len(final) < len(writes):
+            self._insert([write for write in writes if write.index < 0], _REPLACE, blobs)
         if blobs:
             self._rows.put_blobs(blobs, to_us(writes[0].created_at))
 
-    def _insert(self, rows: list[tuple[Any, ...]], on_conflict: str) -> None:
-        marks = ", ".join([_ROW] * len(rows))
-        statement = f"INSERT INTO wtb_pending_writes ({_FIELDS}) VALUES {marks} {on_conflict}"
-        self._transaction.run(statement, [value for row in rows for value in row])
-
-    def _row(self, write: PendingWrite, blobs: dict[bytes, bytes]) -> tuple[Any, ...]:
-        data, address = self._codec.encode(write.value, f"writes.{write.channel}")[0], b""
-        if len(data) > INLINE_APPEND_BYTES:
-            address = self._codec.digest(data)
-            blobs[address], data = data, b""
-        key = (write.execution_id, write.checkpoint_id, write.task_id, write.index)
-        return (*key, write.path, write.channel, data, address, to_us(write.created_at))
+    def _insert(self, writes: Sequence[PendingWrite], on_conflict: str, blobs: dict[bytes, bytes]) -> None:
+        values: list[Any] = []
+        for write in writes:
+            data, address = self._codec.encode(write.value, f"writes.{write.channel}")[0], b""
+            if len(data) > INLINE_APPEND_BYTES:
+                address = self._codec.digest(data)
+                blobs[address], data = data, b""
+            values += write[:6]
+            values += (data, address, to_us(write.created_at))
+        self._transaction.run(_insert_statement(len(writes), on_conflict), values)
 
     def list_writes(
         self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
