@@ -57,12 +57,13 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks of the store, of workspace files and of the engine: tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks of the store, of files, of the engine and of the LangGraph saver: tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
 	$(PY) -m benchmarks.engine
 	$(PY) -m benchmarks.time_travel
+	$(PY) -m benchmarks.langgraph
 
 .PHONY: soak
 soak: .venv/.dev  ## Crash and property tests and simulated batches, the long version

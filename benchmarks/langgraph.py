@@ -57,11 +57,15 @@ class NoSaver(BaseCheckpointSaver[int]):
 
 
 class Plain(TypedDict):
+    """A conversation of mappings."""
+
     constant: str
     messages: Annotated[list[dict[str, Any]], operator.add]
 
 
 class Chat(TypedDict):
+    """A conversation of LangChain's messages."""
+
     constant: str
     messages: Annotated[list[AnyMessage], add_messages]
 

@@ -232,14 +232,14 @@ class NodeBoundary:
 class PendingWrite(NamedTuple):
     """What a task wrote to a channel after a checkpoint, kept before the next checkpoint is made of it.
 
-    A task writes once at each index; a negative index is for what may change: an error, an interrupt, an answer.
+    A task writes once at each number; a negative one is for what may change: an error, an interrupt, an answer.
     `path` is where the task stands among those of its superstep, and so in which order writes are applied.
     """
 
     execution_id: ExecutionId
     checkpoint_id: CheckpointId
     task_id: str
-    index: int
+    number: int
     path: str
     channel: str
     value: Any

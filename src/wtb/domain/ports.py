@@ -373,13 +373,13 @@ class PendingWriteRepository(Protocol):
     """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
-        """Keep writes; one at an index that its task has written is left as it is, at a negative one replaced."""
+        """Keep writes; one at a number that its task has written is left as it is, at a negative one replaced."""
         ...
 
     def list_writes(
         self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
     ) -> tuple[PendingWrite, ...]:
-        """Return the writes of these executions, all or those after these checkpoints, by path, task and index."""
+        """Return the writes of these executions, all or those after these checkpoints, by path, task and number."""
         ...
 
     def copy(

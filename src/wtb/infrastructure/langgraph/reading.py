@@ -60,7 +60,7 @@ class CheckpointReader:
             row_id = snapshot.checkpoint.parent_id  # one that a person made or that secures a rollback: as before it
         return None
 
-    def list(
+    def tuples(
         self,
         config: RunnableConfig | None,
         *,
@@ -92,6 +92,47 @@ class CheckpointReader:
                         return
                     left -= 1
                 yield each
+
+    def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, Any]:
+        """Return what rebuilds delta channels: the last value before a checkpoint that is stored, and writes since.
+
+        Each channel is followed back until it has a value, all of them in one pass over the line.
+        """
+        place = config["configurable"]
+        writes: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        with self._storage.unit_of_work(readonly=True) as uow:
+            thread = Thread.find(uow, str(place["thread_id"]))
+            line = () if thread is None else self._ancestors(uow, thread, place)
+            for start in range(0, len(line), _PAGE):
+                page = line[start : start + _PAGE]
+                own = thread.writes(uow, page) if thread is not None else {}
+                for snapshot in uow.checkpoints.load_many(page):
+                    open_channels = [channel for channel in channels if channel not in seeds]
+                    for write in reversed(own.get(snapshot.checkpoint.id, ())):
+                        if write.channel in open_channels:
+                            value = self._values.restore(write.value)
+                            writes[write.channel].append((write.task_id, write.channel, value))
+                    for channel in open_channels:
+                        if channel in snapshot.state:
+                            seeds[channel] = self._values.restore(snapshot.state[channel], shared=True)
+                if len(seeds) == len(channels):
+                    break
+        return {
+            channel: {"writes": found[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}
+            for channel, found in writes.items()
+        }
+
+    def _ancestors(self, uow: UnitOfWork, thread: Thread, place: Mapping[str, Any]) -> Sequence[CheckpointId]:
+        """Return what comes before a checkpoint, nearest first."""
+        rows = {row.id: row for row, _ in thread.rows(uow)}
+        snapshot = self._snapshot(uow, thread, place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
+        line: list[CheckpointId] = []
+        at = None if snapshot is None else snapshot.checkpoint.parent_id
+        while at is not None and at in rows:
+            line.append(at)
+            at = rows[at].parent_id
+        return line
 
     def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> list[CheckpointTuple]:
         """Read some checkpoints, of however many threads, in their order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -80,7 +80,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints of a thread, or of all, newest first."""
-        return self._reader.list(config, filter=filter, before=before, limit=limit)
+        return self._reader.tuples(config, filter=filter, before=before, limit=limit)
 
     def put(
         self,
@@ -118,20 +118,25 @@ class StoreSaver(BaseCheckpointSaver[str]):
                 execution_id=ExecutionId(place.thread_id),
                 checkpoint_id=row_id,
                 task_id=task_id,
-                index=WRITES_IDX_MAP.get(channel, number),
+                number=WRITES_IDX_MAP.get(channel, position),
                 path=task_path,
                 channel=channel,
                 value=value,
                 created_at=now,
             )
-            for number, (channel, value) in enumerate(stored)
+            for position, (channel, value) in enumerate(stored)
         ]
-        self._waiting.store(place, made, self._store_writes, wait=made[0].index >= 0)
+        self._waiting.store(place, made, self._store_writes, wait=made[0].number >= 0)
 
     def _store_writes(self, writes: Sequence[PendingWrite]) -> None:
         with self._storage.unit_of_work() as uow:
             uow.writes.add(writes)
             uow.commit()
+
+    def has_thread(self, thread_id: str) -> bool:
+        """Whether anything was ever put there."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return Thread.find(uow, str(thread_id)) is not None
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; threads that were copied from it keep what they have."""
@@ -167,6 +172,14 @@ class StoreSaver(BaseCheckpointSaver[str]):
             return int(current) + 1
         number, _, _ = current.partition(".")
         return f"{int(number) + 1:0{len(number)}}.{token_hex(3)}"
+
+    def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Return the writes to channels that are stored as writes, since the last value of each that is stored."""
+        return self._reader.delta_history(config, channels) if channels else {}
+
+    async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Do as `get_delta_channel_history`."""
+        return await self._aside(partial(self.get_delta_channel_history, config=config, channels=channels))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do as `get_tuple`."""

@@ -121,7 +121,7 @@ class Thread:
 
 
 def _place(write: PendingWrite) -> tuple[str, str, int]:
-    return write.checkpoint_id, write.task_id, write.index
+    return write.checkpoint_id, write.task_id, write.number
 
 
 def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """WaitingWrites: lets what a task wrote go into the transaction of the checkpoint that follows at once.
 
 Whoever hands in writes returns when they are stored, and not before. They wait a few milliseconds for the checkpoint
-only where one is likely: unless the superstep before had several tasks. A second task, or the end of that time, and they are
-stored by themselves. LangGraph itself waits for writes at the end of a run only, so that no step is longer for it.
+where one is likely: unless the superstep before had several tasks. A second task, or the end of that time, and they
+are stored by themselves. LangGraph itself waits for writes at the end of a run only, so that no step is longer for it.
 """
 
 from __future__ import annotations

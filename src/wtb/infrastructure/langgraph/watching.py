@@ -65,7 +65,7 @@ def _inside(value: Any) -> Sequence[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _parts_of(kind: type) -> Callable[[Any], Sequence[Any]]:
+def _parts_of(kind: Any) -> Callable[[Any], Sequence[Any]]:
     if issubclass(kind, BaseModel) and not kind.model_computed_fields:
         return attrgetter("__dict__", "__pydantic_extra__")
     if dataclasses.is_dataclass(kind):

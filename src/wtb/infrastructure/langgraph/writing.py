@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -36,6 +36,7 @@ from wtb.infrastructure.langgraph.watching import Watched
 
 _WORKFLOW = {"name": THREAD, "version": "1", "nodes": []}
 _TRIES = 5
+_TOUCH = timedelta(seconds=1)
 _UNKNOWN: Any = None
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _DRAFT = CheckpointDraft(
@@ -60,6 +61,8 @@ class Line:
     state: State | None = None
     """What is stored, when the line was read; lists that were put by this process are watched instead."""
     lists: dict[str, Watched | None] = field(default_factory=dict)
+    touched_at: datetime | None = None
+    """When the execution was last said to have got on."""
     is_head: bool = True
     """Whether its branch ends here, as far as is known: the transaction finds out."""
 
@@ -229,8 +232,9 @@ class CheckpointWriter:
         changes, lists, keys = self._changes(put, line)
         record, nodes = self._record(put, line)
         branch_id, is_new = self._branch(uow, put, line, now)
-        draft = self._draft(put, line, branch_id, record, nodes, now)
+        draft = self._draft(put, line, record, nodes, branch_id=branch_id, now=now)
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
+        touched_at = self._touched(uow, put, line, now)
         uow.branches.move_head(branch_id, draft.id, expected=None if is_new else line.row_id)
         return Line(
             row_id=draft.id,
@@ -243,7 +247,17 @@ class CheckpointWriter:
             keys=keys,
             state=line.state,
             lists=lists,
+            touched_at=touched_at,
         )
+
+    def _touched(self, uow: UnitOfWork, put: Put, line: Line, now: datetime) -> datetime:
+        """Let the thread say when it got on last, once a second; a run of ours says so itself."""
+        if line.touched_at is not None and now - line.touched_at < _TOUCH:
+            return line.touched_at
+        execution = uow.executions.get(ExecutionId(put.thread_id))
+        if execution.workflow_name == THREAD and execution.updated_at < now:
+            uow.executions.save(execution.stepped(now))
+        return now
 
     def _changes(
         self, put: Put, line: Line
@@ -346,7 +360,7 @@ class CheckpointWriter:
         uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution.id, at=now, data=data))
 
     def _draft(
-        self, put: Put, line: Line, branch_id: BranchId, record: Record, nodes: list[str], now: datetime
+        self, put: Put, line: Line, record: Record, nodes: list[str], *, branch_id: BranchId, now: datetime
     ) -> CheckpointDraft:
         metadata = put.metadata
         run_id = metadata.get("run_id")

@@ -19,7 +19,7 @@ class MemoryPendingWriteRepository:
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
         for write in writes:
-            if write.index < 0 or self._transaction.find("pending_writes", _key(write)) is None:
+            if write.number < 0 or self._transaction.find("pending_writes", _key(write)) is None:
                 data, _ = self._codec.encode(write.value, f"writes.{write.channel}")
                 self._put(write._replace(value=None), data)
 
@@ -31,7 +31,7 @@ class MemoryPendingWriteRepository:
     ) -> tuple[PendingWrite, ...]:
         found = (stored for id in execution_ids for stored in self._stored(id, checkpoint_ids))
         writes = (write._replace(value=self._codec.decode(data)) for write, data in found)
-        return tuple(sorted(writes, key=lambda write: (write.path, write.task_id, write.index)))
+        return tuple(sorted(writes, key=lambda write: (write.path, write.task_id, write.number)))
 
     def _stored(
         self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None
@@ -56,4 +56,4 @@ class MemoryPendingWriteRepository:
 
 
 def _key(write: PendingWrite) -> tuple[str, str, str, int]:
-    return write.execution_id, write.checkpoint_id, write.task_id, write.index
+    return write.execution_id, write.checkpoint_id, write.task_id, write.number

@@ -143,7 +143,7 @@ class MemoryExecutionRepository:
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
         for write, _ in list(self._transaction.group("pending_writes", 0, execution_id)):
-            self._transaction.drop("pending_writes", (execution_id, write.checkpoint_id, write.task_id, write.index))
+            self._transaction.drop("pending_writes", (execution_id, write.checkpoint_id, write.task_id, write.number))
 
 
 class MemoryBranchRepository:

@@ -43,12 +43,12 @@ class SqlPendingWriteRepository:
         self._rows = rows
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
-        final = [write for write in writes if write.index >= 0]
+        final = [write for write in writes if write.number >= 0]
         blobs: dict[bytes, bytes] = {}
         if final:
             self._insert(final, _KEEP, blobs)
         if len(final) < len(writes):
-            self._insert([write for write in writes if write.index < 0], _REPLACE, blobs)
+            self._insert([write for write in writes if write.number < 0], _REPLACE, blobs)
         if blobs:
             self._rows.put_blobs(blobs, to_us(writes[0].created_at))
 
@@ -86,7 +86,7 @@ class SqlPendingWriteRepository:
             execution_id=ExecutionId(row[0]),
             checkpoint_id=CheckpointId(row[1]),
             task_id=row[2],
-            index=row[3],
+            number=row[3],
             path=row[4],
             channel=row[5],
             value=self._codec.decode(data),
@@ -108,4 +108,4 @@ class SqlPendingWriteRepository:
 
 
 def _order(write: PendingWrite) -> tuple[str, str, int]:
-    return write.path, write.task_id, write.index
+    return write.path, write.task_id, write.number
