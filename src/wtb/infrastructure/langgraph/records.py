@@ -86,12 +86,6 @@ def has_record(snapshot: Snapshot) -> bool:
     return RETURNED in snapshot.returned
 
 
-def unsnapshotted(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the delta channels that had writes since their value was last stored."""
-    metadata = snapshot.returned[RETURNED][_RECORD][7]
-    return tuple(metadata.get(UNSNAPSHOTTED) or ())
-
-
 def is_inner(channel: str) -> bool:
     """Whether a channel only carries who runs next; such channels are no part of what a user calls the state."""
     return channel.startswith(_INNER)

@@ -162,7 +162,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self._upkeep.delete(thread_id)
             else:
-                self._upkeep.drop(thread_id, all_but_latest)
+                self._upkeep.drop(thread_id, all_but_latest(self._values))
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """Return a version above this one that no other line of the thread gives."""

@@ -11,8 +11,9 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.langgraph.records import has_record, langgraph_id, namespace_of, row_ids, unsnapshotted
+from wtb.infrastructure.langgraph.records import UNSNAPSHOTTED, Record, langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.langgraph.threads import Thread, sharing
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 Doomed = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Collection[CheckpointId]]
 """Says which of the checkpoints of a thread shall go."""
@@ -152,14 +153,23 @@ class ThreadUpkeep:
 
     def _hand_over(self, uow: UnitOfWork, owner: Thread) -> None:
         """Give every thread that shares checkpoints of this one its own copies of them."""
-        own = [row.id for row in uow.checkpoints.list_infos(owner.id)]
-        others = {branch.execution_id for branch in uow.branches.list_forks(own)} - {owner.id}
-        for other in sorted(others):
-            sharer = Thread.find(uow, other)
-            if sharer is not None and owner.id in sharer.shared:
-                taken = {row.id for row, _ in sharer.rows(uow) if row.execution_id == owner.id}
-                self._own(uow, sharer, taken, [owner.id])
-                self._forget(other)
+        for sharer in self._sharers(uow, owner):
+            taken = {row.id for row, _ in sharer.rows(uow) if row.execution_id == owner.id}
+            self._own(uow, sharer, taken, [owner.id])
+            self._forget(sharer.id)
+
+    def _sharers(self, uow: UnitOfWork, owner: Thread) -> list[Thread]:
+        """Return the copies of a thread, and copies of those."""
+        found: dict[str, Thread] = {}
+        ahead: list[ExecutionId] = [owner.id]
+        while ahead:
+            rows = [row.id for row in uow.checkpoints.list_infos(ahead.pop())]
+            for other in {branch.execution_id for branch in uow.branches.list_forks(rows)} - found.keys() - {owner.id}:
+                sharer = Thread.find(uow, other)
+                if sharer is not None and owner.id in sharer.shared:
+                    found[other] = sharer
+                    ahead.append(other)
+        return list(found.values())
 
     def _own(self, uow: UnitOfWork, thread: Thread, ids: set[CheckpointId], owners: Collection[str]) -> Thread:
         """Make the thread's own of what it shares with these owners: copies under ids of its own."""
@@ -224,25 +234,31 @@ def made_by(run_ids: Collection[str]) -> Doomed:
     return doomed
 
 
-def all_but_latest(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
+def all_but_latest(values: ChannelValues) -> Doomed:
     """Doom all but where each namespace stands, and what those need to rebuild channels that are kept as writes."""
-    kept: set[CheckpointId] = set()
-    for namespace in {namespace_of(branch) for branch in thread.branches}:
-        head = thread.head(namespace)
-        if head is not None:
-            kept |= set(_needed(uow, rows, head))
-    return rows.keys() - kept
+
+    def doomed(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
+        kept: set[CheckpointId] = set()
+        for namespace in {namespace_of(branch) for branch in thread.branches}:
+            head = thread.head(namespace)
+            if head is not None:
+                kept.update(_needed(uow, rows, head, values))
+        return rows.keys() - kept
+
+    return doomed
 
 
-def _needed(uow: UnitOfWork, rows: Mapping[CheckpointId, Checkpoint], head: CheckpointId) -> Iterator[CheckpointId]:
+def _needed(
+    uow: UnitOfWork, rows: Mapping[CheckpointId, Checkpoint], head: CheckpointId, values: ChannelValues
+) -> Iterator[CheckpointId]:
     """Yield a checkpoint and, while channels lack a value of their own there, those before it."""
     lacking: set[str] | None = None
     at: CheckpointId | None = head
     while at is not None and at in rows and lacking != set():
         yield at
         snapshot = uow.checkpoints.load(at)
-        if has_record(snapshot):
-            if lacking is None:
-                lacking = set(unsnapshotted(snapshot))
+        record = Record.of(snapshot, values)
+        if record is not None:
+            lacking = set(record.metadata.get(UNSNAPSHOTTED) or ()) if lacking is None else lacking
             lacking -= set(snapshot.state)
         at = snapshot.checkpoint.parent_id

@@ -59,7 +59,7 @@ def shape_of(value: Any, depth: int = 0) -> Any:
 def _inside(value: Any) -> Sequence[Any]:
     """Return everything that an object is stored from; _Unwatchable when that cannot be told."""
     try:
-        return _parts_of(type(value))(value)
+        return _parts_of(type(value))(value)  # type: ignore[arg-type]
     except AttributeError as error:
         raise _Unwatchable from error
 
