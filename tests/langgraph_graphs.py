@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import time as pause
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -74,14 +76,18 @@ def every_type() -> dict[str, Any]:
     }
 
 
-def chat_graph(*, fail_in: str | None = None, ran: list[str] | None = None) -> StateGraph[Any]:
-    """Return ask → (left, right) → end, where nodes note that they ran and one of them may fail."""
+def chat_graph(
+    *, fail_in: str | None = None, ran: list[str] | None = None, fails_when: Callable[[], bool] = lambda: True
+) -> StateGraph[Any]:
+    """Return ask → (left, right) → end, where nodes note that they ran and one of them may fail, when it is time."""
 
     def node(name: str) -> Any:
         def run(state: Chat) -> dict[str, Any]:
             if ran is not None:
                 ran.append(name)
             if name == fail_in:
+                while not fails_when():
+                    pause.sleep(0.001)
                 raise RuntimeError(f"{name} failed")
             return {"messages": [AIMessage(name, id=f"{name}-{len(state['messages'])}")], "count": 1}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -111,13 +111,23 @@ class Thread:
         """Return the pending writes of the thread by checkpoint, each in the order in which they are applied."""
         shared = self.shared
         found = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
-        own = {_place(write) for write in found if write.execution_id == self.id} if shared else ()
+        if shared:
+            found = _nearest(found, [self.id, *reversed(shared)], shared)
         writes: dict[CheckpointId, list[PendingWrite]] = {}
         for write in found:
-            copied_at = shared.get(write.execution_id)
-            if copied_at is None or (write.created_at <= copied_at and _place(write) not in own):
-                writes.setdefault(write.checkpoint_id, []).append(write)
+            writes.setdefault(write.checkpoint_id, []).append(write)
         return writes
+
+
+def _nearest(
+    found: Sequence[PendingWrite], order: Sequence[str], shared: Mapping[str, datetime]
+) -> Sequence[PendingWrite]:
+    """Leave out what was written after the copy, and what a nearer thread has in the same place."""
+    seen = [write for write in found if write.created_at <= shared.get(write.execution_id, write.created_at)]
+    nearest: dict[tuple[str, str, int], PendingWrite] = {}
+    for write in sorted(seen, key=lambda each: order.index(each.execution_id)):
+        nearest.setdefault(_place(write), write)
+    return [write for write in seen if nearest[_place(write)] is write]
 
 
 def _place(write: PendingWrite) -> tuple[str, str, int]:
