@@ -17,6 +17,16 @@ _INSERT_AFTER = (
     f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) SELECT {_MARKS} "
     "WHERE EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0) ON CONFLICT DO NOTHING"
 )
+_BYTES = ("state_hash", "returned_hash", "parent_hash", "hash", "payload")
+_NUMBERS = ("step", "visit", "restore_point", "created_at_us", "size_bytes", "format", "deleted")
+_TYPED_MARKS = ", ".join(
+    f"?::{'bytea' if field in _BYTES else 'bigint' if field in _NUMBERS else 'text'}"
+    for field in (*CheckpointRow._fields, "payload")
+)
+_INSERT_AFTER_LOCKED = (
+    f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) SELECT {_TYPED_MARKS} "
+    "WHERE EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0 FOR SHARE) ON CONFLICT DO NOTHING"
+)
 _PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
 _FIND_MANY = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id IN (??)"
@@ -79,15 +89,13 @@ class SqlCheckpointRows:
         row = self._transaction.row(_PARENT + suffix, (checkpoint_id,))
         return None if row is None else ParentRow(*row)
 
-    @property
-    def checks_parent(self) -> bool:
-        # Postgres would have to be told the types of all values, and the parent's row must be locked there.
-        return self._transaction.database.dialect == "sqlite"
+    checks_parent = True
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
         statement, values = _INSERT, tuple[Any, ...]((*row, payload))
-        if self.checks_parent and row.parent_id is not None:
-            statement, values = _INSERT_AFTER, (*values, row.parent_id)
+        if row.parent_id is not None:
+            is_locked = bool(self._transaction.database.lock_suffix)
+            statement, values = _INSERT_AFTER_LOCKED if is_locked else _INSERT_AFTER, (*values, row.parent_id)
         if self._transaction.run(statement, values).rowcount == 0:
             parent = None if row.parent_id is None else self.find_parent(row.parent_id)
             if row.parent_id is not None and (parent is None or parent.deleted):

@@ -326,6 +326,10 @@ _SQLITE_ADVICE = (
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
+class _ServerGone(StorageUnavailable):
+    """A connection that was idle is dead."""
+
+
 class PostgresDatabase(Database):
     """Postgres through psycopg 3; holds nothing on a connection that outlives a transaction (PgBouncer)."""
 
@@ -350,10 +354,28 @@ class PostgresDatabase(Database):
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
-            pool_pre_ping=True,  # or every idle connection would fail once after a restart of the server
             connect_args={"prepare_threshold": None},
         )
         super().__init__(engine)
+
+    def begin(self, *, readonly: bool = False) -> Transaction:
+        """Begin a transaction, on another connection when the server was restarted since this one was last used."""
+        try:
+            return super().begin(readonly=readonly)
+        except _ServerGone:
+            self.engine.dispose()
+            return super().begin(readonly=readonly)
+
+    def connect(self) -> sa.PoolProxiedConnection:
+        connection = super().connect()
+        driver: Any = connection.driver_connection
+        driver.autocommit = True  # BEGIN is sent by us: with what else it says, and once
+        return connection
+
+    def give_back(self, connection: sa.PoolProxiedConnection) -> None:
+        driver: Any = connection.driver_connection
+        driver.autocommit = False
+        super().give_back(connection)
 
     def text(self, statement: str) -> str:
         text = self._texts.get(statement)
@@ -372,8 +394,10 @@ class PostgresDatabase(Database):
         return bool(driver.info.transaction_status.name == "INERROR")
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        if readonly:  # one view for all statements; else psycopg begins with the first one
-            transaction.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:  # a reader has one view for all its statements
+            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+        except StorageUnavailable as error:
+            raise _ServerGone(str(error)) from error.__cause__
 
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
