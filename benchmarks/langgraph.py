@@ -90,12 +90,12 @@ def chain(schema: Any, message: Callable[[int], Any]) -> StateGraph[Any]:
     return graph
 
 
-def loop(schema: Any, message: Callable[[int], Any]) -> StateGraph[Any]:
-    """Return a graph of one node that adds a message until there are as many as its constant says."""
+def loop(schema: Any, message: Callable[[int], Any], steps: int) -> StateGraph[Any]:
+    """Return a graph of one node that adds a message until there are so many."""
     graph = StateGraph(schema)
     graph.add_node("say", lambda state: {"messages": [message(len(state["messages"]))]})
     graph.add_edge(START, "say")
-    graph.add_conditional_edges("say", lambda state: END if len(state["messages"]) >= int(state["constant"]) else "say")
+    graph.add_conditional_edges("say", lambda state: END if len(state["messages"]) >= steps else "say")
     return graph
 
 
@@ -221,13 +221,13 @@ def chains(folder: Path, server: PostgresServer) -> Iterator[Figure]:
 def loops(folder: Path, server: PostgresServer) -> Iterator[Figure]:
     """Measure a conversation of 200 steps: time, bytes, history, state; and bytes of 800 steps against 200."""
     for kind, schema_, message in (("mappings", Plain, plain), ("messages", Chat, chat)):
-        graph = loop(schema_, message)
+        graph = loop(schema_, message, LOOP)
         for open_peers in (lambda s: on_sqlite(folder, "NORMAL", s), lambda s: on_postgres(server, folder, s)):
             with ExitStack() as stack:
                 peers = open_peers(stack)
                 theirs, ours = peers
                 before = {peer.name: peer.stored() for peer in peers}
-                values = {"constant": str(LOOP), "messages": []}
+                values = {"constant": CONSTANT, "messages": []}
                 took = {peer.name: run(graph, peer.saver, values) for peer in peers}
                 stored = {peer.name: peer.stored() - before[peer.name] for peer in peers}
                 yield Figure(
@@ -275,16 +275,16 @@ def reads(graph: Any, kind: str, steps: int, peers: list[Peer], threads: dict[st
 
 def long_threads(folder: Path) -> Iterator[Figure]:
     """Measure 800 steps: linear bytes, history and a fork."""
-    graph = loop(Plain, plain)
     sizes: dict[int, float] = {}
     for steps in (200, 800):
+        graph = loop(Plain, plain, steps)
         with ExitStack() as stack:
             theirs, ours = on_sqlite(folder, "NORMAL", stack)
             before = ours.stored()
-            seconds, thread = run(graph, ours.saver, {"constant": str(steps), "messages": []})
+            seconds, thread = run(graph, ours.saver, {"constant": CONSTANT, "messages": []})
             sizes[steps] = ours.stored() - before
             if steps == 800:
-                peer_seconds, peer_thread = run(graph, theirs.saver, {"constant": str(steps), "messages": []})
+                peer_seconds, peer_thread = run(graph, theirs.saver, {"constant": CONSTANT, "messages": []})
                 yield Figure(
                     name="loop of 800, mappings: seconds ÷ SqliteSaver's",
                     value=seconds / peer_seconds,

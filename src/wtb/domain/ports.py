@@ -246,7 +246,7 @@ class CheckpointStore(Protocol):
     def load_many(self, checkpoint_ids: Sequence[CheckpointId]) -> Iterator[Snapshot]:
         """Yield checkpoints with their states in the order given, those that are not there or deleted left out.
 
-        What several of them share is read and decoded once, and is the same object in each.
+        What several of them share is read once; what this process has read or written lately is not verified again.
         """
         ...
 

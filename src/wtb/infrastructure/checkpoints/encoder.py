@@ -19,7 +19,9 @@ from wtb.infrastructure.checkpoints.manifest import (
     Op,
     Operation,
     Operations,
+    concatenated,
     cut,
+    item_count,
     list_entry,
     segment_rows,
 )
@@ -170,36 +172,27 @@ class DeltaEncoder:
         """Decode one entry."""
         if isinstance(entry, ListEntry):
             return self.items(entry, blobs)
-        return self._decoded(blobs[entry.address] if entry.address else entry.data)
+        return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
-        """Decode a list."""
+        """Decode a list: pieces that are whole in one go, since most lists are many small ones."""
         items: list[Any] = []
+        whole: list[bytes] = []
         for segment in entry.segments:
-            decoded = self._decoded(segment.data or blobs[segment.address])
-            items += decoded[: segment.take] if len(decoded) > segment.take else decoded
-        return items
+            data = segment.data or blobs[segment.address]
+            if segment.take == item_count(data):
+                whole.append(data)
+                continue
+            items += self._joined(whole)
+            items += self._codec.decode(data)[: segment.take]
+            whole.clear()
+        return items + self._joined(whole) if items else self._joined(whole)
 
-    def _decoded(self, data: bytes) -> Any:
-        return self._codec.decode(data)
-
-    def remembering(self) -> DeltaEncoder:
-        """Return an encoder that decodes equal pieces once, for reading many states that share them."""
-        return _RememberingEncoder(self._codec)
-
-
-class _RememberingEncoder(DeltaEncoder):
-    """Gives the same object for the same bytes."""
-
-    def __init__(self, codec: Codec) -> None:
-        super().__init__(codec)
-        self._known: dict[bytes, Any] = {}
-
-    def _decoded(self, data: bytes) -> Any:
-        try:
-            return self._known[data]
-        except KeyError:
-            return self._known.setdefault(data, self._codec.decode(data))
+    def _joined(self, arrays: list[bytes]) -> list[Any]:
+        if not arrays:
+            return []
+        joined: list[Any] = self._codec.decode(arrays[0] if len(arrays) == 1 else concatenated(arrays))
+        return joined
 
 
 def _list(key: str, entry: Entry | None) -> ListEntry:

@@ -22,7 +22,7 @@ from wtb.domain.ports import (
     NodeRunRepository,
 )
 from wtb.domain.state import StateDelta
-from wtb.infrastructure.checkpoints.encoder import DeltaEncoder, EncodedDelta
+from wtb.infrastructure.checkpoints.encoder import Blobs, DeltaEncoder, EncodedDelta
 from wtb.infrastructure.checkpoints.manifest import EMPTY, Manifest
 from wtb.infrastructure.checkpoints.rows import (
     CheckpointRow,
@@ -69,10 +69,27 @@ class ManifestCache:
     name chunks that a sweep has collected (after others rewrote keyframes); whoever needs the chunks checks for that.
     """
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, size: int = 256, blob_bytes: int = 16 * 1024 * 1024) -> None:
         self._size = size
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._blob_bytes = blob_bytes
+        self._blobs: dict[bytes, bytes] = {}
+        self._held = 0
         self._lock = Lock()
+
+    def blobs(self, addresses: Collection[bytes], read: Callable[[Sequence[bytes]], Blobs]) -> Blobs:
+        """Return blobs, those that were read and verified lately from memory: an address is the hash of its content."""
+        found = {address: data for address in addresses if (data := self._blobs.get(address)) is not None}
+        missing = [address for address in addresses if address not in found]
+        if not missing:
+            return found
+        new = read(missing)
+        with self._lock:
+            self._held += sum(map(len, new.values()))
+            if self._held > self._blob_bytes:
+                self._blobs, self._held = {}, sum(map(len, new.values()))
+            self._blobs.update(new)
+        return {**found, **new}
 
     def find(self, checkpoint_id: str) -> Known | None:
         with self._lock:
@@ -275,28 +292,33 @@ class DeltaCheckpointStore:
         rows = {row.id: (row, payload) for row, payload in self._rows.find_many(checkpoint_ids) if not row.deleted}
         manifests: dict[str, Manifest] = {}
         deltas: dict[str, tuple[Any, Any]] = {}
+        addresses: set[bytes] = set()
         for row, payload in sorted(rows.values(), key=lambda stored: stored[0].step):  # parents before children
-            operations, returned = deltas[row.id] = self._delta(row, payload)
-            base = EMPTY if row.parent_id is None else manifests.get(row.parent_id)
-            if base is None:
-                manifests[row.id] = self._living_manifest(checkpoint_of(self._codec, row))
-                continue
-            manifest = manifests[row.id] = base.apply(operations)
-            if manifest.root(self._codec) != row.state_hash:
-                manifests[row.id] = self._living_manifest(checkpoint_of(self._codec, row))
-        addresses = {address for manifest in manifests.values() for _, entry in manifest for address in entry.addresses}
-        for operations, returned in deltas.values():
-            addresses |= self._encoder.returned_addresses(operations, returned)
-        blobs = self._read_blobs(tuple(addresses), next(iter(checkpoint_ids), None))
-        decoded = self._encoder.remembering()
+            deltas[row.id] = self._delta(row, payload)
+            manifest = manifests[row.id] = self._next_manifest(row, deltas[row.id][0], manifests)
+            addresses.update(address for _, entry in manifest for address in entry.addresses)
+            addresses |= self._encoder.returned_addresses(*deltas[row.id])
+        blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
         for checkpoint_id in checkpoint_ids:
             if checkpoint_id in rows:
-                operations, returned = deltas[checkpoint_id]
                 yield Snapshot(
                     checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
-                    state=decoded.state(manifests[checkpoint_id], blobs),
-                    returned=self._encoder.returned(operations, returned, blobs),
+                    state=self._encoder.state(manifests[checkpoint_id], blobs),
+                    returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
                 )
+
+    def _next_manifest(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest:
+        """Return a manifest by what this process knows, of the checkpoint itself or of its parent; else read it."""
+        cached = self._cache.find(row.id)
+        if cached is not None and cached.manifest.root(self._codec) == row.state_hash:
+            return cached.manifest
+        base = EMPTY if row.parent_id is None else known.get(row.parent_id)
+        manifest = None if base is None else base.apply(operations)
+        if manifest is not None and manifest.root(self._codec) == row.state_hash:
+            return manifest
+        manifest = self._living_manifest(checkpoint_of(self._codec, row))
+        self._remember(row.id, manifest)
+        return manifest
 
     def _living_manifest(self, checkpoint: Checkpoint) -> Manifest:
         try:

@@ -54,8 +54,8 @@ class CheckpointReader:
         else:
             row_id = thread.head(namespace)
         while row_id is not None:
-            snapshot = uow.checkpoints.load(row_id)
-            if has_record(snapshot):
+            snapshot = next(uow.checkpoints.load_many([row_id]), None)
+            if snapshot is None or has_record(snapshot):
                 return snapshot
             row_id = snapshot.checkpoint.parent_id  # one that a person made or that secures a rollback: as before it
         return None
@@ -115,7 +115,7 @@ class CheckpointReader:
                             writes[write.channel].append((write.task_id, write.channel, value))
                     for channel in open_channels:
                         if channel in snapshot.state:
-                            seeds[channel] = self._values.restore(snapshot.state[channel], shared=True)
+                            seeds[channel] = self._values.restore(snapshot.state[channel])
                 if len(seeds) == len(channels):
                     break
         return {
@@ -149,7 +149,7 @@ class CheckpointReader:
                 continue
             if all(record.metadata.get(key) == value for key, value in wanted.items()):
                 own = writes[candidate.thread.id].get(candidate.row_id, [])
-                tuples.append(self._tuple(candidate.thread.id, snapshot, record, own, shared=True))
+                tuples.append(self._tuple(candidate.thread.id, snapshot, record, own))
         return tuples
 
     def _tuple(
@@ -158,15 +158,13 @@ class CheckpointReader:
         snapshot: Snapshot,
         record: Record,
         writes: Sequence[PendingWrite],
-        *,
-        shared: bool = False,
     ) -> CheckpointTuple:
         restore = self._values.restore
         checkpoint: Any = {
             **record.more,
             "id": record.id,
             "channel_values": {
-                **{channel: restore(value, shared=shared) for channel, value in snapshot.state.items()},
+                **{channel: restore(value) for channel, value in snapshot.state.items()},
                 **record.inner,
             },
             "channel_versions": record.versions,

@@ -100,19 +100,11 @@ class ChannelValues:
             )
         return Foreign(encoding, bytes(data))
 
-    def restore(self, stored: Any, *, shared: bool = False) -> Any:
-        """Return the value that was stored; what is `shared` with other readers is copied."""
+    def restore(self, stored: Any) -> Any:
+        """Return the value that was stored."""
         if type(stored) is list:
-            return [self._restore_item(item, shared=shared) for item in stored]
-        return self._restore_item(stored, shared=shared)
-
-    def _restore_item(self, stored: Any, *, shared: bool) -> Any:
-        kind = type(stored)
-        if kind is Foreign:
-            return self._loaded(stored)
-        if shared and (kind is dict or kind is list):
-            return ormsgpack.unpackb(ormsgpack.packb(stored))
-        return stored
+            return [self._loaded(item) if type(item) is Foreign else item for item in stored]
+        return self._loaded(stored) if type(stored) is Foreign else stored
 
     def _loaded(self, stored: Foreign) -> Any:
         try:

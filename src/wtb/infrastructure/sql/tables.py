@@ -290,5 +290,4 @@ pending_writes = Table(
     Column("data", LargeBinary, nullable=False),
     Column("address", LargeBinary, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
 )

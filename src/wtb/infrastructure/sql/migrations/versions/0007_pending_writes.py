@@ -21,7 +21,6 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary, nullable=False),
         sa.Column("address", sa.LargeBinary, nullable=False),
         sa.Column("created_at_us", sa.BigInteger, nullable=False),
-        sqlite_with_rowid=False,
     )
 
 
