@@ -51,6 +51,9 @@ _TUPLE, _SET, _FROZENSET, _BIG_INT, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(
 _UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT, FOREIGN = range(9, 15)
 
 
+_MSGPACK = b"msgpack\0"
+
+
 class MsgpackCodec:
     """The codec of all stores. Types of the user's own are known by the name under which they were registered."""
 
@@ -105,6 +108,8 @@ class MsgpackCodec:
         return _OBJECT, [name, self._types.content(name, value)]
 
     def _untag(self, code: int, data: bytes) -> Any:
+        if code == FOREIGN and data.startswith(_MSGPACK):
+            return Foreign("msgpack", data[len(_MSGPACK) :])
         try:
             if code == _OBJECT:
                 name, content = self.decode(data)

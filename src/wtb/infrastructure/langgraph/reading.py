@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 from wtb.domain.checkpoint import PendingWrite, Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.infrastructure.langgraph.records import Record, has_record, langgraph_id
+from wtb.infrastructure.langgraph.records import Record, gathered, has_record, langgraph_id
 from wtb.infrastructure.langgraph.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.values import ChannelValues
 
@@ -163,10 +163,9 @@ class CheckpointReader:
         checkpoint: Any = {
             **record.more,
             "id": record.id,
-            "channel_values": {
-                **{channel: restore(value) for channel, value in snapshot.state.items()},
-                **record.inner,
-            },
+            "channel_values": gathered(
+                {**{channel: restore(value) for channel, value in snapshot.state.items()}, **record.inner}
+            ),
             "channel_versions": record.versions,
             "versions_seen": record.seen,
         }

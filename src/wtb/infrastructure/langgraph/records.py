@@ -30,6 +30,7 @@ _SUBGRAPH = "subgraph "
 _NUMBER = re.compile(r" ~\d+$")
 _PLACE = re.compile(r"@[0-9a-f]{16}$")
 _INNER = ("branch:to:", "join:")
+_START = "__start__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,23 @@ def has_record(snapshot: Snapshot) -> bool:
 def is_inner(channel: str) -> bool:
     """Whether a channel only carries who runs next; such channels are no part of what a user calls the state."""
     return channel.startswith(_INNER)
+
+
+def spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return channel values with each part of the input under a key of its own: equal to its channel, it is stored once."""
+    given = values.get(_START)
+    if type(given) is not dict or not given or not all(type(key) is str for key in given):
+        return values
+    rest = {channel: value for channel, value in values.items() if channel != _START}
+    return {**rest, **{f"{_START}.{key}": value for key, value in given.items()}}
+
+
+def gathered(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what `spread` was given."""
+    parts = [key for key in values if key.startswith(f"{_START}.")]
+    if parts:
+        values[_START] = {key.removeprefix(f"{_START}."): values.pop(key) for key in parts}
+    return values
 
 
 def next_nodes(inner: Mapping[str, Any]) -> tuple[str, ...]:

@@ -103,7 +103,11 @@ class ChannelValues:
     def restore(self, stored: Any) -> Any:
         """Return the value that was stored."""
         if type(stored) is list:
-            return [self._loaded(item) if type(item) is Foreign else item for item in stored]
+            loads = self.serde.loads_typed
+            try:
+                return [loads((item.encoding, item.data)) if type(item) is Foreign else item for item in stored]
+            except Exception:  # noqa: BLE001  once more, to say which of them it was
+                return [self._loaded(item) if type(item) is Foreign else item for item in stored]
         return self._loaded(stored) if type(stored) is Foreign else stored
 
     def _loaded(self, stored: Foreign) -> Any:

@@ -28,6 +28,7 @@ from wtb.infrastructure.langgraph.records import (
     is_inner,
     next_nodes,
     row_ids,
+    spread,
 )
 from wtb.infrastructure.langgraph.threads import Thread
 from wtb.infrastructure.langgraph.values import ChannelValues, encoded
@@ -263,10 +264,10 @@ class CheckpointWriter:
         self, put: Put, line: Line
     ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Watched | None], frozenset[str]]:
         """Return what makes the new values of those of the parent, the lists to watch and the channels with values."""
-        values = put.checkpoint["channel_values"]
+        values = spread(put.checkpoint["channel_values"])
         changes: dict[str, tuple[Change, ...]] = {}
         lists = dict(line.lists)
-        for channel in _new_channels(put, line):
+        for channel in _new_channels(put, line, values):
             if channel in values:
                 change = None if is_inner(channel) else self._change(channel, values[channel], line, lists)
                 if change is not None:
@@ -395,16 +396,15 @@ class CheckpointWriter:
         return draft
 
 
-def _new_channels(put: Put, line: Line) -> Collection[str]:
+def _new_channels(put: Put, line: Line, values: Mapping[str, Any]) -> Collection[str]:
     """Return the channels that may hold another value than in the parent: as LangGraph says, where all of it fits."""
-    versions = put.checkpoint["channel_versions"]
-    if {**line.versions, **put.new_versions} == versions and versions.keys() >= put.checkpoint["channel_values"].keys():
+    versions, known = put.checkpoint["channel_versions"], line.versions
+    fits = versions.keys() >= values.keys() and versions.keys() >= line.keys
+    if fits and {**known, **put.new_versions} == versions:
         return put.new_versions
-    known = line.versions
-    named = {*versions, *put.new_versions, *put.checkpoint["channel_values"], *line.keys}
     return [
         channel
-        for channel in named
+        for channel in {*versions, *put.new_versions, *values, *line.keys}
         if channel in put.new_versions or channel not in versions or versions[channel] != known.get(channel)
     ]
 
