@@ -222,9 +222,11 @@ def loops(folder: Path, server: PostgresServer) -> Iterator[Figure]:
     """Measure a conversation of 200 steps: time, bytes, history, state; and bytes of 800 steps against 200."""
     for kind, schema_, message in (("mappings", Plain, plain), ("messages", Chat, chat)):
         graph = loop(schema_, message, LOOP)
-        for open_peers in (lambda s: on_sqlite(folder, "NORMAL", s), lambda s: on_postgres(server, folder, s)):
+        for database in ("SQLite", "Postgres"):
             with ExitStack() as stack:
-                peers = open_peers(stack)
+                peers = (
+                    on_sqlite(folder, "NORMAL", stack) if database == "SQLite" else on_postgres(server, folder, stack)
+                )
                 theirs, ours = peers
                 before = {peer.name: peer.stored() for peer in peers}
                 values = {"constant": CONSTANT, "messages": []}

@@ -63,7 +63,7 @@ def main(url: str, folder: Path, durability: Any) -> None:
         compiled = graph(log).compile(checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
         begun = saver.get_tuple(config) is not None
-        given = None if begun else {"messages": [], "left": [], "right": []}
+        given: Any = None if begun else {"messages": [], "left": [], "right": []}
         os.write(log, b"started\n")
         compiled.invoke(given, config, durability=durability)
 

@@ -43,7 +43,8 @@ def put(saver: BaseCheckpointSaver[Any], values: dict[str, Any], parent: Any = T
     versions = {channel: saver.get_next_version(None, None) for channel in values}
     checkpoint: Any = {**empty_checkpoint(), "id": str(uuid6(clock_seq=-2)), "channel_values": values}
     checkpoint["channel_versions"] = versions
-    return saver.put(parent, checkpoint, {"source": "loop", "step": 0, "parents": {}, **metadata}, versions)
+    facts: Any = {"source": "loop", "step": 0, "parents": {}, **metadata}
+    return saver.put(parent, checkpoint, facts, versions)
 
 
 def read(saver: BaseCheckpointSaver[Any], config: Any = THREAD) -> dict[str, Any]:
@@ -135,8 +136,8 @@ def test_channels_that_did_not_change_are_not_stored_again(bench: Bench, saver: 
     found = saver.get_tuple(first)
     assert found is not None
     checkpoint: Any = {**found.checkpoint, "id": str(uuid6(clock_seq=-2)), "channel_values": {"b": 2}}
-    versions = {**found.checkpoint["channel_versions"], "b": "2"}
-    saver.put(first, {**checkpoint, "channel_versions": versions}, {"source": "loop", "step": 1}, {"b": "2"})
+    checkpoint["channel_versions"] = {**found.checkpoint["channel_versions"], "b": "2"}
+    saver.put(first, checkpoint, {"source": "loop", "step": 1}, {"b": "2"})
 
     assert read(saver) == {"a": "x" * 5000, "b": 2}
     with bench.services.storage.unit_of_work(readonly=True) as uow:
@@ -230,7 +231,7 @@ def test_one_id_may_be_used_in_several_threads_and_namespaces(saver: Saver) -> N
     places = [("a", ""), ("b", ""), ("a", "child:1"), ("b", "child:1")]
     for number, (thread_id, namespace) in enumerate(places):
         config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
-        new = {**checkpoint, "channel_values": {"n": number}, "channel_versions": {"n": 1}}
+        new: Any = {**checkpoint, "channel_values": {"n": number}, "channel_versions": {"n": 1}}
         saver.put_writes(saver.put(config, new, {"step": number}, {"n": 1}), [("out", number)], "task")
 
     for number, (thread_id, namespace) in enumerate(places):
@@ -273,7 +274,7 @@ class TestCopies:
 
         saver.put_writes(second, [("out", "after")], "other task")
         put(saver, {"n": 3}, second)
-        copied = {"configurable": {**second["configurable"], "thread_id": "copy"}}
+        copied: Any = {"configurable": {**second["configurable"], "thread_id": "copy"}}
         found = saver.get_tuple(copied)
         assert found is not None
         assert found.pending_writes == [("task", "out", "before")]

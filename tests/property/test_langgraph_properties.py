@@ -59,7 +59,9 @@ class Savers(RuleBasedStateMachine):
         }  # fmt: skip
         metadata: Any = {"source": "loop", "step": step, "parents": {}, "odd": bool(step % 2)}
         # The same objects come again and again, as in a graph that runs.
-        stored = [saver.put(config, {**checkpoint}, metadata, dict(new)) for saver in (self.theirs, self.ours)]
+        stored: list[Any] = [
+            saver.put(config, dict(checkpoint), metadata, dict(new)) for saver in (self.theirs, self.ours)
+        ]
         assert stored[0] == stored[1]
         self.known[id] = (old, versions)
         return stored[0]

@@ -93,7 +93,7 @@ def is_inner(channel: str) -> bool:
 
 
 def spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return channel values with each part of the input under a key of its own: equal to its channel, it is stored once."""
+    """Return channel values with each part of the input under a key of its own: stored once with its channel."""
     given = values.get(_START)
     if type(given) is not dict or not given or not all(type(key) is str for key in given):
         return values

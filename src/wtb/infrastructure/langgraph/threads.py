@@ -110,7 +110,7 @@ class Thread:
     ) -> dict[CheckpointId, list[PendingWrite]]:
         """Return the pending writes of the thread by checkpoint, each in the order in which they are applied."""
         shared = self.shared
-        found = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
+        found: Sequence[PendingWrite] = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
         if shared:
             found = _nearest(found, [self.id, *reversed(shared)], shared)
         writes: dict[CheckpointId, list[PendingWrite]] = {}
