@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import hypothesis.strategies as st
@@ -60,7 +61,7 @@ class Savers(RuleBasedStateMachine):
         metadata: Any = {"source": "loop", "step": step, "parents": {}, "odd": bool(step % 2)}
         # The same objects come again and again, as in a graph that runs.
         stored: list[Any] = [
-            saver.put(config, dict(checkpoint), metadata, dict(new)) for saver in (self.theirs, self.ours)
+            saver.put(config, copy.copy(checkpoint), metadata, dict(new)) for saver in (self.theirs, self.ours)
         ]
         assert stored[0] == stored[1]
         self.known[id] = (old, versions)

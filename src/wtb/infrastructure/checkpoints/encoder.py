@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wtb.domain.errors import InvalidStateChange
+from wtb.domain.errors import DamagedData, InvalidStateChange
 from wtb.domain.ports import Codec
 from wtb.domain.state import DELETE, Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
 from wtb.infrastructure.checkpoints.manifest import (
@@ -19,9 +19,8 @@ from wtb.infrastructure.checkpoints.manifest import (
     Op,
     Operation,
     Operations,
-    concatenated,
     cut,
-    item_count,
+    joined_arrays,
     list_entry,
     segment_rows,
 )
@@ -175,24 +174,19 @@ class DeltaEncoder:
         return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
-        """Decode a list: pieces that are whole in one go, since most lists are many small ones."""
+        """Decode a list, all its pieces in one go: most lists are many small ones."""
+        arrays = [segment.data or blobs[segment.address] for segment in entry.segments]
+        if len(arrays) > 1:
+            try:
+                joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
+            except DamagedData:
+                pass  # some pieces hold more than the list takes of them, and so more than it is long
+            else:
+                return joined
         items: list[Any] = []
-        whole: list[bytes] = []
-        for segment in entry.segments:
-            data = segment.data or blobs[segment.address]
-            if segment.take == item_count(data):
-                whole.append(data)
-                continue
-            items += self._joined(whole)
-            items += self._codec.decode(data)[: segment.take]
-            whole.clear()
-        return items + self._joined(whole) if items else self._joined(whole)
-
-    def _joined(self, arrays: list[bytes]) -> list[Any]:
-        if not arrays:
-            return []
-        joined: list[Any] = self._codec.decode(arrays[0] if len(arrays) == 1 else concatenated(arrays))
-        return joined
+        for segment, array in zip(entry.segments, arrays, strict=True):
+            items += self._codec.decode(array)[: segment.take]
+        return items
 
 
 def _list(key: str, entry: Entry | None) -> ListEntry:

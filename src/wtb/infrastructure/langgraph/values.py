@@ -103,6 +103,8 @@ class ChannelValues:
     def restore(self, stored: Any) -> Any:
         """Return the value that was stored."""
         if type(stored) is list:
+            if Foreign not in set(map(type, stored)):
+                return stored
             loads = self.serde.loads_typed
             try:
                 return [loads((item.encoding, item.data)) if type(item) is Foreign else item for item in stored]
