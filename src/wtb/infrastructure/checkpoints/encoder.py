@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wtb.domain.errors import DamagedData, InvalidStateChange
+from wtb.domain.errors import InvalidStateChange
 from wtb.domain.ports import Codec
 from wtb.domain.state import DELETE, Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
 from wtb.infrastructure.checkpoints.manifest import (
@@ -20,6 +20,7 @@ from wtb.infrastructure.checkpoints.manifest import (
     Operation,
     Operations,
     cut,
+    item_count,
     joined_arrays,
     list_entry,
     segment_rows,
@@ -176,13 +177,9 @@ class DeltaEncoder:
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
         """Decode a list, all its pieces in one go: most lists are many small ones."""
         arrays = [segment.data or blobs[segment.address] for segment in entry.segments]
-        if len(arrays) > 1:
-            try:
-                joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
-            except DamagedData:
-                pass  # some pieces hold more than the list takes of them, and so more than it is long
-            else:
-                return joined
+        if len(arrays) > 1 and sum(map(item_count, arrays)) == entry.length:  # else it takes part of one
+            joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
+            return joined
         items: list[Any] = []
         for segment, array in zip(entry.segments, arrays, strict=True):
             items += self._codec.decode(array)[: segment.take]
