@@ -164,6 +164,11 @@ class DeltaEncoder:
         )
         return {address for entry in entries if entry is not None for address in entry.addresses}
 
+    def addresses(self, operations: Operations) -> set[bytes]:
+        """Return the blobs that these operations bring."""
+        entries = (_entry(operation) for changes in operations.values() for operation in changes)
+        return {address for entry in entries if entry is not None for address in entry.addresses}
+
     def state(self, manifest: Manifest, blobs: Blobs) -> State:
         """Decode a whole state; `blobs` holds everything that the manifest refers to."""
         return State({key: self.value(entry, blobs) for key, entry in manifest})

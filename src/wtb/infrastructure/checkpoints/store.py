@@ -295,9 +295,15 @@ class DeltaCheckpointStore:
         addresses: set[bytes] = set()
         for row, payload in sorted(rows.values(), key=lambda stored: stored[0].step):  # parents before children
             deltas[row.id] = self._delta(row, payload)
-            manifest = manifests[row.id] = self._next_manifest(row, deltas[row.id][0], manifests)
-            addresses.update(address for _, entry in manifest for address in entry.addresses)
-            addresses |= self._encoder.returned_addresses(*deltas[row.id])
+            operations, returned = deltas[row.id]
+            manifest = self._following(row, operations, manifests)
+            if manifest is not None:  # all but what it adds is in that of its parent
+                addresses |= self._encoder.addresses(operations)
+            else:
+                manifest = self._known_manifest(row)
+                addresses.update(address for _, entry in manifest for address in entry.addresses)
+            manifests[row.id] = manifest
+            addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
         for checkpoint_id in checkpoint_ids:
             if checkpoint_id in rows:
@@ -307,15 +313,17 @@ class DeltaCheckpointStore:
                     returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
                 )
 
-    def _next_manifest(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest:
-        """Return a manifest by what this process knows, of the checkpoint itself or of its parent; else read it."""
+    def _following(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest | None:
+        """Return the manifest that follows from that of the parent; None when that is not known, or does not fit."""
+        base = EMPTY if row.parent_id is None else known.get(row.parent_id)
+        manifest = None if base is None else base.apply(operations)
+        return manifest if manifest is not None and manifest.root(self._codec) == row.state_hash else None
+
+    def _known_manifest(self, row: CheckpointRow) -> Manifest:
+        """Return a manifest as this process knows it; else read it."""
         cached = self._cache.find(row.id)
         if cached is not None and cached.manifest.root(self._codec) == row.state_hash:
             return cached.manifest
-        base = EMPTY if row.parent_id is None else known.get(row.parent_id)
-        manifest = None if base is None else base.apply(operations)
-        if manifest is not None and manifest.root(self._codec) == row.state_hash:
-            return manifest
         manifest = self._living_manifest(checkpoint_of(self._codec, row))
         self._remember(row.id, manifest)
         return manifest

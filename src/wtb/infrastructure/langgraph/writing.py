@@ -218,9 +218,9 @@ class CheckpointWriter:
         row = None if thread is None else thread.find_row(uow, put.namespace, put.parent.checkpoint_id)
         if row is None or thread is None:
             return Line()
-        snapshot = uow.checkpoints.load(row.id)
-        record = Record.of(snapshot, self._values)
-        if record is None:
+        snapshot = next(uow.checkpoints.load_many([row.id]), None)
+        record = None if snapshot is None else Record.of(snapshot, self._values)
+        if snapshot is None or record is None:
             return Line()
         line = Line.of(snapshot, record)
         standing = next((branch for branch in thread.branches if branch.head_id == row.id), None)
