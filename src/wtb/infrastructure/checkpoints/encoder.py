@@ -159,15 +159,12 @@ class DeltaEncoder:
         self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]
     ) -> set[bytes]:
         """Return the blobs that decoding what nodes returned will need."""
-        entries = (
-            _entry(operation or operations[key][0]) for update in returned.values() for key, operation in update.items()
-        )
-        return {address for entry in entries if entry is not None for address in entry.addresses}
+        given = (operation or operations[key][0] for update in returned.values() for key, operation in update.items())
+        return {address for operation in given for address in _addresses(operation)}
 
     def addresses(self, operations: Operations) -> set[bytes]:
         """Return the blobs that these operations bring."""
-        entries = (_entry(operation) for changes in operations.values() for operation in changes)
-        return {address for entry in entries if entry is not None for address in entry.addresses}
+        return {address for changes in operations.values() for each in changes for address in _addresses(each)}
 
     def state(self, manifest: Manifest, blobs: Blobs) -> State:
         """Decode a whole state; `blobs` holds everything that the manifest refers to."""
@@ -202,6 +199,18 @@ def _list(key: str, entry: Entry | None) -> ListEntry:
 def _entry(operation: Operation) -> Entry | None:
     """Return what one operation alone makes: of an append, the list of what was appended; None of a deletion."""
     return EMPTY.apply({"": (operation,)}).find("")
+
+
+def _addresses(operation: Operation) -> Sequence[bytes]:
+    """Return the blobs that one operation refers to."""
+    match operation[0]:
+        case Op.BLOB:
+            return (operation[2],)
+        case Op.LIST | Op.APPEND:
+            return [segment[2] for segment in operation[2] if segment[2]]
+        case Op.KEEP:
+            return [segment[2] for segment in operation[3] if segment[2]]
+    return ()
 
 
 def _is_written(value: Any, changes: Sequence[Change]) -> bool:
