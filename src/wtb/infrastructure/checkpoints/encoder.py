@@ -25,6 +25,7 @@ from wtb.infrastructure.checkpoints.manifest import (
     list_entry,
     segment_rows,
 )
+from wtb.infrastructure.codecs.foreign import Encoded
 
 Blobs = Mapping[bytes, bytes]
 ReadBlobs = Callable[[Sequence[bytes]], Blobs]
@@ -127,8 +128,10 @@ class DeltaEncoder:
     def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
         if value is DELETE:
             return (Op.DROP, self._deleted)
-        # Read with its own checkpoint only and shared with none, so up to a page of it lies in the row itself.
-        return self._whole(value, f"returned.{node}.{key}", blobs, INLINE_APPEND_BYTES)
+        # What comes encoded is the record of an adapter: read with its checkpoint only and shared with none, so up to
+        # a page of it lies in the row itself.
+        inline_bytes = INLINE_APPEND_BYTES if type(value) is Encoded else INLINE_BYTES
+        return self._whole(value, f"returned.{node}.{key}", blobs, inline_bytes)
 
     def returned_digest(self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]) -> bytes:
         """Hash what nodes returned; empty when there is nothing."""
