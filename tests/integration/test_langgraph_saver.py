@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -26,6 +27,7 @@ from tests.langgraph_graphs import chat_graph, every_type
 from wtb.bench import Bench
 from wtb.domain.errors import AlreadyExists, InvalidInput, StateNotSerialisable
 from wtb.domain.ids import ExecutionId
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.langgraph import Saver, history, import_threads
 
 THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -262,6 +264,18 @@ def test_a_task_writes_once_but_may_change_its_error(saver: Saver) -> None:
     ]
 
 
+def test_a_sweep_keeps_what_tasks_wrote(bench: Bench, saver: Saver) -> None:
+    at = put(saver, {"n": 1})
+    saver.put_writes(at, [("out", "large" * 5000)], "task")
+    services = bench.services
+    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)  # type: ignore[arg-type]
+    garbage.sweep(timedelta(seconds=-1))
+
+    found = Saver(bench).get_tuple(at)
+    assert found is not None
+    assert found.pending_writes == [("task", "out", "large" * 5000)]
+
+
 class TestCopies:
     def test_a_copy_has_all_and_then_goes_its_own_way(self, saver: Saver) -> None:
         first = put(saver, {"n": 1})
@@ -382,7 +396,7 @@ class TestGraphs:
         assert result["count"] == 4
 
     def test_an_interrupt_is_answered_by_another_process(self, bench: Bench) -> None:
-        def ask(state: dict[str, Any]) -> dict[str, Any]:
+        def ask(state: Any) -> dict[str, Any]:
             return {"answer": interrupt("how many?")}
 
         class State(TypedDict):
