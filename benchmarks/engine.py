@@ -122,6 +122,7 @@ class NullStorage:
         self.rollbacks: Any = SimpleNamespace()
         self.batches: Any = SimpleNamespace()
         self.cache: Any = SimpleNamespace()
+        self.writes: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
 

@@ -22,7 +22,7 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
 from wtb.domain.errors import BatchNotFound, CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
+from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
@@ -470,6 +470,11 @@ class Run:
 
     def _loaded(self, call: str) -> Workflow:
         source = self.execution.workflow_source
+        if self.execution.workflow_name == THREAD:
+            raise InvalidInput(
+                f"run {self.id!r} is a LangGraph thread: only its graph goes on with it; "
+                f"graph.invoke(None, {{'configurable': {{'thread_id': {self.id!r}}}}})"
+            )
         if source is None:
             raise InvalidInput(
                 f"run {self.id!r} does not know where its workflow came from (a notebook or a script made it); "

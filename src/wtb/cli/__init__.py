@@ -11,6 +11,7 @@ from wtb.cli.batch import batch
 from wtb.cli.db import db
 from wtb.cli.diff import diff
 from wtb.cli.files import export
+from wtb.cli.importing import import_group
 from wtb.cli.init import init
 from wtb.cli.look import history, ls
 from wtb.cli.report import report
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 _RUNS = (init, run, resume, pause, stop)
-_LOOK = (ls, show_run, history, diff, export)
+_LOOK = (ls, show_run, history, diff, export, import_group)
 _TRAVEL = (rollback, redo, fork, checkpoint, delete)
 _BATCHES = (batch, compare, baseline, gate, report)
 

@@ -12,7 +12,7 @@ import click
 from wtb.bench import Bench
 from wtb.cli.output import as_json, example, show_rows, to_json, url
 from wtb.cli.tree import print_tree
-from wtb.domain.checkpoint import Checkpoint, Kind
+from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Execution, ExecutionStatus, Neglect
 from wtb.domain.ids import CheckpointId
@@ -141,7 +141,7 @@ def _checkpoint_row(checkpoint: Checkpoint, marks: Mapping[CheckpointId, str]) -
     return {
         "mark": "deleted" if checkpoint.deleted else marks.get(checkpoint.id, aside),
         "step": checkpoint.step,
-        "node": checkpoint.node or "",
+        "node": checkpoint.node or (checkpoint.description if checkpoint.trigger is Trigger.NODE_END else ""),
         "visit": checkpoint.visit or "",
         "trigger": checkpoint.trigger.value,
         "name": checkpoint.name or "",

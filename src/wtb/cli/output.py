@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wtb.domain.values import Legible
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of text for people.")
@@ -89,6 +91,8 @@ def _plain(value: Any) -> Any:
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
+        case Legible():
+            return _plain(value.legible())
     return value
 
 

@@ -17,7 +17,7 @@ from wtb.cli.live import LiveDisplay
 from wtb.cli.output import as_json, example, show, to_json, url
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
-from wtb.domain.execution import ExecutionStatus
+from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
 from wtb.flow import load_workflow
 
@@ -244,6 +244,12 @@ def outcome(run: Run) -> dict[str, Any]:
 def advice(run: Run) -> str:
     """Return how a run stands and what to do about it, in a sentence or two."""
     execution = run.execution
+    if execution.workflow_name == THREAD:
+        return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {run.id!r}."
+    return _advice(run, execution)
+
+
+def _advice(run: Run, execution: Execution) -> str:
     match execution.status:
         case ExecutionStatus.FAILED if execution.failure is not None:
             why = f"{execution.failure.type}: {execution.failure.message}"

@@ -15,6 +15,7 @@ from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.state import MISSING, same
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
+from wtb.domain.values import Legible, legible
 
 LARGEST_TEXT_BYTES = 1_000_000
 """A file above this size is compared as a binary one is: by size and hash."""
@@ -62,6 +63,8 @@ def _value(path: str, old: Any, new: Any) -> Iterator[StateDiff]:
         yield StateDiff(path=path, kind=DiffKind.REMOVED, old=old)
     elif same(old, new):
         return
+    elif isinstance(old, Legible) or isinstance(new, Legible):
+        yield from _value(path, legible(old), legible(new))
     elif type(old) is type(new) and type(old) is dict:
         yield from _mapping(path, old, new)
     elif type(old) is type(new) and type(old) in (list, tuple):

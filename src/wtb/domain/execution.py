@@ -35,6 +35,9 @@ class Neglect(StrEnum):
 ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
 
+THREAD = "LangGraph thread"
+"""What a thread that LangGraph alone drives is a run of: nothing here knows its workflow."""
+
 _S = ExecutionStatus
 
 TRANSITIONS: Mapping[ExecutionStatus, frozenset[ExecutionStatus]] = {

@@ -206,6 +206,10 @@ class ExecutionHistory:
                 if checkpoint.deleted or not boundary.checkpoint_count:
                     break  # an earlier visit is not what was meant
                 return checkpoint
+        for checkpoint in reversed(self.lineage(branch)):  # of a thread that LangGraph drives: it has no node runs
+            is_exit = checkpoint.node_run_id is None and checkpoint.trigger is Trigger.NODE_END
+            if is_exit and checkpoint.node == node and visit in (None, checkpoint.visit) and not checkpoint.deleted:
+                return checkpoint
         label = node if visit is None else f"{node}#{visit}"
         raise CheckpointNotFound(label, f"run {self.execution_id}, branch {self.branch(branch).name}")
 

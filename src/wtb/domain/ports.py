@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
 from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
-from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, TreeDelta
@@ -177,6 +177,10 @@ class BranchRepository(Protocol):
         """Say that the branch left its line at an earlier checkpoint: what lies between is gone."""
         ...
 
+    def delete(self, branch_id: BranchId) -> None:
+        """Remove a branch; its checkpoints stay. BranchNotFound when there is none."""
+        ...
+
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         """Return the branches of an execution in the order of their making."""
         ...
@@ -245,6 +249,13 @@ class CheckpointStore(Protocol):
 
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
         """Return the checkpoint with its state; CheckpointNotFound also when it is deleted."""
+        ...
+
+    def load_many(self, checkpoint_ids: Sequence[CheckpointId]) -> Iterator[Snapshot]:
+        """Yield checkpoints with their states in the order given, those that are not there or deleted left out.
+
+        What several of them share is read once; what this process has read or written lately is not verified again.
+        """
         ...
 
     def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -385,6 +396,30 @@ class NodeCacheRepository(Protocol):
         ...
 
 
+class PendingWriteRepository(Protocol):
+    """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
+
+    def add(self, writes: Sequence[PendingWrite]) -> None:
+        """Keep writes; one at a number that its task has written is left as it is, at a negative one replaced."""
+        ...
+
+    def list_writes(
+        self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
+    ) -> tuple[PendingWrite, ...]:
+        """Return the writes of these executions, all or those after these checkpoints, by path, task and number."""
+        ...
+
+    def copy(
+        self, sources: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId], execution_id: ExecutionId
+    ) -> None:
+        """Give another execution the writes that these have now after these checkpoints, where it has none itself."""
+        ...
+
+    def delete(self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None = None) -> None:
+        """Remove the writes of an execution, all or those after these checkpoints."""
+        ...
+
+
 class EventLog(Protocol):
     """The append-only record of events, hash-chained in each stream."""
 
@@ -456,6 +491,11 @@ class UnitOfWork(Protocol):
     @property
     def cache(self) -> NodeCacheRepository:
         """Shared node runs."""
+        ...
+
+    @property
+    def writes(self) -> PendingWriteRepository:
+        """Pending writes."""
         ...
 
     @property

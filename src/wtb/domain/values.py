@@ -1,8 +1,8 @@
-"""Frozen values that change by giving a new one."""
+"""Frozen values that change by giving a new one, and values that are shown as others."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
@@ -19,3 +19,17 @@ def evolve(value: T, **changes: Any) -> T:
     copy = object.__new__(type(value))
     copy.__dict__.update(fields, **changes)
     return copy
+
+
+@runtime_checkable
+class Legible(Protocol):
+    """A value that is kept in an encoding of its own, and is shown to people as other data."""
+
+    def legible(self) -> Any:
+        """Return it as plain data."""
+        ...
+
+
+def legible(value: Any) -> Any:
+    """Return a value as people are shown it."""
+    return value.legible() if isinstance(value, Legible) else value

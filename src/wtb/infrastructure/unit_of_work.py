@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent
 from wtb.domain.ids import CheckpointId
-from wtb.domain.ports import BranchRepository, Clock, Codec, EventBus, ExecutionRepository, NodeRunRepository
+from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
-from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, ManifestCache
+from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore, ManifestCache
 from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
+
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Value]):  # noqa: N801  used as a decorator
+    """A property that is computed once; `functools.cached_property` without its lock, which costs as much as it saves.
+
+    A unit of work belongs to one thread.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> Value:
+        made = owner.__dict__[self._name] = self._make(owner)
+        return made
 
 
 class Transaction(Protocol):
@@ -40,13 +59,7 @@ class StorageParts:
         self._trees = TreeCache()
         self._encoder = DeltaEncoder(codec)
 
-    def checkpoint_store(
-        self,
-        rows: CheckpointRows,
-        executions: ExecutionRepository,
-        branches: BranchRepository,
-        node_runs: NodeRunRepository,
-    ) -> DeltaCheckpointStore:
+    def checkpoint_store(self, rows: CheckpointRows, around: Callable[[], Around]) -> DeltaCheckpointStore:
         """Return the checkpoint store over these rows."""
         return DeltaCheckpointStore(
             rows,
@@ -54,9 +67,7 @@ class StorageParts:
             encoder=self._encoder,
             codec=self.codec,
             clock=self.clock,
-            executions=executions,
-            branches=branches,
-            node_runs=node_runs,
+            around=around,
         )
 
     def file_commits(self, rows: FileCommitRows, blobs: CheckpointRows) -> DeltaFileCommits:
@@ -66,10 +77,6 @@ class StorageParts:
 
 class TransactionalUnitOfWork(ABC):
     """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
-
-    checkpoints: DeltaCheckpointStore
-    files: DeltaFileCommits
-    _log: AppendedEvents
 
     def __init__(self, bus: EventBus, *, readonly: bool) -> None:
         self._bus = bus
@@ -93,13 +100,23 @@ class TransactionalUnitOfWork(ABC):
         self._ended = True
         if self._transaction is not None:
             if self._readonly and kind is None:
-                self.checkpoints.keep_manifests()
-                self.files.keep_trees()
+                self._keep_learned()
             self._transaction.close()
+
+    def _keep_learned(self) -> None:
+        """Share what those of the repositories that were used have learned."""
+        for repository in ("checkpoints", "files", "events"):
+            used = self.__dict__.get(repository)
+            if used is not None:
+                used.keep_learned()
 
     def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
         """Write the keyframe of a checkpoint anew, if there is such a checkpoint."""
-        self.checkpoints.rebuild_keyframe(checkpoint_id)
+        self._checkpoint_store().rebuild_keyframe(checkpoint_id)
+
+    @abstractmethod
+    def _checkpoint_store(self) -> DeltaCheckpointStore:
+        """Return the checkpoints of this transaction."""
 
     def commit(self) -> None:
         if self._transaction is None:
@@ -110,8 +127,8 @@ class TransactionalUnitOfWork(ABC):
             raise InvalidInput("this unit of work has ended; ask the storage for another")
         self._transaction.commit()
         self._ended = True
-        self.checkpoints.keep_manifests()
-        self.files.keep_trees()
+        self._keep_learned()
         self._transaction.close()
-        if self._log.appended:
-            self._bus.publish(self._log.appended)
+        log: AppendedEvents | None = self.__dict__.get("events")
+        if log is not None and log.appended:
+            self._bus.publish(log.appended)

@@ -75,6 +75,19 @@ class SavingLaws(StoryFixtures):
             assert tuple(uow.checkpoints.each_info(ExecutionId("no-such-id"))) == ()
             assert uow.checkpoints.load_history(story.id).checkpoints == (plain, full)
 
+    def test_many_are_read_at_once_in_the_order_asked_for(self, storage: Storage, story: Story) -> None:
+        line = story.line({"a": 1}, {"b": [{"n": 1}]}, StateDelta.of(b=Append(("x" * 5000,))), {"a": "y" * 5000})
+        side = story.save({"b": []}, parent=line[1])
+        story.save({"c": 1}, parent=side)
+        wanted = [side.id, line[3].id, CheckpointId("unknown"), line[2].id, line[0].id]
+        with storage.unit_of_work() as uow:
+            found = list(uow.checkpoints.load_many(wanted))
+            assert found == [uow.checkpoints.load(id) for id in wanted if id != "unknown"]
+            uow.checkpoints.delete([line[2].id])
+            assert [snapshot.checkpoint.id for snapshot in uow.checkpoints.load_many(wanted)] == [
+                side.id, line[3].id, line[0].id,
+            ]  # fmt: skip
+
     @pytest.mark.parametrize("text", ["nul \x00", "surrogate \ud800"], ids=["nul", "surrogate"])
     def test_text_comes_back_as_it_was_or_is_refused(self, story: Story, text: str) -> None:
         for fact in ("name", "description", "node", "agent", "created_by"):

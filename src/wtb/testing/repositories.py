@@ -94,6 +94,18 @@ class BranchRepositoryContract(StoryFixtures):
             with pytest.raises(BranchNotFound, match="no-such-id"):
                 uow.branches.move_head(BranchId("no-such-id"), head.id, expected=None)
 
+    def test_a_branch_that_is_deleted_leaves_its_checkpoints(self, storage: Storage, story: Story) -> None:
+        head = story.save({"a": 1})
+        branch = story.add_branch("side", head)
+        with storage.unit_of_work() as uow:
+            uow.branches.delete(branch.id)
+            with pytest.raises(BranchNotFound):
+                uow.branches.delete(branch.id)
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.branches.list_branches(story.id) == (uow.branches.get(story.main.id),)
+            assert uow.checkpoints.load(head.id).state["a"] == 1
+
     def test_an_id_is_given_once(self, storage: Storage, story: Story) -> None:
         with storage.unit_of_work() as uow:
             with pytest.raises(AlreadyExists):

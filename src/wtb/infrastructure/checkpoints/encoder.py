@@ -20,9 +20,12 @@ from wtb.infrastructure.checkpoints.manifest import (
     Operation,
     Operations,
     cut,
+    item_count,
+    joined_arrays,
     list_entry,
     segment_rows,
 )
+from wtb.infrastructure.codecs.foreign import Encoded
 
 Blobs = Mapping[bytes, bytes]
 ReadBlobs = Callable[[Sequence[bytes]], Blobs]
@@ -87,13 +90,13 @@ class DeltaEncoder:
         items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
         return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
 
-    def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes]) -> Operation:
+    def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes], inline_bytes: int = INLINE_BYTES) -> Operation:
         if type(value) is list:
             items, list_digest = self._items(value, path, 0, self._empty_list)
-            return (Op.LIST, list_digest, self._cut(items, INLINE_BYTES, blobs))
+            return (Op.LIST, list_digest, self._cut(items, inline_bytes, blobs))
         data, canonical = self._codec.encode(value, path)
         digest = self._codec.digest(b"value", canonical)
-        if len(data) <= INLINE_BYTES:
+        if len(data) <= inline_bytes:
             return (Op.VALUE, digest, data)
         address = self._codec.digest(data)
         blobs[address] = data
@@ -125,7 +128,10 @@ class DeltaEncoder:
     def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
         if value is DELETE:
             return (Op.DROP, self._deleted)
-        return self._whole(value, f"returned.{node}.{key}", blobs)
+        # What comes encoded is the record of an adapter: read with its checkpoint only and shared with none, so up to
+        # a page of it lies in the row itself.
+        inline_bytes = INLINE_APPEND_BYTES if type(value) is Encoded else INLINE_BYTES
+        return self._whole(value, f"returned.{node}.{key}", blobs, inline_bytes)
 
     def returned_digest(self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]) -> bytes:
         """Hash what nodes returned; empty when there is nothing."""
@@ -156,10 +162,12 @@ class DeltaEncoder:
         self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]
     ) -> set[bytes]:
         """Return the blobs that decoding what nodes returned will need."""
-        entries = (
-            _entry(operation or operations[key][0]) for update in returned.values() for key, operation in update.items()
-        )
-        return {address for entry in entries if entry is not None for address in entry.addresses}
+        given = (operation or operations[key][0] for update in returned.values() for key, operation in update.items())
+        return {address for operation in given for address in _addresses(operation)}
+
+    def addresses(self, operations: Operations) -> set[bytes]:
+        """Return the blobs that these operations bring."""
+        return {address for changes in operations.values() for each in changes for address in _addresses(each)}
 
     def state(self, manifest: Manifest, blobs: Blobs) -> State:
         """Decode a whole state; `blobs` holds everything that the manifest refers to."""
@@ -172,11 +180,14 @@ class DeltaEncoder:
         return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
-        """Decode a list."""
+        """Decode a list, all its pieces in one go: most lists are many small ones."""
+        arrays = [segment.data or blobs[segment.address] for segment in entry.segments]
+        if len(arrays) > 1 and sum(map(item_count, arrays)) == entry.length:  # else it takes part of one
+            joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
+            return joined
         items: list[Any] = []
-        for segment in entry.segments:
-            decoded = self._codec.decode(segment.data or blobs[segment.address])
-            items += decoded[: segment.take] if len(decoded) > segment.take else decoded
+        for segment, array in zip(entry.segments, arrays, strict=True):
+            items += self._codec.decode(array)[: segment.take]
         return items
 
 
@@ -191,6 +202,18 @@ def _list(key: str, entry: Entry | None) -> ListEntry:
 def _entry(operation: Operation) -> Entry | None:
     """Return what one operation alone makes: of an append, the list of what was appended; None of a deletion."""
     return EMPTY.apply({"": (operation,)}).find("")
+
+
+def _addresses(operation: Operation) -> Sequence[bytes]:
+    """Return the blobs that one operation refers to."""
+    match operation[0]:
+        case Op.BLOB:
+            return (operation[2],)
+        case Op.LIST | Op.APPEND:
+            return [segment[2] for segment in operation[2] if segment[2]]
+        case Op.KEEP:
+            return [segment[2] for segment in operation[3] if segment[2]]
+    return ()
 
 
 def _is_written(value: Any, changes: Sequence[Change]) -> bool:

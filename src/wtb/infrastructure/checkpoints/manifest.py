@@ -268,7 +268,8 @@ def packed_array(items: Sequence[bytes]) -> bytes:
     return b"\xdd" + len(items).to_bytes(4, "big") + b"".join(items)
 
 
-def _item_count(array: bytes) -> int:
+def item_count(array: bytes) -> int:
+    """Return how many items a packed array holds."""
     return int.from_bytes(array[1:HEADER_BYTES], "big")
 
 
@@ -292,7 +293,7 @@ def cut(codec: Codec, items: Sequence[bytes], inline_bytes: int, blobs: dict[byt
 def _chunk(codec: Codec, array: bytes, blobs: dict[bytes, bytes]) -> Segment:
     address = codec.digest(array)
     blobs[address] = array
-    return Segment(_item_count(array), b"", address, len(array))
+    return Segment(item_count(array), b"", address, len(array))
 
 
 def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]) -> list[Segment]:
@@ -303,12 +304,12 @@ def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]
     def close_run() -> None:
         if run:
             array = _concatenated(run)
-            inline = Segment(_item_count(array), array, b"", len(array))
+            inline = Segment(item_count(array), array, b"", len(array))
             joined.append(_chunk(codec, array, blobs) if len(array) >= SEAL_BYTES else inline)
             run.clear()
 
     for segment in segments:
-        if segment.data and segment.take == _item_count(segment.data):
+        if segment.data and segment.take == item_count(segment.data):
             run.append(segment.data)
             if sum(map(len, run)) >= CHUNK_BYTES:
                 close_run()
@@ -320,5 +321,9 @@ def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]
 
 
 def _concatenated(arrays: Sequence[bytes]) -> bytes:
-    count = sum(map(_item_count, arrays))
+    return joined_arrays(arrays, sum(map(item_count, arrays)))
+
+
+def joined_arrays(arrays: Sequence[bytes], count: int) -> bytes:
+    """Return packed arrays, which hold so many items together, as one."""
     return b"\xdd" + count.to_bytes(4, "big") + b"".join([array[HEADER_BYTES:] for array in arrays])

@@ -94,6 +94,10 @@ class CheckpointRows(Protocol):
         """Return a row with its payload."""
         ...
 
+    def find_many(self, checkpoint_ids: Collection[str]) -> list[tuple[CheckpointRow, bytes]]:
+        """Return those that exist, in no order."""
+        ...
+
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         """Return all rows of an execution, tombstones included, by step and id."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from wtb.domain.ports import (
     NodeRunRepository,
 )
 from wtb.domain.state import StateDelta
-from wtb.infrastructure.checkpoints.encoder import DeltaEncoder, EncodedDelta
+from wtb.infrastructure.checkpoints.encoder import Blobs, DeltaEncoder, EncodedDelta
 from wtb.infrastructure.checkpoints.manifest import EMPTY, Manifest
 from wtb.infrastructure.checkpoints.rows import (
     CheckpointRow,
@@ -54,6 +54,14 @@ class Known(NamedTuple):
     row: ParentRow | None
 
 
+class Around(NamedTuple):
+    """What a history is made of beside checkpoints."""
+
+    executions: ExecutionRepository
+    branches: BranchRepository
+    node_runs: NodeRunRepository
+
+
 class ManifestCache:
     """Manifests of recently used checkpoints, shared by all units of work of a storage.
 
@@ -61,10 +69,27 @@ class ManifestCache:
     name chunks that a sweep has collected (after others rewrote keyframes); whoever needs the chunks checks for that.
     """
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, size: int = 256, blob_bytes: int = 16 * 1024 * 1024) -> None:
         self._size = size
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._blob_bytes = blob_bytes
+        self._blobs: dict[bytes, bytes] = {}
+        self._held = 0
         self._lock = Lock()
+
+    def blobs(self, addresses: Collection[bytes], read: Callable[[Sequence[bytes]], Blobs]) -> Blobs:
+        """Return blobs, those that were read and verified lately from memory: an address is the hash of its content."""
+        found = {address: data for address in addresses if (data := self._blobs.get(address)) is not None}
+        missing = [address for address in addresses if address not in found]
+        if not missing:
+            return found
+        new = read(missing)
+        with self._lock:
+            self._held += sum(map(len, new.values()))
+            if self._held > self._blob_bytes:
+                self._blobs, self._held = {}, sum(map(len, new.values()))
+            self._blobs.update(new)
+        return {**found, **new}
 
     def find(self, checkpoint_id: str) -> Known | None:
         with self._lock:
@@ -96,9 +121,7 @@ class DeltaCheckpointStore:
         encoder: DeltaEncoder,
         codec: Codec,
         clock: Clock,
-        executions: ExecutionRepository,
-        branches: BranchRepository,
-        node_runs: NodeRunRepository,
+        around: Callable[[], Around],
     ) -> None:
         self._rows = rows
         self._cache = cache
@@ -106,11 +129,9 @@ class DeltaCheckpointStore:
         self._clock = clock
         self._encoder = encoder
         self._fresh: dict[str, Known] = {}
-        self._executions = executions
-        self._branches = branches
-        self._node_runs = node_runs
+        self._around = around
 
-    def keep_manifests(self) -> None:
+    def keep_learned(self) -> None:
         """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
         for checkpoint_id, known in self._fresh.items():
             self._cache.put(checkpoint_id, known)
@@ -246,12 +267,7 @@ class DeltaCheckpointStore:
         row, payload = self._living(checkpoint_id)
         checkpoint = checkpoint_of(self._codec, row)
         manifest = self._living_manifest(checkpoint)
-        operations, returned = unpacked(unseal_delta(self._codec, payload, checkpoint_id, row.parent_id))
-        if self._encoder.returned_digest(operations, returned) != row.returned_hash:
-            raise DamagedData(
-                f"checkpoint {checkpoint_id!r} is damaged: what its nodes returned does not match its hash; "
-                "`wtb doctor` tells more"
-            )
+        operations, returned = self._delta(row, payload)
         addresses = {address for _, entry in manifest for address in entry.addresses}
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
@@ -261,6 +277,56 @@ class DeltaCheckpointStore:
             state=self._encoder.state(manifest, blobs),
             returned=self._encoder.returned(operations, returned, blobs),
         )
+
+    def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
+        """Return the operations of a checkpoint and what its nodes returned, verified."""
+        operations, returned = unpacked(unseal_delta(self._codec, payload, row.id, row.parent_id))
+        if self._encoder.returned_digest(operations, returned) != row.returned_hash:
+            raise DamagedData(
+                f"checkpoint {row.id!r} is damaged: what its nodes returned does not match its hash; "
+                "`wtb doctor` tells more"
+            )
+        return operations, returned
+
+    def load_many(self, checkpoint_ids: Sequence[CheckpointId]) -> Iterator[Snapshot]:
+        rows = {row.id: (row, payload) for row, payload in self._rows.find_many(checkpoint_ids) if not row.deleted}
+        manifests: dict[str, Manifest] = {}
+        deltas: dict[str, tuple[Any, Any]] = {}
+        addresses: set[bytes] = set()
+        for row, payload in sorted(rows.values(), key=lambda stored: stored[0].step):  # parents before children
+            deltas[row.id] = self._delta(row, payload)
+            operations, returned = deltas[row.id]
+            manifest = self._following(row, operations, manifests)
+            if manifest is not None:  # all but what it adds is in that of its parent
+                addresses |= self._encoder.addresses(operations)
+            else:
+                manifest = self._known_manifest(row)
+                addresses.update(address for _, entry in manifest for address in entry.addresses)
+            manifests[row.id] = manifest
+            addresses |= self._encoder.returned_addresses(operations, returned)
+        blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
+        for checkpoint_id in checkpoint_ids:
+            if checkpoint_id in rows:
+                yield Snapshot(
+                    checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
+                    state=self._encoder.state(manifests[checkpoint_id], blobs),
+                    returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
+                )
+
+    def _following(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest | None:
+        """Return the manifest that follows from that of the parent; None when that is not known, or does not fit."""
+        base = EMPTY if row.parent_id is None else known.get(row.parent_id)
+        manifest = None if base is None else base.apply(operations)
+        return manifest if manifest is not None and manifest.root(self._codec) == row.state_hash else None
+
+    def _known_manifest(self, row: CheckpointRow) -> Manifest:
+        """Return a manifest as this process knows it; else read it."""
+        cached = self._cache.find(row.id)
+        if cached is not None and cached.manifest.root(self._codec) == row.state_hash:
+            return cached.manifest
+        manifest = self._living_manifest(checkpoint_of(self._codec, row))
+        self._remember(row.id, manifest)
+        return manifest
 
     def _living_manifest(self, checkpoint: Checkpoint) -> Manifest:
         try:
@@ -310,16 +376,17 @@ class DeltaCheckpointStore:
             yield checkpoint_of(self._codec, row)
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
-        execution = self._executions.get(execution_id)
+        around = self._around()
+        execution = around.executions.get(execution_id)
         # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
-        branches = self._branches.list_branches(execution_id)
-        node_runs = list(self._node_runs.list_runs(execution_id))
+        branches = around.branches.list_branches(execution_id)
+        node_runs = list(around.node_runs.list_runs(execution_id))
         rows = {row.id: row for row in self._rows.list_rows(execution_id)}
         for checkpoint_id in {row.parent_id for row in rows.values()} | {branch.head_id for branch in branches}:
             if checkpoint_id is not None and checkpoint_id not in rows:
                 rows |= {row.id: row for row in self._rows.list_ancestors(checkpoint_id)}
         for other in sorted({row.execution_id for row in rows.values()} - {execution_id}):
-            node_runs += self._node_runs.list_runs(ExecutionId(other))
+            node_runs += around.node_runs.list_runs(ExecutionId(other))
         return ExecutionHistory(
             execution_id=execution_id,
             active_branch_id=execution.branch_id,
@@ -329,8 +396,9 @@ class DeltaCheckpointStore:
         )
 
     def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
-        execution = self._executions.get(execution_id)
-        branch = self._branches.get(execution.branch_id)
+        around = self._around()
+        execution = around.executions.get(execution_id)
+        branch = around.branches.get(execution.branch_id)
         rows = [] if branch.head_id is None else self._rows.list_last(branch.head_id, length)
         if len(rows) < length:
             return self.load_history(execution_id)
@@ -340,7 +408,7 @@ class DeltaCheckpointStore:
             active_branch_id=branch.id,
             branches=(branch,),
             checkpoints=checkpoints,
-            node_runs=self._node_runs.list_leading_to(execution_id, checkpoints),
+            node_runs=around.node_runs.list_leading_to(execution_id, checkpoints),
             complete=False,
         )
 

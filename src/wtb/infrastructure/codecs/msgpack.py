@@ -21,6 +21,7 @@ import ormsgpack
 
 from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
 from wtb.domain.secrets import Secret
+from wtb.infrastructure.codecs.foreign import Encoded, Foreign
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
 _KEEP_TYPES = (
@@ -47,7 +48,10 @@ _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 # What is written under a tag must be readable for ever: numbers are never given to another type.
 _TUPLE, _SET, _FROZENSET, _BIG_INT, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(1, 9)
-_UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT = range(9, 14)
+_UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT, FOREIGN = range(9, 15)
+
+
+_MSGPACK = b"msgpack\0"
 
 
 class MsgpackCodec:
@@ -60,6 +64,8 @@ class MsgpackCodec:
         self._failed = _Failed()
 
     def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
+        if type(value) is Encoded:
+            return value
         try:
             data = pack(value, self._tag, _KEEP_TYPES)
             if type(value) in _FLAT:
@@ -102,6 +108,8 @@ class MsgpackCodec:
         return _OBJECT, [name, self._types.content(name, value)]
 
     def _untag(self, code: int, data: bytes) -> Any:
+        if code == FOREIGN and data.startswith(_MSGPACK):
+            return Foreign("msgpack", data[len(_MSGPACK) :])
         try:
             if code == _OBJECT:
                 name, content = self.decode(data)
@@ -291,6 +299,11 @@ def _zone(key: str) -> ZoneInfo:
         raise UnknownFormat(f"a stored time is in the zone {key!r}, which is not known here: install tzdata") from error
 
 
+def _build_foreign(data: bytes) -> Foreign:
+    encoding, _, content = data.partition(b"\0")
+    return Foreign(encoding.decode(), content)
+
+
 _SPLITTERS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     tuple: lambda value: (_TUPLE, list(value)),
     set: lambda value: (_SET, list(value)),
@@ -302,9 +315,10 @@ _SPLITTERS: dict[type, Callable[[Any], tuple[int, Any]]] = {
     timedelta: lambda value: (_TIMEDELTA, [value.days, value.seconds, value.microseconds]),
     UUID: lambda value: (_UUID, value.bytes),
     Decimal: lambda value: (_DECIMAL, str(value).encode()),
+    Foreign: lambda value: (FOREIGN, b"%s\0%s" % (value.encoding.encode(), value.data)),
 }
 
-_RAW = frozenset({_BIG_INT, _DATE, _UUID, _DECIMAL, _TEXT})
+_RAW = frozenset({_BIG_INT, _DATE, _UUID, _DECIMAL, _TEXT, FOREIGN})
 
 _BUILDERS: dict[int, Callable[[Any], Any]] = {
     _TUPLE: tuple,
@@ -319,4 +333,5 @@ _BUILDERS: dict[int, Callable[[Any], Any]] = {
     _DECIMAL: lambda data: Decimal(data.decode()),
     _PAIRS: dict,
     _TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
+    FOREIGN: _build_foreign,
 }

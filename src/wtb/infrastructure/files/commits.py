@@ -99,7 +99,7 @@ class DeltaFileCommits:
         self._clock = clock
         self._fresh: dict[str, StoredTree] = {}
 
-    def keep_trees(self) -> None:
+    def keep_learned(self) -> None:
         """Share what this transaction learned; before its commit others could meet commits that never come to be."""
         for commit_id, stored in self._fresh.items():
             self._cache.put(commit_id, stored)

@@ -42,6 +42,9 @@ class MemoryCheckpointRows:
         found: StoredCheckpoint | None = self._transaction.find("checkpoints", checkpoint_id)
         return found
 
+    def find_many(self, checkpoint_ids: Collection[str]) -> list[StoredCheckpoint]:
+        return [found for found in map(self.find, checkpoint_ids) if found is not None]
+
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         rows = [row for row, _ in self._transaction.group("checkpoints", 0, execution_id)]
         return sorted(rows, key=lambda row: (row.step, row.id))

@@ -142,6 +142,8 @@ class MemoryExecutionRepository:
             self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
+        for write, _ in list(self._transaction.group("pending_writes", 0, execution_id)):
+            self._transaction.drop("pending_writes", (execution_id, write.checkpoint_id, write.task_id, write.number))
 
 
 class MemoryBranchRepository:
@@ -178,6 +180,9 @@ class MemoryBranchRepository:
         found = self._transaction.find("checkpoints", head_id)
         if found is None or found[0].deleted:
             raise CheckpointNotFound(head_id)
+
+    def delete(self, branch_id: BranchId) -> None:
+        self._transaction.drop("branches", self.get(branch_id).id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         return _by_age(self._transaction.group("branches", 0, execution_id))
@@ -256,6 +261,9 @@ class MemoryEventLog:
         self._transaction.put("stream_ends", event.stream, (sequence, chain))
         self._transaction.put("counters", "position", position)
         return recorded(event, position, sequence, chain)
+
+    def keep_learned(self) -> None:
+        """Nothing is learned: the ends of the streams are rows as well."""
 
     def list_events(
         self,

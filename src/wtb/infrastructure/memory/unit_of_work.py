@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
+from wtb.infrastructure.memory.pending_writes import MemoryPendingWriteRepository
 from wtb.infrastructure.memory.repositories import (
     MemoryBranchRepository,
     MemoryEventLog,
@@ -42,6 +45,10 @@ class MemoryStorage(StorageParts):
             batch_jobs=Table(lambda job: job.batch_id),
             baselines=Table(),
             node_cache=Table(),
+            pending_writes=Table(
+                lambda stored: stored[0].execution_id,
+                lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
+            ),
             requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
@@ -66,7 +73,10 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     rollbacks: MemoryRollbackRepository
     batches: MemoryBatchRepository
     cache: MemoryNodeCacheRepository
+    writes: MemoryPendingWriteRepository
     events: MemoryEventLog
+    checkpoints: DeltaCheckpointStore
+    files: DeltaFileCommits
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
         super().__init__(storage.bus, readonly=readonly)
@@ -79,6 +89,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         """Return all rows as they are in this transaction."""
         return MemoryUpkeepRows(self._memory)
 
+    def _checkpoint_store(self) -> DeltaCheckpointStore:
+        return self.checkpoints
+
     def _begin(self, *, readonly: bool) -> MemoryTransaction:
         transaction = self._memory = MemoryTransaction(self._storage.tables, readonly=readonly)
         self.workflows = MemoryWorkflowRepository(transaction)
@@ -89,8 +102,10 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.rollbacks = MemoryRollbackRepository(transaction)
         self.batches = MemoryBatchRepository(transaction)
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
-        self.events = self._log = MemoryEventLog(transaction, self._storage.codec)
+        self.events = MemoryEventLog(transaction, self._storage.codec)
+        self.writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
-        self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
+        around = Around(self.executions, self.branches, self.node_runs)
+        self.checkpoints = self._storage.checkpoint_store(rows, lambda: around)
         self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)
         return transaction

@@ -61,6 +61,9 @@ class MemoryUpkeepRows:
             if commit_id is not None:
                 yield commit_id
 
+    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
+        yield from ()  # here writes hold their values themselves
+
     def events(self) -> Iterator[EventRow]:
         yield from sorted(self._transaction.all("events"), key=lambda row: (row.stream, row.sequence))
 

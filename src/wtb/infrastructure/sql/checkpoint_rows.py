@@ -17,8 +17,19 @@ _INSERT_AFTER = (
     f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) SELECT {_MARKS} "
     "WHERE EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0) ON CONFLICT DO NOTHING"
 )
+_BYTES = ("state_hash", "returned_hash", "parent_hash", "hash", "payload")
+_NUMBERS = ("step", "visit", "restore_point", "created_at_us", "size_bytes", "format", "deleted")
+_TYPED_MARKS = ", ".join(
+    f"?::{'bytea' if field in _BYTES else 'bigint' if field in _NUMBERS else 'text'}"
+    for field in (*CheckpointRow._fields, "payload")
+)
+_INSERT_AFTER_LOCKED = (
+    f"INSERT INTO wtb_checkpoints ({_FIELDS}, payload) SELECT {_TYPED_MARKS} "
+    "WHERE EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0 FOR SHARE) ON CONFLICT DO NOTHING"
+)
 _PARENT = "SELECT hash, state_hash, branch_id, deleted FROM wtb_checkpoints WHERE id = ?"
 _FIND = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id = ?"
+_FIND_MANY = f"SELECT {_FIELDS}, payload FROM wtb_checkpoints WHERE id IN (??)"
 _LIST = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? ORDER BY step, id"
 _PAGE = (
     f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE execution_id = ? AND step >= ? AND (step, id) > (?, ?) "
@@ -83,15 +94,13 @@ class SqlCheckpointRows:
         row = self._transaction.row(_PARENT + suffix, (checkpoint_id,))
         return None if row is None else ParentRow(*row)
 
-    @property
-    def checks_parent(self) -> bool:
-        # Postgres would have to be told the types of all values, and the parent's row must be locked there.
-        return self._transaction.database.dialect == "sqlite"
+    checks_parent = True
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
         statement, values = _INSERT, tuple[Any, ...]((*row, payload))
-        if self.checks_parent and row.parent_id is not None:
-            statement, values = _INSERT_AFTER, (*values, row.parent_id)
+        if row.parent_id is not None:
+            is_locked = bool(self._transaction.database.lock_suffix)
+            statement, values = _INSERT_AFTER_LOCKED if is_locked else _INSERT_AFTER, (*values, row.parent_id)
         if self._transaction.run(statement, values).rowcount == 0:
             parent = None if row.parent_id is None else self.find_parent(row.parent_id)
             if row.parent_id is not None and (parent is None or parent.deleted):
@@ -102,6 +111,10 @@ class SqlCheckpointRows:
     def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
         found = self._transaction.row(_FIND, (checkpoint_id,))
         return None if found is None else (CheckpointRow(*found[:-1]), found[-1])
+
+    def find_many(self, checkpoint_ids: Collection[str]) -> list[tuple[CheckpointRow, bytes]]:
+        found = self._transaction.run_in(_FIND_MANY, checkpoint_ids)
+        return [(CheckpointRow(*row[:-1]), row[-1]) for row in found]
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
         return [CheckpointRow(*row) for row in self._transaction.rows(_LIST, (execution_id,))]

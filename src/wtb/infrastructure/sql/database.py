@@ -7,6 +7,7 @@ driver directly: on the path of every step its statement layer alone costs more 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -25,6 +26,8 @@ _BATCH = 500
 """Values in one IN list; SQLite's limit is far above, but plans are made anew for every length."""
 
 
+_LONGEST_TURN_S = 0.1
+"""How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
 _MOST_IDLE = 8
 """Connections to SQLite that are kept open; each has a cache of its own."""
 
@@ -104,7 +107,7 @@ class Database(ABC):
 class Transaction:
     """One transaction; rolled back unless committed."""
 
-    __slots__ = ("_connection", "_driver", "_failed", "_open", "database")
+    __slots__ = ("_connection", "_driver", "_failed", "_open", "database", "turn")
 
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         self.database = database
@@ -112,6 +115,8 @@ class Transaction:
         self._driver: Any = connection.driver_connection
         self._open = True
         self._failed = False
+        self.turn: threading.Lock | None = None
+        """What this writer holds, and gives back in the end, so that others of the process wait in line for it."""
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Execute one change."""
@@ -199,6 +204,9 @@ class Transaction:
             self._connection.invalidate()
             self._connection.close()
             return
+        finally:
+            if self.turn is not None:
+                self.turn.release()
         self.database.give_back(self._connection)
 
 
@@ -227,6 +235,7 @@ class SqliteDatabase(Database):
 
         sa.event.listen(engine, "connect", configure)
         super().__init__(engine)
+        self._writing = threading.Lock()
         self._idle: deque[sa.PoolProxiedConnection] = deque()
 
     def connect(self) -> sa.PoolProxiedConnection:
@@ -251,7 +260,13 @@ class SqliteDatabase(Database):
         """Nothing to do: a writer has the whole database to itself."""
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        transaction.run("BEGIN" if readonly else "BEGIN IMMEDIATE")
+        if readonly:
+            transaction.run("BEGIN")
+            return
+        # SQLite lets a second writer sleep for a millisecond and more; in one process they can wait for each other.
+        if self._writing.acquire(timeout=_LONGEST_TURN_S):
+            transaction.turn = self._writing
+        transaction.run("BEGIN IMMEDIATE")
 
     def fetch(self, driver: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
         try:
@@ -311,6 +326,10 @@ _SQLITE_ADVICE = (
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
+class _ServerGone(StorageUnavailable):
+    """A connection that was idle is dead."""
+
+
 class PostgresDatabase(Database):
     """Postgres through psycopg 3; holds nothing on a connection that outlives a transaction (PgBouncer)."""
 
@@ -335,10 +354,28 @@ class PostgresDatabase(Database):
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
-            pool_pre_ping=True,  # or every idle connection would fail once after a restart of the server
             connect_args={"prepare_threshold": None},
         )
         super().__init__(engine)
+
+    def begin(self, *, readonly: bool = False) -> Transaction:
+        """Begin a transaction, on another connection when the server was restarted since this one was last used."""
+        try:
+            return super().begin(readonly=readonly)
+        except _ServerGone:
+            self.engine.dispose()
+            return super().begin(readonly=readonly)
+
+    def connect(self) -> sa.PoolProxiedConnection:
+        connection = super().connect()
+        driver: Any = connection.driver_connection
+        driver.autocommit = True  # BEGIN is sent by us: with what else it says, and once
+        return connection
+
+    def give_back(self, connection: sa.PoolProxiedConnection) -> None:
+        driver: Any = connection.driver_connection
+        driver.autocommit = False
+        super().give_back(connection)
 
     def text(self, statement: str) -> str:
         text = self._texts.get(statement)
@@ -357,8 +394,10 @@ class PostgresDatabase(Database):
         return bool(driver.info.transaction_status.name == "INERROR")
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        if readonly:  # one view for all statements; else psycopg begins with the first one
-            transaction.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:  # a reader has one view for all its statements
+            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+        except StorageUnavailable as error:
+            raise _ServerGone(str(error)) from error.__cause__
 
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):

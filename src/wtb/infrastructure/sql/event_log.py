@@ -83,7 +83,7 @@ class SqlEventLog:
         position = self._transaction.insert_numbered(_INSERT, row, "position")
         return None if position is None else recorded(event, position, sequence, chain)
 
-    def keep_ends(self) -> None:
+    def keep_learned(self) -> None:
         """Share where the streams end now; called after the commit."""
         self._known_ends.keep(self._ends)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from typing import Any, NoReturn
 
 from wtb.domain.errors import (
@@ -203,7 +204,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
         # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
@@ -253,7 +254,9 @@ def failure_of(text: str | None) -> Failure | None:
     return None if text is None else Failure(**json.loads(text))
 
 
-_ALIVE = "EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0{lock})"
+@cache
+def _alive(lock: str) -> str:
+    return f"EXISTS (SELECT 1 FROM wtb_checkpoints WHERE id = ? AND deleted = 0{lock})"
 
 
 class SqlBranchRepository:
@@ -261,7 +264,7 @@ class SqlBranchRepository:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._alive = _ALIVE.format(lock=transaction.database.lock_suffix)
+        self._alive = _alive(transaction.database.lock_suffix)
 
     def add(self, branch: Branch) -> None:
         if branch.head_id is not None:
@@ -303,6 +306,10 @@ class SqlBranchRepository:
     def _check_head(self, head_id: CheckpointId) -> None:
         if self._transaction.rows(f"SELECT {self._alive}", (head_id,))[0][0] in (0, False):
             raise CheckpointNotFound(head_id)
+
+    def delete(self, branch_id: BranchId) -> None:
+        if self._transaction.run("DELETE FROM wtb_branches WHERE id = ?", (branch_id,)).rowcount == 0:
+            raise BranchNotFound(branch_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
         statement = f"{_SELECT_BRANCH} WHERE execution_id = ? ORDER BY created_at_us, id"

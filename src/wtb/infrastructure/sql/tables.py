@@ -277,3 +277,17 @@ baselines = Table(
     Column("combination", Text, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
 )
+
+pending_writes = Table(
+    "wtb_pending_writes",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("checkpoint_id", Text, primary_key=True),
+    Column("task_id", Text, primary_key=True),
+    Column("idx", Integer, primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("address", LargeBinary, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
+from wtb.infrastructure.sql.pending_writes import SqlPendingWriteRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.sql.upkeep_rows import SqlUpkeepRows
-from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
+from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork, lazy
 
 
 class SqlStorage(StorageParts):
@@ -34,21 +38,59 @@ class SqlStorage(StorageParts):
 
 
 class SqlUnitOfWork(TransactionalUnitOfWork):
-    """A transaction of the database."""
-
-    workflows: SqlWorkflowRepository
-    executions: SqlExecutionRepository
-    branches: SqlBranchRepository
-    node_runs: SqlNodeRunRepository
-    tool_calls: SqlToolCallRepository
-    rollbacks: SqlRollbackRepository
-    batches: SqlBatchRepository
-    cache: SqlNodeCacheRepository
-    events: SqlEventLog
+    """A transaction of the database; each repository is made when it is first used, since a step uses few of them."""
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
         super().__init__(storage.bus, readonly=readonly)
         self._storage = storage
+
+    @lazy
+    def workflows(self) -> SqlWorkflowRepository:
+        return SqlWorkflowRepository(self._sql)
+
+    @lazy
+    def executions(self) -> SqlExecutionRepository:
+        return SqlExecutionRepository(self._sql)
+
+    @lazy
+    def branches(self) -> SqlBranchRepository:
+        return SqlBranchRepository(self._sql)
+
+    @lazy
+    def node_runs(self) -> SqlNodeRunRepository:
+        return SqlNodeRunRepository(self._sql, self._storage.codec)
+
+    @lazy
+    def tool_calls(self) -> SqlToolCallRepository:
+        return SqlToolCallRepository(self._sql, self._storage.codec)
+
+    @lazy
+    def rollbacks(self) -> SqlRollbackRepository:
+        return SqlRollbackRepository(self._sql)
+
+    @lazy
+    def batches(self) -> SqlBatchRepository:
+        return SqlBatchRepository(self._sql)
+
+    @lazy
+    def cache(self) -> SqlNodeCacheRepository:
+        return SqlNodeCacheRepository(self._sql, self._storage.codec)
+
+    @lazy
+    def events(self) -> SqlEventLog:
+        return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
+
+    @lazy
+    def writes(self) -> SqlPendingWriteRepository:
+        return SqlPendingWriteRepository(self._sql, self._storage.codec, self._rows)
+
+    @lazy
+    def checkpoints(self) -> DeltaCheckpointStore:
+        return self._storage.checkpoint_store(self._rows, partial(_around, self._sql, self._storage.codec))
+
+    @lazy
+    def files(self) -> DeltaFileCommits:
+        return self._storage.file_commits(SqlFileCommitRows(self._sql), self._rows)
 
     def now(self) -> datetime:
         return self._storage.database.now(self._sql) or self._storage.clock.now()
@@ -59,20 +101,16 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
 
     def _begin(self, *, readonly: bool) -> Transaction:
         transaction = self._sql = self._storage.database.begin(readonly=readonly)
-        self.workflows = SqlWorkflowRepository(transaction)
-        self.executions = SqlExecutionRepository(transaction)
-        self.branches = SqlBranchRepository(transaction)
-        self.node_runs = SqlNodeRunRepository(transaction, self._storage.codec)
-        self.tool_calls = SqlToolCallRepository(transaction, self._storage.codec)
-        self.rollbacks = SqlRollbackRepository(transaction)
-        self.batches = SqlBatchRepository(transaction)
-        self.cache = SqlNodeCacheRepository(transaction, self._storage.codec)
-        self.events = self._log = SqlEventLog(transaction, self._storage.codec, self._storage.stream_ends)
-        rows = SqlCheckpointRows(transaction)
-        self.checkpoints = self._storage.checkpoint_store(rows, self.executions, self.branches, self.node_runs)
-        self.files = self._storage.file_commits(SqlFileCommitRows(transaction), rows)
+        self._rows = SqlCheckpointRows(transaction)
         return transaction
 
-    def commit(self) -> None:
-        super().commit()
-        self.events.keep_ends()
+    def _checkpoint_store(self) -> DeltaCheckpointStore:
+        return self.checkpoints
+
+
+def _around(transaction: Transaction, codec: Codec) -> Around:
+    return Around(
+        SqlExecutionRepository(transaction),
+        SqlBranchRepository(transaction),
+        SqlNodeRunRepository(transaction, codec),
+    )

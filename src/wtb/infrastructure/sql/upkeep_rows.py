@@ -43,6 +43,11 @@ _CALLS = (
     "ORDER BY execution_id, node_run_id, identity"
 )
 _SHARED = "SELECT key, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
+_WRITTEN = (
+    "SELECT address, execution_id, checkpoint_id, task_id, idx FROM wtb_pending_writes "
+    "WHERE (execution_id, checkpoint_id, task_id, idx) > (?, ?, ?, ?) AND length(address) > 0 "
+    "ORDER BY execution_id, checkpoint_id, task_id, idx"
+)
 _EVENTS = (
     "SELECT b.hash, e.position, e.stream, e.sequence, e.type, e.at_us, e.data, e.hash FROM wtb_events e "
     "LEFT JOIN wtb_events b ON b.stream = e.stream AND b.sequence = e.sequence - 1 "
@@ -113,6 +118,10 @@ class SqlUpkeepRows:
                 commit_id = file_commit_in(unsealed(self._codec, (bytes(key),), value, "a shared result"))
                 if commit_id is not None:
                     yield commit_id
+
+    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
+        for row in self._pages(_WRITTEN, ("", "", "", -9), (1, 2, 3, 4), _SMALL):
+            yield bytes(row[0]), row[1]
 
     def events(self) -> Iterator[EventRow]:
         for row in self._pages(_EVENTS, ("", 0), (2, 3), _SMALL):

@@ -56,6 +56,8 @@ class References:
             yield FaultKind.NODE_RUN
         for commit_id in self._rows.shared_commits():
             self._ledger.add("root", (commit_id, ""))
+        for address, execution_id in self._rows.written_blobs():
+            self._ledger.add("value", (address, execution_id))
         self._ledger.index()
 
     def _checkpoint(self, row: CheckpointRow, payload: bytes) -> None:

@@ -104,6 +104,10 @@ class UpkeepRows(Protocol):
         """Yield the file commits that shared results of node runs hold."""
         ...
 
+    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the blobs that pending writes hold, each with its execution."""
+        ...
+
     def events(self) -> Iterator[EventRow]:
         """Yield every event, by stream and sequence."""
         ...

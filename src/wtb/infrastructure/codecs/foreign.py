@@ -1,0 +1,73 @@
+"""Foreign: a value in the encoding of another library, kept as its bytes and readable without that library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+
+@dataclass(slots=True, repr=False)
+class Foreign:
+    """What LangGraph's serialiser made of a value: the name of the encoding, and the bytes.
+
+    Nothing is built from it here: only the library that wrote it knows how, and its owner decides what may be built.
+    Not frozen, since that triples the time of making one, and histories are made of thousands.
+    """
+
+    encoding: str
+    data: bytes
+
+    def legible(self) -> Any:
+        """Return the value as plain data, for people: an object as its fields beside the name of its class."""
+        if self.encoding != "msgpack":
+            return f"{len(self.data):,} bytes ({self.encoding})"
+        try:
+            return ormsgpack.unpackb(self.data, ext_hook=_shown, option=ormsgpack.OPT_NON_STR_KEYS)
+        except ValueError:
+            return f"{len(self.data):,} bytes that cannot be read"
+
+    def __repr__(self) -> str:
+        return repr(self.legible())
+
+
+class Encoded(NamedTuple):
+    """A value that is encoded already, as `Codec.encode` gives it."""
+
+    data: bytes
+    canonical: bytes
+
+
+def _shown(code: int, data: bytes) -> Any:
+    """Return one tagged value as data; the codes are those of LangGraph's JsonPlusSerializer."""
+    content = ormsgpack.unpackb(data, ext_hook=_shown, option=ormsgpack.OPT_NON_STR_KEYS)
+    show = _SHOWN.get(code)
+    try:
+        return content if show is None else show(content)
+    except (TypeError, LookupError):
+        return content
+
+
+def _object(content: Any) -> Any:
+    module, name, fields = content[:3]
+    if isinstance(fields, dict):
+        return {"class": f"{module}.{name}", **fields}
+    return fields
+
+
+def _positional(content: Any) -> Any:
+    module, name, arguments = content[:3]
+    if module == "pathlib":
+        return "/".join(arguments).replace("//", "/")
+    return {"class": f"{module}.{name}", "arguments": arguments}
+
+
+def _array(content: Any) -> Any:
+    dtype, shape, _, buffer = content
+    return {"class": "numpy.ndarray", "dtype": dtype, "shape": shape, "bytes": len(buffer)}
+
+
+_SHOWN: dict[int, Callable[[Any], Any]] = {0: _object, 1: _positional, 2: _object, 3: _object, 4: _object, 5: _object}
+_SHOWN[6] = _array

@@ -1,0 +1,1 @@
+"""LangGraph on our store: the saver, and what it is made of."""

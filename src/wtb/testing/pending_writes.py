@@ -1,0 +1,85 @@
+"""The contract of PendingWriteRepository."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from wtb.domain.checkpoint import PendingWrite
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import Storage
+from wtb.testing.stories import Story, StoryFixtures
+
+
+class PendingWriteRepositoryContract(StoryFixtures):
+    """What every repository of pending writes does."""
+
+    def test_writes_come_back_in_the_order_in_which_they_are_applied(self, storage: Storage, story: Story) -> None:
+        values = [("b", 1, "~2", {"large": "x" * 10_000}), ("b", 0, "~2", Decimal("1.5")), ("a", 0, "~3", (1, {2}))]
+        writes = [_write(story, *facts) for facts in values]
+        _add(storage, *writes)
+        _add(storage, _write(story, "c", 0, "", None))
+
+        assert _listed(storage, story) == (_write(story, "c", 0, "", None), writes[1], writes[0], writes[2])
+
+    def test_a_number_is_written_once_unless_it_is_negative(self, storage: Storage, story: Story) -> None:
+        _add(storage, _write(story, "a", 0, "", "first"), _write(story, "a", -1, "", "first"))
+        _add(storage, _write(story, "a", 0, "", "second"), _write(story, "a", -1, "~1", "second"))
+
+        assert [write.value for write in _listed(storage, story)] == ["first", "second"]
+
+    def test_writes_are_found_by_checkpoint_and_given_to_another_execution(
+        self, storage: Storage, story: Story
+    ) -> None:
+        here, there = (_write(story, "a", 0, "", at, at=at) for at in ("here", "there"))
+        _add(storage, here, there)
+        other = ExecutionId("other")
+        with storage.unit_of_work() as uow:
+            uow.writes.copy([story.id], [CheckpointId("here")], other)
+            uow.writes.copy([story.id], [CheckpointId("here")], other)
+            uow.commit()
+
+        assert _listed(storage, story, "here") == (here,)
+        with storage.unit_of_work() as uow:
+            assert uow.writes.list_writes([other]) == (here._replace(execution_id=other),)
+            uow.writes.delete(story.id, [CheckpointId("here")])
+            assert set(uow.writes.list_writes([story.id, other])) == {here._replace(execution_id=other), there}
+            uow.writes.delete(other)
+            assert uow.writes.list_writes([story.id, other]) == (there,)
+
+    def test_what_is_done_to_a_value_afterwards_is_not_stored(self, storage: Storage, story: Story) -> None:
+        value = [1]
+        _add(storage, _write(story, "a", 0, "", value))
+        value.append(2)
+
+        assert _listed(storage, story)[0].value == [1]
+
+    def test_what_is_not_committed_is_not_there(self, storage: Storage, story: Story) -> None:
+        with storage.unit_of_work() as uow:
+            uow.writes.add([_write(story, "a", 0, "", 1)])
+        assert _listed(storage, story) == ()
+
+
+def _write(story: Story, task: str, number: int, path: str, value: Any, *, at: str = "here") -> PendingWrite:
+    return PendingWrite(
+        execution_id=story.id,
+        checkpoint_id=CheckpointId(at),
+        task_id=task,
+        number=number,
+        path=path,
+        channel="out",
+        value=value,
+        created_at=story.execution.created_at + timedelta(seconds=1),
+    )
+
+
+def _add(storage: Storage, *writes: PendingWrite) -> None:
+    with storage.unit_of_work() as uow:
+        uow.writes.add(writes)
+        uow.commit()
+
+
+def _listed(storage: Storage, story: Story, at: str | None = None) -> tuple[PendingWrite, ...]:
+    with storage.unit_of_work(readonly=True) as uow:
+        return uow.writes.list_writes([story.id], None if at is None else [CheckpointId(at)])
