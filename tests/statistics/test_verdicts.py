@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,8 +61,8 @@ def test_an_effect_of_half_a_standard_deviation_is_found() -> None:
 
 def test_as_many_cases_as_needed_find_the_effect_four_times_of_five() -> None:
     effect = simulate.half_a_deviation(NORMAL)
-    (comparison,) = simulate.compared(NORMAL, batches=1, cases=4_000, drop=effect)
-    needed = comparison.needed_cases()
+    (comparison,) = simulate.compared(NORMAL, batches=1, cases=100, drop=effect)
+    needed = replace(comparison, effect_size=-0.5).needed_cases()  # the true effect: that of a sample is uncertain
 
     assert needed is not None
     comparisons = simulate.compared(NORMAL, batches=BATCHES, cases=needed, drop=effect)
