@@ -126,7 +126,8 @@ def default_workers() -> int:
 
 def load_batch(reference: str) -> BatchTest:
     """Load `file.py[:batch]` or `module:batch`; its runs remember where their workflow can be loaded from."""
-    batch, place, _ = load_named(reference, BatchTest, "batch test", "batch")
+    batch: BatchTest
+    batch, place, _ = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     for name, value in vars(module).items():
         if value is batch.flow:  # here, and not where it was first defined: this file may add the variants

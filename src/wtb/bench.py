@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from wtb import baselines
 from wtb.application.batch_floor import Progress
-from wtb.application.branching import resolved
+from wtb.application.branching import Forked, resolved
 from wtb.application.node_host import Watch
 from wtb.baselines import GateResult
 from wtb.batches import BatchResult, BatchTest, default_workers
@@ -20,6 +20,7 @@ from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
+from wtb.domain.engine import Engine
 from wtb.domain.errors import BatchNotFound, CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Neglect, Pause
@@ -33,8 +34,10 @@ from wtb.domain.rollback import Direction, Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
-from wtb.flow import Workflow, load_workflow, source_of
+from wtb.domain.workflow import ENGINE
+from wtb.flow import Workflow, as_workflow, load_workflow, source_of
 from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.settings import load_settings
 
@@ -51,13 +54,13 @@ class Bench:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
 
-    def run(self, flow: Workflow, input: Mapping[str, Any] | None = None, **options: Any) -> Run:
+    def run(self, flow: Workflow | Any, input: Mapping[str, Any] | None = None, **options: Any) -> Run:
         """Run a workflow until it ends or pauses; see `create` for the options."""
         return self.create(flow, input, **options).resume()
 
     def create(
         self,
-        flow: Workflow,
+        flow: Workflow | Any,
         input: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
@@ -80,12 +83,13 @@ class Bench:
         `on_success` or `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or
         `fatal` (the settings decide). The files of the folder `workspace` are what the run begins with.
         """
+        flow = as_workflow(flow)
         if input is not None and not isinstance(input, Mapping):
             raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
         options = RunOptions.from_dict(
             {
-                "break_before": tuple(break_before),
-                "break_after": tuple(break_after),
+                "break_before": (*flow.break_before, *break_before),
+                "break_after": (*flow.break_after, *break_after),
                 "max_steps": max_steps,
                 "timeout_s": timeout_s,
                 "seed": seed,
@@ -123,10 +127,10 @@ class Bench:
             raise InvalidInput(f"{run_id!r} is how several runs begin: {few}; give more of the id")
         return Run(self, found[0], None)
 
-    def resume(self, run_id: str, flow: Workflow | None = None, **how: Any) -> Run:
+    def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
         """Go on with a run, in whichever process it was begun."""
         run = self.get(run_id)
-        return Run(self, run.id, flow).resume(**how)
+        return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
         """Return runs, newest first; filters are statuses, workflow, since, prefix (of the id), limit and offset."""
@@ -157,7 +161,7 @@ class Bench:
         Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
         implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed.
         """
-        test = flow if isinstance(flow, BatchTest) else BatchTest(flow, **options)
+        test = flow if isinstance(flow, BatchTest) else BatchTest(as_workflow(flow), **options)
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)
         plan = test.plan(only)
@@ -309,7 +313,7 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             branch = uow.branches.get(uow.executions.get(self.id).branch_id)
             assert branch.head_id is not None
-            return dict(uow.checkpoints.load(branch.head_id).state)
+            return live(uow.checkpoints.load(branch.head_id).state)
 
     @property
     def history(self) -> ExecutionHistory:
@@ -362,7 +366,8 @@ class Run:
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
         """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
-        return self._bench.services.replay.returned(self.id)
+        found = self._bench.services.replay.returned(self.id)
+        return {node: [live(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
@@ -571,17 +576,31 @@ class Run:
         `update` overwrites keys of the state first; `input` begins from the start with another input; `variants` are
         laid over those that this run has. Resume it to go on.
         """
-        forked = self._bench.services.branching.fork(
-            self.id,
-            target,
-            run_id=run_id,
-            name=name,
-            update=update,
-            input=input,
-            variants=variants,
-            created_by=created_by,
-        )
+        how: dict[str, Any] = {"run_id": run_id, "name": name, "variants": variants, "created_by": created_by}
+        forked = self.forked(target, update=update, input=input, **how)
         return Run(self._bench, forked.execution.id, self._flow)
+
+    def forked(
+        self,
+        target: str | int | None = None,
+        *,
+        update: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Forked:
+        """Do as `fork`, and tell also where the new run begins and what this one did to the world after that."""
+        engine = self._engine() if update or input is not None else None
+        return self._bench.services.branching.fork(self.id, target, update=update, input=input, engine=engine, **how)
+
+    def _engine(self) -> Engine | None:
+        """Return what drives the run, when that is another library: it must see what is put into the state."""
+        services, execution = self._bench.services, self.execution
+        with services.storage.unit_of_work(readonly=True) as uow:
+            workflow = uow.workflows.get(execution.workflow_id)
+        if ENGINE not in workflow.get("metadata", {}):
+            return None
+        definition = (self._flow or self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")).definition()
+        return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
 
     def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
         """Make a checkpoint with a name where the run stands."""

@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -73,6 +74,7 @@ class Services:
     objects: ObjectStore
     workspaces: Workspaces
     controller: ExecutionController
+    engine_of: Callable[[WorkflowDefinition], Engine]
     travel: TimeTravel
     branching: Branching
     batches: BatchTestRunner
@@ -128,10 +130,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
 
     def engine_of(definition: WorkflowDefinition) -> Engine:
         if definition.engine is not None:
-            return definition.engine(definition)
+            return definition.engine(definition, runner)
         return NativeEngine(definition, conditions, runner, warn_of_changes=settings.preset is Preset.TESTING)
 
-    evaluation = EvaluationEngine(storage, masker)
+    evaluation = EvaluationEngine(storage, masker, runner)
     scoring = Scoring(storage, clock, codec, evaluation)
     controller = ExecutionController(
         storage=storage,
@@ -161,7 +163,8 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         objects=objects,
         workspaces=workspaces,
         controller=controller,
-        replay=Replayer(storage, conditions, codec),
+        engine_of=engine_of,
+        replay=Replayer(storage, conditions, codec, engine_of),
         travel=TimeTravel(
             storage=storage,
             clock=clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import json
@@ -21,7 +22,6 @@ from wtb.domain.tools import Effects, Tool, ToolSpec
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 
 class Workflow:
@@ -39,6 +39,10 @@ class Workflow:
         self.version = version
         self.description = description
         self.metadata = dict(metadata or {})
+        self.break_before: tuple[str, ...] = ()
+        self.break_after: tuple[str, ...] = ()
+        self.origin: Any = self
+        """What the user wrote: itself, or the graph of another library."""
         self.source: str | None = None
         """Where the workflow was loaded from (`file.py:flow`), so that another process can load it again."""
         self._nodes: list[Node] = []
@@ -214,7 +218,10 @@ class Workflow:
             replace(node, function=mock(node.name, given[node.name]), reference=None) if node.name in given else node
             for node in definition.nodes
         )
-        return self._of(replace(definition, nodes=tuple(nodes)))
+        flow = copy.copy(self)
+        flow._nodes = list(nodes)
+        flow.source, flow.origin = None, flow  # it is not what a process would load from there
+        return flow
 
     @classmethod
     def _of(cls, definition: WorkflowDefinition) -> Workflow:
@@ -256,22 +263,43 @@ def tool(
     call whose fate is unknown happened; an idempotent tool that takes `idempotency_key` is given one.
     """
 
+    rules: dict[str, Any] = {
+        "reverse": reverse,
+        "reverse_in_doubt": reverse_in_doubt,
+        "idempotent": idempotent,
+        "confirm": confirm,
+    }
+
     def register(function: Callable[..., Any]) -> Tool:
-        spec = ToolSpec(
-            name=name or function.__name__,
-            effects=_effects(effects),
-            reversible=reverse is not None,
-            reverse_in_doubt=reverse_in_doubt,
-            idempotent=idempotent,
-            confirmable=confirm is not None,
-        )
-        takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
-        made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
-        # What `functools.wraps` would do, for a frozen value: help() and inspect see the function.
-        made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
-        return TOOLS.add(made)
+        return TOOLS.add(tool_of(function, name=name or function.__name__, effects=effects, **rules))
 
     return register if function is None else register(function)
+
+
+def tool_of(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    effects: str,
+    reverse: Callable[..., Any] | None = None,
+    reverse_in_doubt: bool = False,
+    idempotent: bool = False,
+    confirm: Callable[..., Any] | None = None,
+) -> Tool:
+    """Return a function as a tool, as `tool` does, that nobody finds by its name."""
+    spec = ToolSpec(
+        name=name,
+        effects=_effects(effects),
+        reversible=reverse is not None,
+        reverse_in_doubt=reverse_in_doubt,
+        idempotent=idempotent,
+        confirmable=confirm is not None,
+    )
+    takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
+    made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
+    # What `functools.wraps` would do, for a frozen value: help() and inspect see the function.
+    made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
+    return made
 
 
 def _effects(effects: str) -> Effects:
@@ -304,20 +332,40 @@ def load_workflow(reference: str) -> Workflow:
         flow = Workflow.from_dict(_read_json(Path(reference)))
         flow.source = str(Path(reference).resolve())
         return flow
-    flow, place, name = load_named(reference, Workflow, "workflow", "flow")
+    found, place, name = load_named(reference, is_workflow, "workflow", "flow")
+    flow = as_workflow(found)
     flow.source = f"{place}:{name}"
     return flow
 
 
-def load_named(reference: str, kind: type[T], noun: str, usual: str) -> tuple[T, str, str]:
+def is_workflow(value: object) -> bool:
+    """Whether something can be run: a workflow, or a graph of LangGraph's."""
+    graphs = sys.modules.get("langgraph.graph.state")
+    return isinstance(value, Workflow) or (
+        graphs is not None and isinstance(value, graphs.StateGraph | graphs.CompiledStateGraph)
+    )
+
+
+def as_workflow(flow: Any) -> Workflow:
+    """Return a workflow, or that of a graph of LangGraph's; InvalidInput for anything else."""
+    if isinstance(flow, Workflow):
+        return flow
+    if type(flow).__module__.partition(".")[0] == "langgraph":
+        from wtb.langgraph import workflow
+
+        return workflow(flow)
+    raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
+
+
+def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
     """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
     place, _, name = reference.rpartition(":")
     place, name = (place, name) if place else (reference, usual)
     is_file = place.endswith(".py")
     module = _module_at(Path(place)) if is_file else _imported(place)
     found = getattr(module, name, None)
-    if not isinstance(found, kind):
-        names = [key for key, value in vars(module).items() if isinstance(value, kind)]
+    if not fits(found):
+        names = [key for key, value in vars(module).items() if fits(value)]
         hint = f"it has {', '.join(names)}" if names else "it defines none"
         raise InvalidInput(f"{place} has no {noun} called {name!r}; {hint}")
     return found, str(Path(place).resolve()) if is_file else place, name
@@ -374,7 +422,7 @@ def source_of(flow: Workflow) -> str | None:
         file = getattr(module, "__file__", None)
         if file and not file.endswith("__main__.py"):
             for name, value in list(vars(module).items()):
-                if value is flow:
+                if value is flow or value is flow.origin:
                     place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
                     return f"{place}:{name}"
     return None

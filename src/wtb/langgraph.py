@@ -1,24 +1,139 @@
-"""The public door to LangGraph: keep its threads here, and look at them as at any other run."""
+"""The public door to LangGraph: run its graphs here, or keep its threads here and look at them as at any other run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from wtb.application.context import CURRENT, Context
+from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
 from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput
+from wtb.domain.workflow import ENGINE, WorkflowDefinition
+from wtb.flow import Workflow, tool_of
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
 
 try:
+    from wtb.infrastructure.langgraph.graphs import Graph
     from wtb.infrastructure.langgraph.history import history_of as history
     from wtb.infrastructure.langgraph.importing import Imported, import_threads
     from wtb.infrastructure.langgraph.saver import StoreSaver
+    from wtb.infrastructure.langgraph.tools import through_context
+    from wtb.infrastructure.state_adapters.langgraph import GraphEngine, Hosting
 except ImportError as error:
     raise InvalidInput("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
 __all__ = ["Imported", "Saver", "history", "import_threads"]
+
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+
+class GraphWorkflow(Workflow):
+    """A graph of LangGraph's as a workflow: its nodes can have variants, be broken at, rolled back and shared."""
+
+    def __init__(self, graph: Graph, origin: Any, version: str = "1") -> None:
+        super().__init__(graph.name, version)
+        self.metadata[ENGINE] = "langgraph"
+        self.origin = origin
+        self.break_before, self.break_after = graph.break_before, graph.break_after
+        self._hosting = Hosting(graph)
+        self._nodes, self._edges, self._reducers = list(graph.nodes()), list(graph.edges()), graph.reducers()
+
+    def add_node(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: the graph has its nodes already."""
+        raise InvalidInput("add nodes to the StateGraph; a workflow of it can only have variants of them")
+
+    def edge(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: the graph has its edges already."""
+        raise InvalidInput("add edges to the StateGraph; a workflow of it can only have variants of its nodes")
+
+    def reducer(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: the channels of the graph have their reducers already."""
+        raise InvalidInput("reducers are annotations of the StateGraph's state")
+
+    def add_variant(self, node: str, name: str, function: Any = None, *, reads: Any = None, config: Any = None) -> Self:
+        """Add another implementation of a node: whatever `StateGraph.add_node` takes, or a function with `ctx`."""
+        if reads is not None:
+            raise InvalidInput("a node of a graph reads what its input schema says; leave out reads=")
+        super().add_variant(node, name, self._hosting.graph.known_by(function), config=config)
+        return self
+
+    def definition(self) -> WorkflowDefinition:
+        """Return the workflow as it is now; the graph is not touched."""
+        hosting = self._hosting
+        return replace(
+            super().definition(),
+            engine=lambda definition, runs: GraphEngine(hosting, definition, runs),
+            surroundings=hosting.graph.surroundings,
+        )
+
+
+def workflow(
+    graph: Any,
+    *,
+    name: str | None = None,
+    version: str = "1",
+    config: Mapping[str, Any] | None = None,
+    context: Any = None,
+) -> GraphWorkflow:
+    """Return a workflow of a StateGraph, or of a compiled one; `config` and `context` go with every run.
+
+    Add variants of nodes with `.variant(node, name)`; the graph itself is never changed.
+    """
+    return GraphWorkflow(Graph.of(graph, name=name, config=config, context=context), graph, version)
+
+
+def context() -> Context:
+    """Return what a node of ours is given as `ctx`, in the node that runs here."""
+    found = CURRENT.get(None)
+    if found is None:
+        raise InvalidInput("no node of a run of wtb is running here; start the graph with bench.run(graph, …)")
+    return found
+
+
+def workspace() -> Path:
+    """Return the versioned folder of the run, in the node that runs here."""
+    return context().workspace
+
+
+def recorded(
+    langchain_tool: BaseTool,
+    *,
+    effects: str = "external",
+    reverse: Callable[..., Any] | None = None,
+    reverse_in_doubt: bool = False,
+    idempotent: bool = False,
+    confirm: Callable[..., Any] | None = None,
+) -> BaseTool:
+    """Return a LangChain tool whose calls are recorded as those of `wtb.tool`, with the same rules.
+
+    A result that is recorded answers when its node runs again, and a rollback reverses the call with `reverse(call)`.
+    """
+
+    function = getattr(langchain_tool, "func", None) or getattr(langchain_tool, "coroutine", None) or langchain_tool.run
+    known = tool_of(
+        function,
+        name=langchain_tool.name,
+        effects=effects,
+        reverse=reverse,
+        reverse_in_doubt=reverse_in_doubt,
+        idempotent=idempotent,
+        confirm=confirm,
+    )
+    # A rollback, which may be in another process, finds what undoes a call by the name of its tool.
+    return through_context(langchain_tool, known if reverse is None else TOOLS.add(known))
+
+
+def reversible(langchain_tool: BaseTool, *, reverse: Callable[..., Any], **rules: Any) -> BaseTool:
+    """Return a LangChain tool that a rollback takes back with `reverse(call)`; rules are those of `recorded`."""
+    return recorded(langchain_tool, reverse=reverse, **rules)
 
 
 class Saver(StoreSaver):

@@ -16,7 +16,12 @@ EXAMPLES = [
     for page in PAGES
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE), 1)
 ]
-QUICK_START = str(EXAMPLES[0].values[0])
+MODULES = {
+    "support": next(each for each in EXAMPLES if each.id == "README.md-1"),
+    "bot": next(each for each in EXAMPLES if each.id == "langgraph-graphs.md-1"),
+}
+"""What other examples import: the workflow of the quick start, and the graph that somebody has already."""
+QUICK_START = str(MODULES["support"].values[0])
 
 
 def test_there_are_examples() -> None:
@@ -27,8 +32,9 @@ def test_there_are_examples() -> None:
 def test_an_example_runs(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
-    if "from support import" in code:  # the workflow of the quick start
-        (tmp_path / "support.py").write_text(QUICK_START)
+    for name, example in MODULES.items():
+        if f"from {name} import" in code:
+            (tmp_path / f"{name}.py").write_text(str(example.values[0]))
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

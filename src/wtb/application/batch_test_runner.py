@@ -134,7 +134,10 @@ class BatchTestRunner:
             for node in definition.nodes:
                 if (node.name, node.variant) not in made:
                     made[node.name, node.variant] = fingerprint(
-                        node.function, node.config, definition.version, self._find_tool
+                        node.function,
+                        {**node.config, **definition.surroundings},
+                        definition.version,
+                        self._find_tool,
                     )
             found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
         return found

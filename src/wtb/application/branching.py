@@ -11,6 +11,7 @@ from wtb.application.recorder import MAIN, Recorder
 from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.engine import Engine
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
@@ -56,20 +57,25 @@ class Branching:
         input: Mapping[str, Any] | None = None,
         variants: Mapping[str, str] | None = None,
         created_by: str | None = None,
+        engine: Engine | None = None,
     ) -> Forked:
         """Begin a new run at a checkpoint of this one, which stays as it is; it costs the same whatever its state.
 
         Without a target it is the last checkpoint, also of a run that is being run. `update` overwrites keys of the
-        state first; `input` begins from the start, with another input.
+        state first; `input` begins from the start, with another input. An engine of another library, when it drives
+        the run, sees both first.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             check_not_rolling_back(execution)
             point = _fork_point(uow, execution, target, from_start=input is not None)
             state = None if input is None else uow.checkpoints.load(point.id).state
-        change = StateDelta.setting(update or {})
+        change = StateDelta.setting(update or {} if engine is None else engine.accepted(update or {}))
+        begun = None
         if input is not None and state is not None:
-            change = StateDelta.between(state, State({**input})).compose(change)
+            begun = None if engine is None else engine.begin(input)
+            given = State({**input}) if begun is None else begun.state
+            change = StateDelta.between(state, given).compose(change)
         if change and point.is_inside:
             raise InvalidInput(
                 f"checkpoint {point.id!r} is in the middle of node {point.node!r}, which has begun with the state as "
@@ -78,7 +84,14 @@ class Branching:
         chosen = {**execution.options.get("variants", {}), **(variants or {})}
         source = evolve(execution, options={**execution.options, "variants": chosen})
         forked = self._recorder.fork_run(
-            source, point, name=name, execution_id=run_id, change=change, created_by=created_by
+            source,
+            point,
+            name=name,
+            execution_id=run_id,
+            change=change,
+            begun=begun,
+            remembers="" if engine is None else engine.remembers,
+            created_by=created_by,
         )
         return Forked(execution=forked.execution, checkpoint=point)
 

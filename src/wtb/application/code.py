@@ -147,7 +147,7 @@ def _of_callable(value: Any, walk: _Walk) -> Iterator[str]:
     if isinstance(value, CodeType):
         yield from _of_code(value, walk)
     elif isinstance(value, FunctionType):
-        yield from _of_function(value, walk) if _is_users_own(str(value.__module__)) else _name(value)
+        yield from (_of_function if _is_users_own(str(value.__module__)) else _of_library)(value, walk)
     elif isinstance(value, MethodType):
         yield from _parts(value.__func__, walk)
         yield from _of_object(value.__self__, walk)
@@ -233,6 +233,12 @@ def _of_function(function: FunctionType, walk: _Walk) -> Iterator[str]:
             yield from _named(function.__globals__[name], names, walk)
         elif name in sys.modules:  # imported where it is used
             yield from _named(sys.modules[name], names, walk)
+
+
+def _of_library(function: FunctionType, walk: _Walk) -> Iterator[str]:
+    """Yield the name of a library's function, and what of the user's it stands around."""
+    yield from _name(function)
+    yield from _parts(getattr(function, "__wrapped__", None), walk)
 
 
 def _named(value: Any, names: set[str], walk: _Walk, inside: tuple[Any, ...] = ()) -> Iterator[str]:

@@ -7,7 +7,8 @@ import inspect
 import logging
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,10 @@ class Usage:
         }
 
 
+CURRENT: ContextVar[Context] = ContextVar("wtb_context")
+"""The context of the node that runs here, for code that is not given it."""
+
+
 class Context:
     """Tools, recorded steps, files, questions and randomness of one node run."""
 
@@ -73,6 +78,9 @@ class Context:
         self._workflow = workflow
         self.seed = seed
         self.usage_total: Usage | None = None
+        self._awaited: set[asyncio.Task[Any]] = set()
+        self.inside: list[Mapping[str, Any]] = []
+        """Nodes that ran inside this one, each by its path and with its duration."""
 
     @property
     def run(self) -> NodeRun:
@@ -104,39 +112,101 @@ class Context:
     def tool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Call a tool by name or as it is; when the node is tried again, a recorded result answers."""
         known = self._known(tool)
-        call = self._lookup(known, args, kwargs, key)
+        call = self._lookup(known, _bound(known, args, kwargs), key)
         return made(self._journal, call, lambda: self._function(known, call)(*args, **kwargs))
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
         known = self._known(tool)
-        call = await asyncio.to_thread(self._lookup, known, args, kwargs, key)
+        call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs), key)
+
+        async def result() -> Any:
+            function = self._function(known, call)
+            if inspect.iscoroutinefunction(function):
+                return await function(*args, **kwargs)
+            return await asyncio.to_thread(function, *args, **kwargs)
+
+        return await self._amade(call, result)
+
+    def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
+        """Call a tool of another library, of which these arguments are worth recording."""
+        call = self._lookup(tool, arguments, None)
+        return made(self._journal, call, lambda: function(call))
+
+    async def arecorded(
+        self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Awaitable[Any]]
+    ) -> Any:
+        """Do as `recorded`, for what is awaited."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._awaited.add(task)
+        try:
+            call = await asyncio.to_thread(self._lookup, tool, arguments, None)
+            return await self._amade(call, lambda: function(call))
+        finally:
+            self._awaited.discard(task)
+
+    async def let_calls_end(self) -> None:
+        """Wait for calls that run beside the one that failed or asks: what they do is to be recorded too."""
+        if self._awaited:
+            await asyncio.wait(self._awaited)
+
+    async def _amade(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
         if call.status is CallStatus.SUCCEEDED:
             return call.result
         call = await asyncio.to_thread(self._journal.intend, call)
-        function = self._function(known, call)
         try:
-            if inspect.iscoroutinefunction(function):
-                result = await function(*args, **kwargs)
-            else:
-                result = await asyncio.to_thread(function, *args, **kwargs)
+            result = await function()
         except Exception as error:
             await asyncio.to_thread(self._journal.fail, call, error)
             raise
         return await asyncio.to_thread(self._journal.settle, call, result)
+
+    def saw_begin(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
+        """Record that a tool is called which does not ask us first; what was called before must not be called again."""
+        call = self._journal.lookup(CallKind.TOOL, tool, Effects.EXTERNAL, arguments, None)
+        if self._journal.is_recorded(call) and call.may_have_happened:
+            raise InvalidInput(
+                f"an earlier attempt of node {self.run.node!r} called {tool}, whose result cannot be given back; "
+                "declare it with wtb.langgraph.recorded, or resume with rerun_node=True to begin the node afresh"
+            )
+        return self._journal.intend(call)
+
+    def saw_end(self, call: ToolCall, result: Any) -> None:
+        """Record what such a call gave."""
+        self._journal.settle(call, result)
+
+    def saw_failure(self, call: ToolCall, error: BaseException) -> None:
+        """Record that such a call failed."""
+        self._journal.fail(call, error)
 
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function whose result may differ the next time, such as a model, and record what it gave."""
         call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
         return made(self._journal, call, lambda: function(*args))
 
-    def ask(self, question: str, *, schema: list[Any] | Mapping[str, Any] | None = None) -> Any:
-        """Pause the run until a person has answered; a schema lists the answers, or is a JSON schema for them."""
+    def ask(
+        self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str | None = None
+    ) -> Any:
+        """Pause the run until a person has answered; a schema lists the answers, or is a JSON schema for them.
+
+        The question is a text, or plain data for a program that shows it; `inside` is the call of a tool that asks.
+        """
         check_schema(schema)
-        call = self._journal.lookup(CallKind.ASK, "ask", Effects.NONE, {"question": question, "schema": schema}, None)
+        arguments = {"question": question, "schema": schema} | ({} if inside is None else {"inside": inside})
+        call = self._journal.lookup(CallKind.ASK, "ask", Effects.NONE, arguments, None)
         if call.status is CallStatus.SUCCEEDED:
             return call.result
         raise Asked(self._journal.intend(call))
+
+    def pass_questions(self) -> None:
+        """Take the questions that were answered before as asked: whoever asks them has the answers already."""
+        for call in self._journal.answered():
+            self.ask(**call.arguments)
+
+    def answers(self, inside: str | None = None) -> list[Any]:
+        """Return what people said to the questions of the node, or of a call of a tool, in the order of asking."""
+        return [call.result for call in self._journal.answered() if call.arguments.get("inside") == inside]
 
     def checkpoint(self, name: str, description: str = "") -> None:
         """Make a checkpoint here that can be found by its name; one that is taken is given a number: `name#2`.
@@ -181,9 +251,7 @@ class Context:
         name = getattr(tool, "__qualname__", type(tool).__qualname__)
         return Tool(spec=ToolSpec(name=name), function=tool)  # nothing is known of it, so it counts as external
 
-    def _lookup(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> ToolCall:
-        bound = inspect.signature(tool.function).bind_partial(*args, **kwargs)
-        arguments = dict(bound.arguments)
+    def _lookup(self, tool: Tool, arguments: Mapping[str, Any], key: str | None) -> ToolCall:
         call = self._journal.lookup(CallKind.TOOL, tool.spec.name, tool.spec.effects, arguments, key)
         return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
 
@@ -214,3 +282,8 @@ class Context:
             return tool.function(*args, idempotency_key=key, **kwargs)
 
         return with_key
+
+
+def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments by their names."""
+    return dict(inspect.signature(tool.function).bind_partial(*args, **kwargs).arguments)

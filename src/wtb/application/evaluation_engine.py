@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from wtb.application.code import fingerprint
 from wtb.domain.batch import Case, raise_faults
+from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
 from wtb.domain.events import EventType
@@ -24,9 +25,10 @@ _MEASURED = (EventType.NODE_COMPLETED, EventType.TOOL_FAILED)
 class EvaluationEngine:
     """Reads what a run did, and asks evaluators what it is worth."""
 
-    def __init__(self, storage: Storage, masker: Masker) -> None:
+    def __init__(self, storage: Storage, masker: Masker, runs: Runs) -> None:
         self._storage = storage
         self._masker = masker
+        self._runs = runs
 
     def context(self, execution_id: ExecutionId, case: Case) -> EvaluationContext:
         """Return what evaluators may look at of a run."""
@@ -67,7 +69,7 @@ class EvaluationEngine:
         try:
             score = evaluator.evaluate(context)
             if inspect.isawaitable(score):
-                score = asyncio.run(_awaited(score))
+                score = self._runs.run(evaluator.name, partial(_awaited, score), None)
             number = float(score)
         except Exception as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
             return {"error": self._masker.text(f"{type(error).__qualname__}: {error}")}

@@ -135,13 +135,15 @@ class ExecutionController:
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
-        begun = self._engine_of(definition.with_variants(options.variants)).begin(state)
+        engine = self._engine_of(definition.with_variants(options.variants))
+        begun = engine.begin(state)
         return self._recorder.create(
             with_code(definition),
             begun.state,
             execution_id=execution_id,
             next_nodes=begun.next_nodes,
             joins=begun.joins,
+            memory={engine.remembers: begun.memory} if engine.remembers else None,
             options=options.to_dict(),
             files=None if files is None else files.save,
             **facts,
@@ -160,9 +162,10 @@ class ExecutionController:
         """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
         at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
         with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, ())):
-            standing = self._recovery.beginning(claimed)
             with_variants = definition.with_variants(options.variants)
-            driver = self._driver(with_variants, options, claimed, standing, sharing=sharing)
+            engine = self._engine_of(with_variants)
+            standing = self._recovery.beginning(claimed, engine.remembers)
+            driver = self._driver(with_variants, options, claimed, standing, engine=engine, sharing=sharing)
             return self._driven(driver, options, pass_breakpoint=False)
 
     def run(
@@ -203,8 +206,10 @@ class ExecutionController:
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
-                at, standing = self._changed(at, update, found.execution.pause, answer)
-                driver = self._driver(definition, chosen, at, standing, watch=watch, sharing=sharing)
+                engine = self._engine_of(definition)
+                change = engine.accepted(update or {})
+                at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
+                driver = self._driver(definition, chosen, at, standing, engine=engine, watch=watch, sharing=sharing)
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
@@ -230,6 +235,11 @@ class ExecutionController:
         """Return what is not as it was when the run began."""
         with self._storage.unit_of_work(readonly=True) as uow:
             began_with = uow.workflows.get(at.execution.workflow_id)
+        if "edges" not in began_with:
+            raise InvalidInput(
+                f"{at.execution.id!r} is a thread that LangGraph runs itself; go on with graph.invoke and its "
+                "thread_id, or begin a run with bench.run(graph, …)"
+            )
         return list(differences(began_with, with_code(definition)))
 
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str]) -> Position:
@@ -245,10 +255,16 @@ class ExecutionController:
         return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
 
     def _changed(
-        self, at: Position, update: Mapping[str, Any] | None, pause: Pause | None, answer: Any
+        self,
+        at: Position,
+        update: Mapping[str, Any],
+        pause: Pause | None,
+        answer: Any,
+        *,
+        remembers: str,
     ) -> tuple[Position, Standing]:
         """Take down an answer and a change of the state, and return where the run stands then."""
-        standing = self._recovery.standing(at)
+        standing = self._recovery.standing(at, remembers)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)
         if update:
@@ -265,6 +281,7 @@ class ExecutionController:
         at: Position,
         standing: Standing,
         *,
+        engine: Engine,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
     ) -> RunDriver:
@@ -272,6 +289,7 @@ class ExecutionController:
             self._recorder,
             at,
             state=standing.state,
+            memory=standing.memory,
             visits=standing.visits,
             steps=standing.steps,
             fatal=options.checkpoint_failure is OnFailure.FATAL,
@@ -283,7 +301,7 @@ class ExecutionController:
             definition,
             options,
             progress,
-            engine=self._engine_of(definition),
+            engine=engine,
             host=host,
             open_runs=standing.open_runs,
             bases=bases,

@@ -213,6 +213,11 @@ class CallJournal:
         at = call.ended_at or call.started_at
         return Event(type=_EVENTS[call.status], stream=call.execution_id, at=at, data=data)
 
+    def answered(self) -> list[ToolCall]:
+        """Return the questions that people have answered, in the order of asking."""
+        found = [call for call in self._calls.values() if call.kind is CallKind.ASK]
+        return sorted((call for call in found if call.status is CallStatus.SUCCEEDED), key=lambda call: call.sequence)
+
     def unshareable(self) -> str | None:
         """Return why the result of this run must not be taken by others; None when it may."""
         for call in self._calls.values():

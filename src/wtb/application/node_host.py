@@ -14,7 +14,7 @@ from wtb.application.context import Context, Price
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
-from wtb.application.node_runner import NodeRunner, failure_of, may_retry, takes_context
+from wtb.application.node_runner import NodeRunner, failure_of, may_retry
 from wtb.application.progress import Progress
 from wtb.application.recorder import Recorder
 from wtb.application.workspaces import PreparedCommit, Workspaces
@@ -45,6 +45,7 @@ class Work:
     run: NodeRun
     state: Mapping[str, Any]
     call: Call
+    with_context: bool
     member: str = ""
     """What it is called among siblings that run at the same time."""
 
@@ -95,8 +96,10 @@ class Attempt:
 
     def data(self) -> Mapping[str, Any]:
         """Return what is to be said of it in the event."""
-        used = None if self.context is None else self.context.usage_total
-        return {} if used is None else {"usage": used.to_dict()}
+        if self.context is None:
+            return {}
+        used, inside = self.context.usage_total, self.context.inside
+        return ({} if used is None else {"usage": used.to_dict()}) | ({"inside": inside} if inside else {})
 
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""
@@ -194,7 +197,7 @@ class NodeHost:
         """Run the node, again while its policy allows."""
         node, run, tool_errors = work.node, work.run, 0
         while True:
-            attempt = self._attempt(node, run, work.member)
+            attempt = self._attempt(work, run)
             try:
                 made = self._tried(work, attempt)
                 return replace(made, tool_errors=made.tool_errors + tool_errors) if tool_errors else made
@@ -270,11 +273,9 @@ class NodeHost:
         if share is not None:
             share.sharing.settled(share.key)
 
-    def _attempt(self, node: Node, run: NodeRun, member: str) -> Attempt:
+    def _attempt(self, work: Work, run: NodeRun) -> Attempt:
         """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
-        if node.function is None or not takes_context(node.function):
-            return Attempt(run)
-        return Attempt(run, *self._context(node, run, member))
+        return Attempt(run, *self._context(work.node, run, work.member)) if work.with_context else Attempt(run)
 
     def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
         base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import random
 import threading
@@ -77,14 +78,20 @@ class NodeRunner:
             raise InvalidInput(f"node {node.name!r} has no function; import {node.reference!r} before running")
         arguments = (state, context) if takes_context(function) else (state,)
         if timeout_s is not None and not inspect.iscoroutinefunction(function):
-            returned = self._in_thread(node, function, arguments, timeout_s)
+            returned = self._in_thread(node.name, partial(function, *arguments), timeout_s)
         else:
             returned = function(*arguments)
         if type(returned) is not dict and inspect.iscoroutine(returned):
-            returned = self._awaited(node, returned, timeout_s)
+            returned = self._awaited(node.name, returned, timeout_s)
         return _checked(node, returned)
 
-    def _awaited(self, node: Node, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+    def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
+        """Call what is no function of a node of ours, and wait for it if it is a coroutine."""
+        is_sync = not inspect.iscoroutinefunction(function)
+        returned = function() if timeout_s is None or not is_sync else self._in_thread(name, function, timeout_s)
+        return self._awaited(name, returned, timeout_s) if inspect.iscoroutine(returned) else returned
+
+    def _awaited(self, name: str, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
         future = self._loop.submit(coroutine)
         try:
             return future.result(timeout_s)
@@ -92,22 +99,22 @@ class NodeRunner:
             if future.done():
                 raise  # the node's own
             future.cancel()
-            raise _too_slow(node, timeout_s) from None
+            raise _too_slow(name, timeout_s) from None
 
-    def _in_thread(self, node: Node, function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float) -> Any:
+    def _in_thread(self, name: str, function: Callable[[], Any], timeout_s: float) -> Any:
         """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind.
 
         A daemon: one that never returns must not keep the process from ending.
         """
         future: Future[Any] = Future()
-        target = partial(_settle, future, partial(function, *arguments))
-        threading.Thread(target=target, name=f"wtb-{node.name}", daemon=True).start()
+        target = partial(_settle, future, partial(contextvars.copy_context().run, function))
+        threading.Thread(target=target, name=f"wtb-{name}", daemon=True).start()
         try:
             return future.result(timeout_s)
         except FutureTimeoutError:
             if future.done():
                 raise  # the node's own
-            raise _too_slow(node, timeout_s) from None
+            raise _too_slow(name, timeout_s) from None
 
     def wait_before_retry(self, policy: RetryPolicy, attempt: int, rng: random.Random) -> None:
         """Wait as long as the policy says after this attempt."""
@@ -143,6 +150,8 @@ def may_retry(policy: RetryPolicy | None, attempt: int, error: BaseException) ->
     """Whether the policy allows another attempt after this error."""
     if policy is None or attempt >= policy.times:
         return False
+    if policy.when is not None:
+        return isinstance(error, Exception) and policy.when(error)
     names = {
         name for kind in type(error).__mro__ for name in (kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}")
     }
@@ -176,5 +185,5 @@ def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
     return dict(returned) if is_plain else deepcopy(dict(returned))  # as a whole: values may share what they hold
 
 
-def _too_slow(node: Node, timeout_s: float | None) -> NodeTimeout:
-    return NodeTimeout(f"node {node.name!r} took longer than its {timeout_s:g} s")
+def _too_slow(node: str, timeout_s: float | None) -> NodeTimeout:
+    return NodeTimeout(f"node {node!r} took longer than its {timeout_s:g} s")

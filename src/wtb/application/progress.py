@@ -29,7 +29,15 @@ class Progress:
     """
 
     def __init__(
-        self, recorder: Recorder, at: Position, *, state: State, visits: Mapping[str, int], steps: int, fatal: bool
+        self,
+        recorder: Recorder,
+        at: Position,
+        *,
+        state: State,
+        memory: Mapping[str, Any],
+        visits: Mapping[str, int],
+        steps: int,
+        fatal: bool,
     ) -> None:
         self._recorder = recorder
         self._fatal = fatal
@@ -39,6 +47,8 @@ class Progress:
         self._lock = threading.Lock()
         self.at = at
         self.state = state
+        self.memory = memory
+        """What the engine remembers beside the state."""
         self.visits = dict(visits)
         self.steps = steps
         """Supersteps from the beginning of the run; checkpoints inside nodes are not counted."""

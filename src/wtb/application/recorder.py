@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
+from wtb.domain.engine import Standpoint
 from wtb.domain.errors import AlreadyExists
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
@@ -77,8 +78,9 @@ class Ending:
 class Step:
     """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
 
-    `data` is said of each run in its event. `missed` are runs of earlier steps whose checkpoint could not be written:
-    their changes are in the delta of this one, and they have no checkpoint of their own.
+    `memory` is what the engine keeps with it, `data` what is said of each run in its event. `missed` are runs of
+    earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
+    checkpoint of their own.
     """
 
     runs: tuple[NodeRun, ...]
@@ -86,6 +88,7 @@ class Step:
     returned: Mapping[str, Mapping[str, Any]] | None = None
     next_nodes: tuple[str, ...] = ()
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     data: tuple[Mapping[str, Any], ...] = ()
     ending: Ending | None = None
     files: SaveFiles | None = None
@@ -119,7 +122,8 @@ class Recorder:
         *,
         execution_id: str | None = None,
         next_nodes: tuple[str, ...] = (),
-        joins: Mapping[str, Any] | None = None,
+        joins: Mapping[str, tuple[str, ...]] | None = None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
         options: Mapping[str, Any] | None = None,
         source: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -161,7 +165,7 @@ class Recorder:
             )
             uow.executions.add(execution)
             uow.branches.add(branch)
-            head = uow.checkpoints.save(draft, StateDelta.setting(state))
+            head = uow.checkpoints.save(draft, StateDelta.setting(state), memory)
             uow.branches.move_head(branch.id, head.id, expected=None)
             data = {"workflow": execution.workflow_name, "checkpoint": head.id}
             uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution_id, at=now, data=data))
@@ -247,7 +251,7 @@ class Recorder:
         with self._storage.unit_of_work() as uow:
             if step.files is not None:
                 draft = evolve(draft, file_commit=step.files(uow))
-            head = uow.checkpoints.save(draft, step.delta, step.returned)
+            head = uow.checkpoints.save(draft, step.delta, {**(step.returned or {}), **step.memory} or None)
             for write in step.also:
                 write(uow, head.file_commit)
             for run in step.missed:
@@ -259,6 +263,8 @@ class Recorder:
                 uow.node_runs.save(done)
                 data = step.data[position] if step.data else {}
                 uow.events.append(_completed(done, head.id, data, now))
+                for inside in data.get("inside", ()):
+                    uow.events.append(Event(type=EventType.NODE_INSIDE, stream=run.execution_id, at=now, data=inside))
             if degraded is not None:
                 at = self._degraded(uow, at, degraded, now)
             after = self._moved(uow, at, head, step.ending)
@@ -413,9 +419,20 @@ class Recorder:
             uow.commit()
         return after
 
-    def _changed(self, uow: UnitOfWork, at: Position, delta: StateDelta, created_by: str | None) -> Position:
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
-        return self._moved(uow, at, uow.checkpoints.save(draft, delta))
+    def _changed(
+        self,
+        uow: UnitOfWork,
+        at: Position,
+        delta: StateDelta,
+        created_by: str | None,
+        *,
+        begun: Standpoint | None = None,
+        remembers: str = "",
+    ) -> Position:
+        next_nodes = at.head.next_nodes if begun is None else begun.next_nodes
+        draft = self._draft(at, next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
+        memory = {remembers: begun.memory} if begun is not None and remembers else None
+        return self._moved(uow, at, uow.checkpoints.save(draft, delta, memory))
 
     def thin(self, at: Position) -> None:
         """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
@@ -472,11 +489,13 @@ class Recorder:
         name: str,
         execution_id: str | None = None,
         change: StateDelta | None = None,
+        begun: Standpoint | None = None,
+        remembers: str = "",
         created_by: str | None = None,
     ) -> Position:
         """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
 
-        A `change` of its state is a first checkpoint of its own.
+        A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
         """
         now = self._clock.now()
         execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
@@ -505,7 +524,7 @@ class Recorder:
             uow.branches.add(branch)
             at = Position(execution=execution, branch=branch, head=point)
             if change:
-                at = self._changed(uow, at, change, created_by)
+                at = self._changed(uow, at, change, created_by, begun=begun, remembers=remembers)
             data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
             for stream in (source.id, execution_id):
                 uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
@@ -536,7 +555,8 @@ class Recorder:
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
     took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3)
-    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **more}
+    said = {key: value for key, value in more.items() if key != "inside"}
+    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **said}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
 
 

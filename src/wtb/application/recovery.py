@@ -10,7 +10,7 @@ from typing import Any
 
 from wtb.application.answers import check_answer
 from wtb.application.recorder import Position, Recorder
-from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Trigger
+from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause
 from wtb.domain.files import FileCommitId
@@ -31,6 +31,7 @@ class Standing:
     visits: Mapping[str, int]
     steps: int
     state: State
+    memory: Mapping[str, Any]
 
 
 class Recovery:
@@ -41,11 +42,15 @@ class Recovery:
         self._clock = clock
         self._recorder = recorder
 
-    def standing(self, at: Position) -> Standing:
-        """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins."""
+    def standing(self, at: Position, remembers: str = "") -> Standing:
+        """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
+
+        An engine that remembers something beside the state did so with the last step that it made.
+        """
         with self._storage.unit_of_work(readonly=True) as uow:
-            state = uow.checkpoints.load(at.head.id).state
+            head = uow.checkpoints.load(at.head.id)
             history = uow.checkpoints.load_history(at.execution.id)
+            memory = _memory(uow, head, remembers) if remembers else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
@@ -61,14 +66,16 @@ class Recovery:
             bases={run.id: _commit(_start(history, at.head)) for run in open_runs},
             visits=visits,
             steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
-            state=state,
+            state=head.state,
+            memory=memory,
         )
 
-    def beginning(self, at: Position) -> Standing:
+    def beginning(self, at: Position, remembers: str) -> Standing:
         """Return where a run stands that has just been recorded."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            state = uow.checkpoints.load(at.head.id).state
-        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=state)
+            head = uow.checkpoints.load(at.head.id)
+        memory = head.returned.get(remembers, {})
+        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=head.state, memory=memory)
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
         """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
@@ -122,6 +129,12 @@ class Recovery:
                 raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
             uow.tool_calls.save(_answered(asked[0], answer, self._clock.now()))
             uow.commit()
+
+
+def _memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+    while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
+        snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
+    return snapshot.returned.get(name, {})
 
 
 def is_open(run: NodeRun, at: Position) -> bool:

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.engine import Engine
 from wtb.domain.errors import DamagedData
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Codec, Conditions, Storage
-from wtb.domain.replay import ReplayedStep, ReplayReport, StepReplay
+from wtb.domain.replay import EngineReplay, ReplayedStep, ReplayReport, StepReplay
 from wtb.domain.workflow import WorkflowDefinition
 
 
 class Replayer:
     """Compares recorded runs with workflows; holds two states at a time, whatever the length of the run."""
 
-    def __init__(self, storage: Storage, conditions: Conditions, codec: Codec) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        conditions: Conditions,
+        codec: Codec,
+        engine_of: Callable[[WorkflowDefinition], Engine],
+    ) -> None:
         self._storage = storage
         self._conditions = conditions
         self._codec = codec
+        self._engine_of = engine_of
 
     def replay(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> ReplayReport:
         """Apply the recorded results with the workflow's reducers, order and routing, and compare every step.
@@ -28,7 +37,7 @@ class Replayer:
         Each step begins from the record of the one before it, so that one difference hides and causes no other.
         """
         definition.validate(self._conditions)
-        rules = StepReplay(definition, self._conditions, self._codec)
+        rules = self._rules(definition)
         steps: list[ReplayedStep] = []
         with self._storage.unit_of_work(readonly=True) as uow:
             history = uow.checkpoints.load_history(execution_id)
@@ -51,13 +60,23 @@ class Replayer:
                 )
         return ReplayReport(execution_id=execution_id, steps=tuple(steps))
 
+    def _rules(self, definition: WorkflowDefinition) -> StepReplay | EngineReplay:
+        if definition.engine is None:
+            return StepReplay(definition, self._conditions, self._codec)
+        names = tuple(node.name for node in definition.nodes)
+        return EngineReplay(self._engine_of(definition), names, self._codec)
+
     def returned(self, execution_id: ExecutionId) -> dict[str, list[dict[str, Any]]]:
         """Return what each node returned (before reducers) along the active branch, one entry a visit."""
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         with self._storage.unit_of_work(readonly=True) as uow:
-            for checkpoint in uow.checkpoints.load_history(execution_id).lineage():
-                for node, update in uow.checkpoints.load(checkpoint.id).returned.items():
-                    found[node].append(dict(update))
+            history = uow.checkpoints.load_history(execution_id)
+            nodes = {run.node for run in history.node_runs}
+            for checkpoint in history.lineage():
+                for name, update in uow.checkpoints.load(checkpoint.id).returned.items():
+                    node, _, _ = name.partition("#")  # further visits in the same superstep
+                    if node in nodes:  # what an engine remembers stands here as well
+                        found[node].append(dict(update))
         return dict(found)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.application.node_host import Equipment, NodeHost, Outcome, Work, file_commit
-from wtb.application.node_runner import failure_of
+from wtb.application.node_runner import failure_of, takes_context
 from wtb.application.progress import Progress
 from wtb.application.recorder import Ending, Position, SaveFiles, Step
 from wtb.domain.checkpoint import NodeRun, NodeStatus
@@ -127,9 +127,8 @@ class RunDriver:
             outcomes[position] = outcome
             return outcome.returned
 
-        standpoint = Standpoint(state=self._progress.state, next_nodes=nodes, joins=self._progress.joins)
         try:
-            advance = self._engine.step(standpoint, make)
+            advance = self._engine.step(self._standpoint(), make)
             if advance is None:
                 self._halt([outcome for _, outcome in sorted(outcomes.items())])
                 return
@@ -141,6 +140,16 @@ class RunDriver:
             raise  # nothing can be recorded, or must be: the run is somebody else's
         except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
             self._fail(runs[0], error)
+
+    def _standpoint(self) -> Standpoint:
+        return Standpoint(
+            state=self._progress.state,
+            next_nodes=self._progress.next_nodes,
+            joins=self._progress.joins,
+            memory=self._progress.memory,
+            run_id=self.at.execution.id,
+            steps_left=self._options.max_steps - self._progress.steps,
+        )
 
     def _halt(self, outcomes: list[Outcome]) -> None:
         """Record why a superstep led to nothing, unless a result is only waited for."""
@@ -210,7 +219,11 @@ class RunDriver:
         return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
 
     def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
-        return self._host.run(Work(node=self._nodes[run.node], run=run, state=state, call=call, member=member))
+        node = self._nodes[run.node]
+        with_context = not self._engine.hosts_functions or (node.function is not None and takes_context(node.function))
+        return self._host.run(
+            Work(node=node, run=run, state=state, call=call, with_context=with_context, member=member)
+        )
 
     def _member(self, run: NodeRun) -> str:
         """Return what a node run is called among those that run at the same time."""
@@ -228,12 +241,14 @@ class RunDriver:
             returned=_by_node(runs, advance.returned),
             next_nodes=advance.next_nodes,
             joins=advance.joins,
+            memory={self._engine.remembers: advance.memory} if self._engine.remembers else {},
             data=tuple([outcome.data for outcome in outcomes]),
             ending=self._ending(advance, runs),
             files=files,
             also=() if shared is None else (shared,),
         )
         self._progress.advance(step, advance.state)
+        self._progress.memory = advance.memory
         if self._progress.is_stored:
             self._host.shared(shared)
 

@@ -93,7 +93,12 @@ def _plain(value: Any) -> Any:
             return value.total_seconds()
         case Legible():
             return _plain(value.legible())
-    return value
+    return _model(value) if hasattr(value, "model_dump") else value
+
+
+def _model(value: Any) -> dict[str, Any]:
+    """Return a message or another model as data; what is empty in it says nothing."""
+    return {key: _plain(item) for key, item in value.model_dump().items() if item not in (None, "", [], {})}
 
 
 def moment(time: datetime) -> str:

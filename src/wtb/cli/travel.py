@@ -202,8 +202,7 @@ def fork(
     """
     with Bench(url) as bench:
         source = _run(bench, run_id, workflow)
-        forked = bench.services.branching.fork(
-            source.id,
+        forked = source.forked(
             target,
             run_id=new_id,
             name=name,

@@ -25,8 +25,12 @@ class Standpoint:
 
     state: State
     next_nodes: tuple[str, ...]
-    joins: Mapping[str, Any]
-    """What the engine remembers beside the state: who waits at which join."""
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine remembers beside the state."""
+    run_id: str = ""
+    steps_left: int = 1_000
+    """How many supersteps the run may still take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +42,33 @@ class Advance:
     returned: tuple[Mapping[str, Any], ...]
     """What each node returned, before reducers, in the order of the superstep's `next_nodes`."""
     next_nodes: tuple[str, ...]
-    joins: Mapping[str, Any] = field(default_factory=dict)
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
+class Runs(Protocol):
+    """What calls functions, sync or async, within their time."""
+
+    def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
+        """Return what the function of a node gives, awaited if need be."""
+        ...
+
+
 class Engine(Protocol):
-    """Drives one workflow, one superstep at a time, and keeps nothing in between."""
+    """Drives one run of a workflow, one superstep at a time; whatever it needs to go on is in the standpoint."""
+
+    remembers: str
+    """Under which name its memory is kept with each step, beside what nodes returned; empty when it has none."""
+    hosts_functions: bool
+    """Whether a node's function takes WTB's context when it says so; otherwise the engine passes it on by itself."""
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
         """Return where a run with this input begins."""
+        ...
+
+    def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a person puts into the state as it is kept; InvalidInput names keys that have no place."""
         ...
 
     def step(self, at: Standpoint, make: Make) -> Advance | None:

@@ -33,6 +33,7 @@ class EventType(StrEnum):
     NODE_RETRIED = "node.retried"
     NODE_SKIPPED = "node.skipped"
     NODE_REPLACED = "node.replaced"
+    NODE_INSIDE = "node.inside"
     CHECKPOINT_CREATED = "checkpoint.created"
     CHECKPOINT_RESTORED = "checkpoint.restored"
     CHECKPOINT_DELETED = "checkpoint.deleted"

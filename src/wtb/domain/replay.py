@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, Snapshot, Trigger
+from wtb.domain.engine import Engine, Standpoint
 from wtb.domain.errors import StateNotSerialisable
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Codec, Conditions
@@ -175,6 +176,62 @@ class StepReplay:
             yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, replayed=now.next_nodes)
         if now.joins != was.joins:
             yield differs(aspect=Aspect.JOINS, recorded=was.joins, replayed=now.joins)
+
+
+class EngineReplay:
+    """The same of a workflow that another library drives: its engine makes each step of the recorded results."""
+
+    def __init__(self, engine: Engine, names: tuple[str, ...], codec: Codec) -> None:
+        self._engine = engine
+        self._names = names
+        self._codec = codec
+        self._memory: Mapping[str, Any] = {}
+
+    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
+        """Replay one step, as `StepReplay.verdict` does; steps are given one after the other."""
+        if recorded is None:
+            return Verdict.UNKNOWN, ()
+        memory = self._memory
+        self._memory = recorded.returned.get(self._engine.remembers, memory)
+        if recorded.checkpoint.trigger is not Trigger.NODE_END:
+            return Verdict.TAKEN, ()
+        if before is None or not memory:
+            return Verdict.UNKNOWN, ()
+        return _judged(self._after(before, recorded, memory))
+
+    def _after(self, before: Snapshot, recorded: Snapshot, memory: Mapping[str, Any]) -> Iterable[Difference]:
+        was, nodes = recorded.checkpoint, before.checkpoint.next_nodes
+        differs = partial(Difference, step=was.step, nodes=nodes)
+        lost = [node for node in nodes if node not in self._names]
+        if lost:
+            error = f"the workflow has no node {lost[0]!r}; it has {', '.join(self._names)}"
+            yield differs(aspect=Aspect.NODE, recorded=lost[0], error=error)
+            return
+        returned = _by_position(nodes, recorded.returned)
+        at = Standpoint(state=before.state, next_nodes=nodes, memory=memory, run_id=was.execution_id)
+        try:
+            now = self._engine.step(at, lambda position, state, call: returned[position])
+        except Exception as error:  # noqa: BLE001  a reducer or a condition of the user's may raise anything
+            yield differs(aspect=Aspect.STATE, recorded=dict(recorded.state), error=_said(error))
+            return
+        assert now is not None
+        for key in sorted(StateDelta.between(recorded.state, now.state).changes):
+            old, new = recorded.state.get(key, MISSING), now.state.get(key, MISSING)
+            if MISSING in (old, new) or self._encoded(old) != self._encoded(new):
+                yield differs(aspect=Aspect.STATE, key=key, recorded=old, replayed=new)
+        if set(now.next_nodes) != set(was.next_nodes):
+            yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, replayed=now.next_nodes)
+
+    def _encoded(self, value: Any) -> bytes:
+        return self._codec.encode(value, "state")[1]
+
+
+def _by_position(nodes: tuple[str, ...], returned: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what was recorded of each node that was due; one that was due several times has an entry for each."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for name, update in returned.items():
+        found.setdefault(name.partition("#")[0], []).append(update)
+    return [found[node].pop(0) for node in nodes]
 
 
 def _judged(differences: Iterable[Difference]) -> tuple[Verdict, tuple[Difference, ...]]:

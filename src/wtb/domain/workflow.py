@@ -11,11 +11,14 @@ from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.state import Reducer
 
 if TYPE_CHECKING:
-    from wtb.domain.engine import Engine
+    from wtb.domain.engine import Engine, Runs
     from wtb.domain.ports import Conditions
 
 END = "__end__"
 """The target of an edge that ends the run."""
+
+ENGINE = "engine"
+"""In the metadata of a workflow: the library that drives it, when that is another one."""
 
 NodeFunction = Callable[..., Any]
 Condition = str | Callable[..., Any]
@@ -36,6 +39,8 @@ class RetryPolicy:
     max_wait_s: float = 30.0
     jitter: float = 0.1
     errors: tuple[str, ...] = ()
+    when: Callable[[Exception], bool] | None = field(default=None, compare=False)
+    """Decides instead of `errors`; a function, so it is no part of a workflow as data."""
 
     def faults(self) -> Iterator[str]:
         """Say what is wrong with the figures."""
@@ -154,8 +159,10 @@ class WorkflowDefinition:
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
-    engine: Callable[[WorkflowDefinition], Engine] | None = field(default=None, compare=False)
+    engine: Callable[[WorkflowDefinition, Runs], Engine] | None = field(default=None, compare=False)
     """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
+    surroundings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What nodes see beside the state and their config, and their results depend on: no part of it as data."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one stays as it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,6 +38,23 @@ class Encoded(NamedTuple):
 
     data: bytes
     canonical: bytes
+
+
+def live(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state with the objects that its values were, as far as the library that wrote them is installed here."""
+    return {
+        key: [_live(item) for item in value] if type(value) is list else _live(value) for key, value in state.items()
+    }
+
+
+def _live(value: Any) -> Any:
+    if type(value) is not Foreign:
+        return value
+    try:
+        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    except ImportError:
+        return value
+    return JsonPlusSerializer().loads_typed((value.encoding, value.data))
 
 
 def _shown(code: int, data: bytes) -> Any:

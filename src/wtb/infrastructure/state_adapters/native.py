@@ -24,6 +24,9 @@ _MOST_MEMBERS = 32
 class NativeEngine:
     """Runs the members of a superstep at the same time, and applies their results in the order of definition."""
 
+    remembers = ""
+    hosts_functions = True
+
     def __init__(
         self,
         definition: WorkflowDefinition,
@@ -40,7 +43,10 @@ class NativeEngine:
         self._warn_of_changes = warn_of_changes
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        return Standpoint(state=State(given), next_nodes=self._router.start, joins={})
+        return Standpoint(state=State(given), next_nodes=self._router.start)
+
+    def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        return update
 
     def step(self, at: Standpoint, make: Make) -> Advance | None:
         returned = self._returned(at, make)

@@ -1,0 +1,160 @@
+"""Kept values: what a run of a graph holds in its state, and the objects that LangGraph and its nodes see of it.
+
+Text, numbers, and lists and mappings of them are kept as they are, so that everybody can read and compare them; other
+objects as LangGraph's serialiser writes them. What is kept is nobody else's: a node that changes in place what it was
+given, or what it has returned, changes nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
+
+from wtb.domain.errors import DamagedData, StateNotSerialisable
+from wtb.domain.state import Append, Change, SetValue, Splice, same
+from wtb.infrastructure.codecs.foreign import Foreign
+from wtb.infrastructure.langgraph.watching import is_unchanged, shape_of
+
+_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+class _NotPlain(Exception):
+    """Something that only a serialiser can write."""
+
+
+class KeptValues:
+    """Keeps values with the semantics of a LangGraph serialiser, and gives them back."""
+
+    def __init__(self, serde: SerializerProtocol | None = None) -> None:
+        self._serde = serde or JsonPlusSerializer()
+        self._readable: set[type] = set()
+
+    def keep(self, value: Any, where: str) -> Any:
+        """Return a value as it is kept; StateNotSerialisable, naming where it is, when it cannot be."""
+        return [self.keep_item(item, where) for item in value] if type(value) is list else self.keep_item(value, where)
+
+    def keep_item(self, value: Any, where: str) -> Any:
+        """Return a value that is kept in one piece."""
+        try:
+            return _copied(value)
+        except (_NotPlain, RecursionError):
+            return self._foreign(value, where)
+
+    def _foreign(self, value: Any, where: str) -> Foreign:
+        try:
+            encoding, data = self._serde.dumps_typed(value)
+        except Exception as error:  # whatever a serialiser of somebody else's raises
+            reason = f"a {type(value).__qualname__} cannot be stored: {error.__cause__ or error}"
+            raise StateNotSerialisable(where, f"{reason}; keep it out of the state, or make it data") from error
+        kept = Foreign(encoding, bytes(data))
+        self._check_readable(value, kept, where)
+        return kept
+
+    def _check_readable(self, value: Any, kept: Foreign, where: str) -> None:
+        """Refuse objects that come back as something else: a serialiser cannot import a class inside a function."""
+        kind = type(value)
+        if kind in self._readable or not (isinstance(value, BaseModel) or is_dataclass(kind)):
+            return
+        if type(self.restore_item(kept)) is not kind:
+            reason = f"a {kind.__qualname__} would come back as data; define its class at the top of a module"
+            raise StateNotSerialisable(where, f"{reason}, where it can be imported")
+        self._readable.add(kind)
+
+    def restore(self, kept: Any) -> Any:
+        """Return a value that was kept."""
+        return [self.restore_item(item) for item in kept] if type(kept) is list else self.restore_item(kept)
+
+    def restore_item(self, kept: Any) -> Any:
+        """Return a value that was kept in one piece."""
+        if type(kept) is not Foreign:
+            return _copied(kept)
+        try:
+            return self._serde.loads_typed((kept.encoding, kept.data))
+        except Exception as error:
+            raise DamagedData(f"a stored value ({kept.encoding}) cannot be read: {error}") from error
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is list:
+        return [_copied(item) for item in value]
+    if kind is not dict or not all(type(key) is str for key in value):
+        raise _NotPlain
+    return {key: _copied(item) for key, item in value.items()}
+
+
+class LiveList:
+    """A list of the state, with the objects that were made of its items: those that nobody changed are used again."""
+
+    def __init__(self, kept: list[Any], values: KeptValues) -> None:
+        self._kept = kept
+        self._values = values
+        self._items: list[Any] = [_GONE] * len(kept)
+        self._shapes: list[Any] = [_GONE] * len(kept)
+        self._is_compared = False
+        """Whether the items were compared with what is kept, and no node has seen them since."""
+
+    def restored(self) -> list[Any]:
+        """Return the list as it is kept."""
+        for position, item in enumerate(() if self._is_compared else self._items):
+            if not _is_as_it_was(item, self._shapes[position]):
+                self._see(position, self._values.restore_item(self._kept[position]))
+        self._is_compared = False
+        return list(self._items)
+
+    def change(self, value: list[Any], where: str) -> Change | None:
+        """Return what makes this list of what is kept, and go on with that; None when they are the same."""
+        start = self._first_difference(value, where)
+        before = len(self._kept)
+        if start == before == len(value):
+            self._is_compared = self._is_whole()
+            return None
+        added = [self._values.keep_item(item, where) for item in value[start:]]
+        self._kept = [*self._kept[:start], *added]
+        del self._items[start:], self._shapes[start:]
+        self._items += value[start:]
+        self._shapes += [_shape(item, kept) for item, kept in zip(value[start:], added, strict=True)]
+        self._is_compared = self._is_whole()
+        if start == before and before:
+            return Append(tuple(added))
+        return Splice(start, before - start, tuple(added)) if start else SetValue(added)
+
+    def _first_difference(self, value: list[Any], where: str) -> int:
+        for position, item in enumerate(value[: len(self._kept)]):
+            if item is self._items[position] and _is_as_it_was(item, self._shapes[position]):
+                continue
+            if not same(self._values.keep_item(item, where), self._kept[position]):
+                return position
+            self._see(position, item)
+        return min(len(value), len(self._kept))
+
+    def _see(self, position: int, item: Any) -> None:
+        self._items[position], self._shapes[position] = item, _shape(item, self._kept[position])
+
+    def _is_whole(self) -> bool:
+        return all(shape is not _GONE for shape in self._shapes)
+
+
+_GONE = object()
+"""Stands for an object that is not there, and for the shape of one that cannot be looked into."""
+
+
+def _shape(item: Any, kept: Any) -> Any:
+    """Return what tells whether an object is still as it was kept, if the serialiser would give back the like of it."""
+    try:
+        return shape_of(item) if type(kept) is not Foreign or isinstance(item, BaseModel) else _GONE
+    except Exception:  # noqa: BLE001  whatever cannot be looked into is kept anew each time
+        return _GONE
+
+
+def _is_as_it_was(item: Any, shape: Any) -> bool:
+    try:
+        return shape is not _GONE and is_unchanged(item, shape)
+    except Exception:  # noqa: BLE001  as above
+        return False

@@ -1,0 +1,55 @@
+"""Questions: `interrupt()` in a node, in a subgraph or in a tool, answered from the record.
+
+LangGraph finds answers by the order of a task's questions, which tools that run at the same time, or whose results come
+from the record, do not keep. Here a node and each call of a tool have a list of answers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+
+from wtb.application.context import Context
+from wtb.domain.tools import ToolCall
+
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Under which key of the configuration LangGraph keeps what is known of a task's questions."""
+_ASKED_BY = "wtb_asked_by"
+
+
+def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> RunnableConfig:
+    """Return a configuration in which `interrupt()` gives these answers one after the other, and then asks."""
+    around, left = config["configurable"], iter(answers)
+    own = replace(
+        around[_SCRATCHPAD],
+        interrupt_counter=count().__next__,
+        resume=[],
+        get_null_resume=lambda consume=False: next(left, None),
+    )
+    return {**config, "configurable": {**around, _SCRATCHPAD: own, **more}}
+
+
+@contextmanager
+def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
+    """Let a call of a tool ask, with the answers to what it asked before."""
+    token = var_child_runnable_config.set(answering(get_config(), context.answers(inside=call.identity)))
+    try:
+        yield
+    except GraphInterrupt as stop:
+        setattr(stop, _ASKED_BY, call.identity)
+        raise
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def asked_by(stop: GraphInterrupt) -> str | None:
+    """Return the call of a tool that asks; None when the node itself does, or a subgraph of it."""
+    return getattr(stop, _ASKED_BY, None)

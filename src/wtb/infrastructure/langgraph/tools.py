@@ -1,0 +1,118 @@
+"""LangChain tools as ours: their calls are recorded, and a result that is recorded answers when a node runs again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools.simple import Tool as SimpleTool
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
+
+from wtb.application.context import CURRENT
+from wtb.domain.errors import InvalidInput
+from wtb.domain.tools import Tool, ToolCall, ToolSpec
+from wtb.infrastructure.langgraph.kept import KeptValues
+from wtb.infrastructure.langgraph.questions import questions_of
+
+RECORDED = "wtb_recorded"
+"""Marks a tool, in its metadata, whose calls go through the context."""
+
+_VALUES = KeptValues()
+
+
+def kept_result(value: Any, tool: str) -> Any:
+    """Return a tool's result as it is stored."""
+    return _VALUES.keep(value, f"the result of {tool!r}")
+
+
+def through_context(tool: BaseTool, known: Tool) -> BaseTool:
+    """Return the tool with its calls recorded as those of a tool of ours, wherever a node calls it."""
+    if not isinstance(tool, StructuredTool | SimpleTool):
+        raise InvalidInput(
+            f"tool {tool.name!r} is a {type(tool).__name__}; only functions that were made tools can be recorded: use "
+            "@tool or StructuredTool.from_function"
+        )
+    parts: dict[str, Any] = {"metadata": {**(tool.metadata or {}), RECORDED: True}}
+    if tool.func is not None:
+        parts["func"] = _recorded(tool, known, tool.func)
+    if tool.coroutine is not None:
+        parts["coroutine"] = _arecorded(tool, known, tool.coroutine)
+    return tool.model_copy(update=parts)
+
+
+def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        context = CURRENT.get(None)
+        if context is None:
+            return function(*args, **kwargs)
+
+        def made(call: ToolCall) -> Any:
+            with questions_of(call, context):
+                return kept_result(function(*args, **kwargs), tool.name)
+
+        return _VALUES.restore(context.recorded(known, _arguments(tool, args, kwargs), made))
+
+    recorded.__module__ = __name__  # not the user's: by the code of theirs the tool is known
+    return recorded
+
+
+def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    async def recorded(*args: Any, **kwargs: Any) -> Any:
+        context = CURRENT.get(None)
+        if context is None:
+            return await function(*args, **kwargs)
+
+        async def made(call: ToolCall) -> Any:
+            with questions_of(call, context):
+                return kept_result(await function(*args, **kwargs), tool.name)
+
+        return _VALUES.restore(await context.arecorded(known, _arguments(tool, args, kwargs), made))
+
+    recorded.__module__ = __name__
+    return recorded
+
+
+def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the model or the node asked for, without what LangChain passes along."""
+    schema = tool.tool_call_schema
+    names: Any = schema.get("properties", {}) if isinstance(schema, dict) else getattr(schema, "model_fields", kwargs)
+    named = {name: kept_result(value, tool.name) for name, value in kwargs.items() if name in names}
+    return {**({"args": [kept_result(value, tool.name) for value in args]} if args else {}), **named}
+
+
+def recorded_tools(runnable: Any) -> Any:
+    """Return a ToolNode with the calls of all its tools recorded, also inside a subgraph; anything else as it is."""
+    if isinstance(runnable, CompiledStateGraph):
+        return _with_recorded_tools(runnable)
+    if not isinstance(runnable, ToolNode):
+        return runnable
+    node = copy.copy(runnable)
+    node._tools_by_name = {name: _automatic(tool) for name, tool in runnable.tools_by_name.items()}
+    node.func, node.afunc = node._func, node._afunc  # those that it has are bound to the one that was copied
+    return node
+
+
+def _with_recorded_tools(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
+    nodes = graph.builder.nodes
+    recorded = {name: recorded_tools(spec.runnable) for name, spec in nodes.items()}
+    if all(recorded[name] is spec.runnable for name, spec in nodes.items()):
+        return graph
+    builder = copy.copy(graph.builder)
+    builder.nodes = {name: replace(spec, runnable=recorded[name]) for name, spec in nodes.items()}
+    compiled = builder.compile(store=graph.store, cache=graph.cache, name=graph.name)
+    compiled.config = graph.config
+    return compiled
+
+
+def _automatic(tool: BaseTool) -> BaseTool:
+    """Record a tool of which nothing is known, so that it counts as external."""
+    if (tool.metadata or {}).get(RECORDED) or not isinstance(tool, StructuredTool | SimpleTool):
+        return tool
+    return through_context(tool, Tool(spec=ToolSpec(name=tool.name), function=tool.func or tool.coroutine or tool.run))

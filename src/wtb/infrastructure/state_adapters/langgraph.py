@@ -1,0 +1,391 @@
+"""GraphEngine: a LangGraph graph, one superstep at a time.
+
+LangGraph decides what runs, with which input, and what becomes of the channels; WTB runs each node and keeps each
+checkpoint. A superstep is one invocation that begins from a checkpoint in memory and interrupts after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs, set_config_context
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.errors import EmptyInputError, GraphInterrupt, ParentCommand
+from langgraph.types import Interrupt
+
+from wtb.application.context import CURRENT, Context
+from wtb.domain.engine import Advance, Make, Runs, Standpoint
+from wtb.domain.errors import InvalidInput
+from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
+from wtb.domain.workflow import Node, WorkflowDefinition
+from wtb.infrastructure.codecs.foreign import Foreign
+from wtb.infrastructure.langgraph.graphs import RAW, App, Graph, is_async
+from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
+from wtb.infrastructure.langgraph.messages import Identified, message_channels
+from wtb.infrastructure.langgraph.observing import Observer
+from wtb.infrastructure.langgraph.questions import answering, asked_by
+from wtb.infrastructure.langgraph.records import is_inner
+from wtb.infrastructure.langgraph.tools import recorded_tools
+
+_STEP = "__wtb_step"
+"""Under which key of the configuration nodes find the superstep that they belong to."""
+_KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
+_PUSH = "__pregel_push"
+_CHECKPOINTER = "__pregel_checkpointer"
+
+
+class Hosting:
+    """A graph with its nodes in WTB's hands, compiled once for each choice of variants."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.messages = message_channels(graph.channels)
+        self._compiled: dict[tuple[int, ...], tuple[Any, App, KeptValues]] = {}
+
+    def compiled(self, definition: WorkflowDefinition) -> tuple[App, KeptValues]:
+        """Return the graph with the nodes of a definition, and how its values are stored."""
+        key = tuple(id(node.function) for node in definition.nodes)
+        if key not in self._compiled:
+            hosted = {node.name: self._hosted(node) for node in definition.nodes}
+            app = self.graph.with_nodes(hosted, _StepSaver(None))
+            values = KeptValues(_saver_of(app).serde)  # which knows the types of the state
+            for each in hosted.values():
+                each.values = values
+            self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
+        return self._compiled[key][1:]
+
+    def _hosted(self, node: Node) -> _Hosted:
+        return _Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
+
+
+class GraphEngine:
+    """Drives one run of a graph."""
+
+    remembers = "langgraph:memory"  # which no node can be called
+    hosts_functions = False
+
+    def __init__(self, hosting: Hosting, definition: WorkflowDefinition, runs: Runs) -> None:
+        self._graph = hosting.graph
+        self._messages = hosting.messages
+        self._app, self._values = hosting.compiled(definition)
+        self._runs = runs
+        self._lists: dict[str, LiveList] = {}
+        self._made: State | None = None
+
+    def begin(self, given: Mapping[str, Any]) -> Standpoint:
+        saver = _StepSaver(None)
+        begun = Identified(self._messages, "input").update(dict(given))
+        try:
+            nodes = self._invoked(saver, begun, Standpoint(state=State(), next_nodes=()), interrupt_before="*")
+        except EmptyInputError as error:
+            raise InvalidInput(f"the graph needs an input with some of {', '.join(self._keys)}") from error
+        state = self._state(State(), {}, saver.checkpoint)[1]
+        return Standpoint(state=state, next_nodes=nodes, memory=self._memory(saver))
+
+    def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        unknown = [key for key in update if key not in self._keys]
+        if unknown:
+            raise InvalidInput(f"the graph has no channel {', '.join(unknown)}; it has {', '.join(self._keys)}")
+        given = Identified(self._messages, f"update {uuid4()}").update(dict(update))
+        return {key: self._values.keep(value, f"update of {key!r}") for key, value in given.items()}
+
+    @property
+    def _keys(self) -> list[str]:
+        return [channel for channel in self._graph.channels if not _is_hidden(channel)]
+
+    def step(self, at: Standpoint, make: Make) -> Advance | None:
+        returned: dict[int, Mapping[str, Any]] = {}
+
+        def made(position: int, state: Mapping[str, Any], call: Any) -> Mapping[str, Any] | None:
+            update = make(position, state, call)
+            if update is not None:
+                returned[position] = update
+            return update
+
+        saver = _StepSaver(self._tuple(at))
+        nodes = self._invoked(saver, None, at, made=made, interrupt_after="*")
+        if saver.checkpoint is None:
+            return None
+        delta, state = self._state(at.state, at.memory["versions"], saver.checkpoint)
+        return Advance(
+            delta=delta,
+            state=state,
+            returned=tuple(returned[position] for position in range(len(at.next_nodes))),
+            next_nodes=nodes,
+            memory=self._memory(saver),
+        )
+
+    def _invoked(
+        self, saver: _StepSaver, given: Any, at: Standpoint, *, made: Make | None = None, **interrupts: Any
+    ) -> tuple[str, ...]:
+        """Let the graph run up to its next interrupt, and return which nodes are due then."""
+        app = copy.copy(self._app)
+        app.checkpointer = saver
+        config = self._config(at, None if made is None else _Step(at.next_nodes, made, self._runs))
+        how: Any = {"context": self._graph.context, "stream_mode": "checkpoints", "durability": "exit", **interrupts}
+        if not self._graph.is_routed_async:
+            return _due(list(app.stream(given, config, **how)))
+
+        async def awaited() -> tuple[str, ...]:
+            return _due([chunk async for chunk in app.astream(given, config, **how)])
+
+        due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
+        return due
+
+    def _config(self, at: Standpoint, step: _Step | None) -> RunnableConfig:
+        own: Any = {"configurable": {"thread_id": at.run_id, _STEP: step}, "recursion_limit": max(at.steps_left, 1)}
+        given: Any = dict(self._graph.config)
+        return merge_configs(given, own)
+
+    def _tuple(self, at: Standpoint) -> CheckpointTuple:
+        """Return the checkpoint that a standpoint is, as LangGraph knows it."""
+        memory, restore = at.memory, self._values.restore
+        lists = self._lists_of(at.state)
+        plain = {name: restore(value) for name, value in at.state.items() if name not in lists}
+        hidden = {name: restore(value) for name, value in memory["hidden"].items()}
+        values = {**plain, **{name: each.restored() for name, each in lists.items()}, **hidden}
+        checkpoint: Any = {
+            **{key: restore(value) for key, value in memory["more"].items()},
+            "id": memory["id"],
+            "channel_values": values,
+            "channel_versions": {**dict.fromkeys(values, 1), **memory["versions"]},  # a person may have added some
+            "versions_seen": {},
+        }
+        place = {"thread_id": at.run_id, "checkpoint_ns": "", "checkpoint_id": memory["id"]}
+        return CheckpointTuple(
+            config={"configurable": place},
+            checkpoint=checkpoint,
+            metadata={"source": "loop", "step": memory["step"], "parents": {}},
+            parent_config=None,
+            pending_writes=[],
+        )
+
+    def _lists_of(self, state: State) -> dict[str, LiveList]:
+        """Return the lists of a state: those of the last step, unless somebody has changed the state since."""
+        if state is not self._made:
+            found = {name: value for name, value in state.items() if type(value) is list}
+            self._lists = {name: LiveList(value, self._values) for name, value in found.items()}
+            self._made = state
+        return self._lists
+
+    def _state(
+        self, before: State, versions: Mapping[str, Any], checkpoint: Mapping[str, Any]
+    ) -> tuple[StateDelta, State]:
+        """Return what the superstep made of the state: channels with another version, lists by what changed in them."""
+        values = {key: value for key, value in checkpoint["channel_values"].items() if not _is_hidden(key)}
+        lists = self._lists_of(before)
+        self._made = None  # the lists go on from here: what fails below leaves them of no use
+        changes: dict[str, tuple[Change, ...]] = {}
+        for channel, value in values.items():
+            if channel not in before or checkpoint["channel_versions"].get(channel) != versions.get(channel):
+                change = self._change(channel, value, lists)
+                if change is not None:
+                    changes[channel] = (change,)
+        for channel in before.keys() - values.keys():
+            changes[channel] = (DeleteKey(),)
+            lists.pop(channel, None)
+        delta = StateDelta(changes)
+        self._made = before.apply(delta)
+        return delta, self._made
+
+    def _change(self, channel: str, value: Any, lists: dict[str, LiveList]) -> Change | None:
+        where = f"channel {channel!r}"
+        if type(value) is not list:
+            lists.pop(channel, None)
+            return SetValue(self._values.keep(value, where))
+        if channel in lists:
+            return lists[channel].change(value, where)
+        known = lists[channel] = LiveList([], self._values)
+        return known.change(value, where) or SetValue([])
+
+    def _memory(self, saver: _StepSaver) -> Mapping[str, Any]:
+        """Return what LangGraph needs beside the state in order to go on.
+
+        What each node has seen is not needed, and would grow with the graph: what starts a node of a StateGraph is gone
+        when it has run.
+        """
+        checkpoint, keep = saver.checkpoint, self._values.keep
+        values = checkpoint["channel_values"]
+        return {
+            "id": checkpoint["id"],
+            "step": saver.metadata["step"],
+            "versions": {name: version for name, version in checkpoint["channel_versions"].items() if name in values},
+            "hidden": {name: keep(values[name], f"channel {name!r}") for name in values if _is_hidden(name)},
+            "more": {key: keep(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
+        }
+
+
+def _saver_of(app: App) -> BaseCheckpointSaver[Any]:
+    assert isinstance(app.checkpointer, BaseCheckpointSaver)
+    return app.checkpointer
+
+
+def _due(chunks: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(chunks[-1]["next"]) if chunks else ()
+
+
+def _is_hidden(channel: str) -> bool:
+    """Whether a channel is LangGraph's own: who starts whom, and what was sent to whom."""
+    return is_inner(channel) or channel.startswith("__")
+
+
+class _StepSaver(BaseCheckpointSaver[str]):
+    """Holds the checkpoint that a superstep begins from, and takes the one that it leads to.
+
+    Subgraphs have none: a subgraph is one node, and runs as a whole.
+    """
+
+    def __init__(self, begin: CheckpointTuple | None) -> None:
+        super().__init__()
+        self._begin = begin
+        self.checkpoint: Any = None
+        self.metadata: Any = None
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._begin
+
+    def put(self, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Any) -> RunnableConfig:
+        self.checkpoint, self.metadata = checkpoint, metadata
+        return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+
+    def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
+        """Keep nothing: WTB keeps what nodes returned."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self.get_tuple(config)
+
+    async def aput(self, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Any) -> RunnableConfig:
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
+        self.put_writes(config, writes, task_id, task_path)
+
+
+class _Step:
+    """One superstep as its nodes see it."""
+
+    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs) -> None:
+        self._nodes = nodes
+        self.make = make
+        self.runs = runs
+
+    def position(self, metadata: Mapping[str, Any]) -> int:
+        """Return which of the due nodes a task is; what was sent comes first, in the order of sending."""
+        path = metadata["langgraph_path"]
+        if path[0] == _PUSH:
+            return int(path[1])
+        return len(self._nodes) - 1 - self._nodes[::-1].index(metadata["langgraph_node"])
+
+
+class _Seen(Mapping[str, Any]):
+    """What a node is given, as it would be stored; found out only when somebody looks."""
+
+    def __init__(self, given: Any, values: KeptValues) -> None:
+        self._given = given if type(given) is dict else {RAW: given}
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values.keep(self._given[key], f"input {key!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class _Hosted(Runnable[Any, Any]):
+    """A node whose runs are made by WTB."""
+
+    values: KeptValues
+
+    def __init__(self, node: str, inner: Runnable[Any, Any], messages: frozenset[str]) -> None:
+        self._node = node
+        self._inner = inner
+        self._messages = messages
+        self._is_async = is_async(inner)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        assert config is not None
+        step: _Step = config["configurable"][_STEP]
+
+        def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
+            visit = Identified(self._messages, f"{self._node}/{context.run.visit}")
+            return self._kept(visit.update(self._called(input, config, context, timeout_s, step)))
+
+        returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
+        if returned is None:
+            raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
+        return self._restored(returned)  # the same whether it was made here, elsewhere or before a crash
+
+    def _called(
+        self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: _Step
+    ) -> Any:
+        watched = merge_configs(config, {"callbacks": [Observer(context)]})
+        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None})
+        context.pass_questions()
+        token = CURRENT.set(context)
+        try:
+            return step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+        except ParentCommand as command:
+            return replace(command.args[0], graph=None)
+        except GraphInterrupt as stop:
+            return self._ask(context, stop)
+        finally:
+            CURRENT.reset(token)
+
+    def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
+        """Return how to call the node with this configuration around it, which models and tools find by themselves."""
+
+        def called() -> Any:
+            with set_config_context(config) as around:
+                return around.run(self._inner.invoke, input, config)
+
+        async def awaited() -> Any:
+            with set_config_context(config) as around:
+                around.run(CURRENT.set, context)  # the loop's thread has a context of its own
+                try:
+                    return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
+                except Exception:
+                    await context.let_calls_end()
+                    raise
+
+        return awaited if self._is_async else called
+
+    def _kept(self, raw: Any) -> Mapping[str, Any]:
+        """Return what a node returned as it is stored."""
+        where = f"what node {self._node!r} returned"
+        if raw is None:
+            return {}
+        if type(raw) is dict and all(type(key) is str for key in raw):
+            return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
+        return {RAW: self.values.keep_item(raw, where)}
+
+    def _restored(self, returned: Mapping[str, Any]) -> Any:
+        """Return what a node returned, from what is stored of it."""
+        if RAW in returned:
+            return self.values.restore_item(returned[RAW])
+        return {key: self.values.restore(value) for key, value in returned.items()}
+
+    def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
+        """Pause the run with the question; the node runs again with the answer."""
+        if not stop.args[0]:
+            raise InvalidInput(
+                f"a graph that node {self._node!r} invokes was compiled to interrupt, but runs inside the node here: "
+                "compile it without interrupt_before and interrupt_after, and break before or after the node"
+            )
+        interrupt: Interrupt = stop.args[0][0]
+        schema = interrupt.response_schema
+        question = self.values.keep_item(interrupt.value, f"the question of node {self._node!r}")
+        context.ask(
+            repr(interrupt.value) if type(question) is Foreign else question,
+            schema=schema if isinstance(schema, Mapping) else None,
+            inside=asked_by(stop),
+        )
+        raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
