@@ -27,7 +27,7 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.variants import combinations, label, parse_label
-from wtb.flow import Workflow, load_named, source_of
+from wtb.flow import Workflow, as_workflow, load_named, source_of
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 
@@ -46,7 +46,7 @@ class BatchTest:
     batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     """
 
-    flow: Workflow
+    flow: Workflow | Any
     name: str | None = field(default=None, kw_only=True)
     cases: Any = field(default=(), kw_only=True)
     variants: Any = field(default="all", kw_only=True)
@@ -60,6 +60,9 @@ class BatchTest:
     retries: int = field(default=0, kw_only=True)
     share: bool = field(default=True, kw_only=True)
     seed: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flow", as_workflow(self.flow))  # a graph of LangGraph's is one too
 
     def plan(self, only: Sequence[str] = ()) -> BatchPlan:
         """Check everything that can be checked before anything runs, and return what is to be run."""
@@ -130,7 +133,8 @@ def load_batch(reference: str) -> BatchTest:
     batch, place, _ = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     for name, value in vars(module).items():
-        if value is batch.flow:  # here, and not where it was first defined: this file may add the variants
+        # Here, and not where it was first defined: this file may add the variants.
+        if value is batch.flow or value is batch.flow.origin:
             batch.flow.source = f"{place}:{name}"
     return batch
 

@@ -504,6 +504,13 @@ def test_combinations_share_messages_too(bench: wtb.Bench) -> None:
     assert ran == {"a": 1, "b": 1, "c": 1, "cx": 1}
 
 
+def test_a_graph_is_tried_without_being_made_a_workflow(bench: wtb.Bench) -> None:
+    cases = [{"id": "1", "input": {"log": []}}]
+    for graph in (chain("a", "b"), chain("a", "b").compile()):
+        result = bench.batch(wtb.BatchTest(graph, cases=cases, evaluators=[wtb.Steps()]))
+        assert [each.state["log"] for each in result.results] == [["a", "b"]]
+
+
 def test_a_batch_runs_again_what_another_router_leads_to(bench: wtb.Bench) -> None:
     def routed(target: str) -> Any:
         graph: StateGraph[Any] = StateGraph(Log)
