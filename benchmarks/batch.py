@@ -16,10 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 import wtb
-from benchmarks.report import Figure, show, timed
+from benchmarks.report import Figure, Part, measure, timed
 from wtb.application.batch_floor import Progress
 
 TURNS = 5
@@ -198,21 +196,17 @@ def speed_up(folder: Path, label: str, work: Callable[[], object], bar: float | 
 
 
 def main() -> None:
-    """Measure everything; say what is being measured meanwhile."""
-    console = Console()
-    figures: list[Figure] = []
+    """Measure everything."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
-        for label, measure in (
+        parts: list[Part] = [
             ("overhead", partial(overhead, folder)),
             (f"{JOBS:,} jobs", partial(many_jobs, folder)),
             ("waiting 50 ms", partial(speed_up, folder, "wait 50 ms", partial(time.sleep, 0.05), round(1 / 1.9, 3))),
             ("waiting 5 ms", partial(speed_up, folder, "wait 5 ms", partial(time.sleep, 0.005), None)),
             ("computing 5 ms", partial(speed_up, folder, "compute 5 ms", partial(spin, 0.005), None)),
-        ):
-            with console.status(label):
-                figures += measure()
-    show("Batches", figures, Path("build/benchmarks/batch.json"))
+        ]
+        measure("Batches", Path("build/benchmarks/batch.json"), parts)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,8 @@ from statistics import mean, median, quantiles
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
-from rich.console import Console
-
 from benchmarks.engine_peers import Burr, Dbos, Peer, RawInserts, Wtb, loop
-from benchmarks.report import Figure, show, timed
+from benchmarks.report import Figure, Part, measure, timed
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.node_runner import NodeRunner
 from wtb.application.recorder import Recorder
@@ -280,22 +278,18 @@ def graph(*, conditional: bool) -> list[Figure]:
 
 
 def main() -> None:
-    """Measure everything; say what is being measured meanwhile."""
-    console = Console()
-    figures: list[Figure] = []
+    """Measure everything."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
-        for label, measure in (
+        parts: list[Part] = [
             ("against peers, FULL", partial(against_peers, folder, "FULL", 1.6)),
             ("against peers, NORMAL", partial(against_peers, folder, "NORMAL", None)),
             ("without a store", overhead),
             ("10,000 steps", partial(long_loop, folder)),
             ("conditional edges", partial(graph, conditional=True)),
             ("plain edges", partial(graph, conditional=False)),
-        ):
-            with console.status(label):
-                figures += measure()
-    show("The engine", figures, Path("build/benchmarks/engine.json"))
+        ]
+        measure("The engine", Path("build/benchmarks/engine.json"), parts)
 
 
 if __name__ == "__main__":

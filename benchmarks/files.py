@@ -20,9 +20,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-
-from benchmarks.report import Figure, show, timed
+from benchmarks.report import Figure, Part, measure, timed
 from wtb.application.workspaces import Workspaces
 from wtb.bootstrap import bootstrap
 from wtb.domain.files import FileCommitId
@@ -235,17 +233,13 @@ def large_tree() -> list[Figure]:
 
 
 def main() -> None:
-    """Measure everything; say what is being measured meanwhile."""
-    console = Console()
-    figures: list[Figure] = []
-    for label, measure in (
+    """Measure everything."""
+    parts: list[Part] = [
         ("against git, NORMAL", partial(against_git, flushed=False)),
         ("against git, FULL", partial(against_git, flushed=True)),
         ("100,000 files", large_tree),
-    ):
-        with console.status(label):
-            figures += measure()
-    show("Workspace files", figures, Path("build/benchmarks/files.json"))
+    ]
+    measure("Workspace files", Path("build/benchmarks/files.json"), parts)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,20 @@ def timed(action: Callable[..., object], *args: object) -> float:
     return perf_counter() - began
 
 
+Part = tuple[str, Callable[[], Sequence[Figure]]]
+"""Something to measure, and what it is called meanwhile."""
+
+
+def measure(title: str, path: Path, parts: Sequence[Part]) -> None:
+    """Measure one part after the other, saying which, and show all figures."""
+    console = Console()
+    figures: list[Figure] = []
+    for label, part in parts:
+        with console.status(label):
+            figures += part()
+    show(title, figures, path)
+
+
 def show(title: str, figures: Sequence[Figure], path: Path) -> None:
     """Print the figures as a table and write them as JSON."""
     table = Table(title=title)

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -251,43 +251,56 @@ def points_of(engine: EngineProcess, rng: random.Random) -> tuple[list[str], dic
 
 
 def test_a_run_killed_at_named_points_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
-    rng = random.Random("points")
-    names, passed = points_of(engine, rng)
-    assert len(names) > 60
-    offset = 0 if engine.url is None else AT_POINTS  # the two databases meet different names first
-    stories = [Story(engine, f"run-{number}") for number in range(AT_POINTS)]
-    for number, story in enumerate(stories):
-        first = names[(offset + number) % len(names)]
-        again = rng.choice(names)
-        points = [(first, rng.randint(1, passed[first])), (again, rng.randint(1, max(1, passed[again] // 2)))]
-        story.tell(*points[: 1 + number % 2])
-        if number % 2 == 0:
-            assert story.questions == (first in IN_DOUBT), f"{story}: asked {story.questions} times"
-    check(stories)
-    assert sum(len(story.killed) for story in stories) >= AT_POINTS
+    kill_at_points(engine, AT_POINTS, random.Random("points"))
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"] if SOAK else ["sqlite"], indirect=True)
 def test_a_run_killed_while_it_recovers_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
     """Killed while a doubtful call is answered for, confirmed, reversed or made again."""
-    stories = [Story(engine, f"run-{number}") for number in range(len(RECOVERIES))]
-    for story, points in zip(stories, RECOVERIES, strict=True):
+    kill_while_recovering(engine, RECOVERIES)
+
+
+def test_a_run_killed_at_random_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
+    kill_at_random(engine, AT_RANDOM)
+
+
+def kill_at_points(engine: EngineProcess, count: int, rng: random.Random) -> None:
+    """Kill so many runs at points that have a name, every second one once more while it recovers."""
+    names, passed = points_of(engine, rng)
+    assert len(names) > 60
+    offset = 0 if engine.url is None else count  # the two databases meet different names first
+    stories = [Story(engine, f"run-{number}") for number in range(count)]
+    for number, story in enumerate(stories):
+        first, again = names[(offset + number) % len(names)], rng.choice(names)
+        points = [(first, rng.randint(1, passed[first])), (again, rng.randint(1, max(1, passed[again] // 2)))]
+        story.tell(*points[: 1 + number % 2])
+        if number % 2 == 0:
+            assert story.questions == (first in IN_DOUBT), f"{story}: asked {story.questions} times"
+    check(stories)
+    assert sum(len(story.killed) for story in stories) >= count
+
+
+def kill_while_recovering(engine: EngineProcess, recoveries: Sequence[tuple[str, ...]]) -> None:
+    """Kill each run at these points, one after the other."""
+    stories = [Story(engine, f"run-{number}") for number in range(len(recoveries))]
+    for story, points in zip(stories, recoveries, strict=True):
         story.tell(*((name, 1) for name in points))
         assert story.killed == [(name, 1) for name in points]
     check(stories)
 
 
-def test_a_run_killed_at_random_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
+def kill_at_random(engine: EngineProcess, count: int) -> None:
+    """Kill so many runs at any moment, every second one twice."""
     rng = random.Random("moments")
     said = engine.go_on("counted")
     assert said is not None
-    stories = [Story(engine, f"run-{number}") for number in range(AT_RANDOM)]
+    stories = [Story(engine, f"run-{number}") for number in range(count)]
     for number, story in enumerate(stories):
         for _ in range(1 + number % 2):
             story.go_on(kill_after_s=rng.uniform(0.02, said["seconds"]))
         story.tell()
     check(stories)
-    assert sum(len(story.killed) for story in stories) >= AT_RANDOM // 2
+    assert sum(len(story.killed) for story in stories) >= count // 2
 
 
 def check(stories: list[Story]) -> None:

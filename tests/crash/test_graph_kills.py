@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.test_engine_kills import IN_DOUBT, EngineProcess, Story, check, points_of
+from tests.crash.test_engine_kills import EngineProcess, kill_at_points, kill_at_random, kill_while_recovering
 from tests.services import PostgresServer
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
@@ -42,38 +42,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path
 
 
 def test_a_graph_killed_at_named_points_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
-    rng = random.Random("graphs")
-    names, passed = points_of(engine, rng)
-    assert len(names) > 60
-    offset = 0 if engine.url is None else AT_POINTS  # the two databases meet different names first
-    stories = [Story(engine, f"run-{number}") for number in range(AT_POINTS)]
-    for number, story in enumerate(stories):
-        first, again = names[(offset + number) % len(names)], rng.choice(names)
-        points = [(first, rng.randint(1, passed[first])), (again, rng.randint(1, max(1, passed[again] // 2)))]
-        story.tell(*points[: 1 + number % 2])
-        if number % 2 == 0:
-            assert story.questions == (first in IN_DOUBT), f"{story}: asked {story.questions} times"
-    check(stories)
-    assert sum(len(story.killed) for story in stories) >= AT_POINTS
+    kill_at_points(engine, AT_POINTS, random.Random("graphs"))
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"] if SOAK else ["sqlite"], indirect=True)
 def test_a_graph_killed_while_it_recovers_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
-    stories = [Story(engine, f"run-{number}") for number in range(len(RECOVERIES))]
-    for story, points in zip(stories, RECOVERIES, strict=True):
-        story.tell(*((name, 1) for name in points))
-        assert story.killed == [(name, 1) for name in points]
-    check(stories)
+    kill_while_recovering(engine, RECOVERIES)
 
 
 def test_a_graph_killed_at_random_loses_nothing_and_repeats_nothing(engine: EngineProcess) -> None:
-    rng = random.Random("moments")
-    said = engine.go_on("counted")
-    assert said is not None
-    stories = [Story(engine, f"run-{number}") for number in range(AT_RANDOM)]
-    for number, story in enumerate(stories):
-        for _ in range(1 + number % 2):
-            story.go_on(kill_after_s=rng.uniform(0.02, said["seconds"]))
-        story.tell()
-    check(stories)
-    assert sum(len(story.killed) for story in stories) >= AT_RANDOM // 2
+    kill_at_random(engine, AT_RANDOM)

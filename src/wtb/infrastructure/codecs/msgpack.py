@@ -159,12 +159,12 @@ def pack(value: Any, tag: Callable[[Any], Any] | None, option: int) -> bytes:
     """Pack a value, refusing what ormsgpack would silently turn into bytes."""
     data = ormsgpack.packb(value, tag, option)
     # One of these begins everything that was packed as bytes; elsewhere they are rare, so that few values are searched.
-    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer(value):
+    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and holds_buffer(value):
         raise TypeError("a buffer that can change")
     return data
 
 
-def _holds_buffer(value: Any) -> bool:
+def holds_buffer(value: Any) -> bool:
     """Whether a bytearray or memoryview is among the lists and mappings that are packed natively."""
     remaining = [value]
     while remaining:
@@ -198,7 +198,7 @@ class _Walk:
             return self._items(value, path, depth)
         if kind is dict:
             return self._mapping(value, path, depth)
-        if kind is str and not _is_valid_text(value):
+        if kind is str and not is_valid_text(value):
             return self._ext(_TEXT, value.encode("utf-8", "surrogatepass"))
         if kind in _FLAT and not (kind is int and _is_big(value)):
             return value
@@ -208,7 +208,7 @@ class _Walk:
         return [self.plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
 
     def _mapping(self, value: dict[Any, Any], path: str, depth: int) -> Any:
-        if all(type(key) is str and _is_valid_text(key) for key in value):
+        if all(type(key) is str and is_valid_text(key) for key in value):
             return {key: self.plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
         depth += 1 + _TAG_LEVELS
         pairs = [
@@ -221,9 +221,9 @@ class _Walk:
         try:
             code, content = self._codec.split(value)
         except TypeError:
-            _refuse(path, f"{_kind_of(value)}{_hint(value)}")
+            _refuse(path, f"{kind_of(value)}{_hint(value)}")
         except (AttributeError, LookupError) as error:
-            _refuse(path, f"{_kind_of(value)} cannot be taken apart: {error}")
+            _refuse(path, f"{kind_of(value)} cannot be taken apart: {error}")
         if code in _RAW:
             return self._ext(code, content)
         if code == _OBJECT:
@@ -247,7 +247,8 @@ def _shortened(path: str) -> str:
     return path if len(path) <= 200 else f"{path[:120]} … {path[-60:]}"
 
 
-def _kind_of(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type, with its module unless it is Python's own."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -266,7 +267,8 @@ def _hint(value: Any) -> str:
     return " cannot be stored; use plain data, or register a dataclass, enum or pydantic model"
 
 
-def _is_valid_text(text: str) -> bool:
+def is_valid_text(text: str) -> bool:
+    """Whether a text can be encoded: it holds no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import ormsgpack
@@ -12,7 +11,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from wtb.domain.errors import DamagedData, StateNotSerialisable, WTBError
 from wtb.infrastructure.checkpoints.manifest import packed_array
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
-from wtb.infrastructure.codecs.msgpack import FOREIGN
+from wtb.infrastructure.codecs.msgpack import FOREIGN, holds_buffer, is_valid_text, kind_of
 from wtb.infrastructure.langgraph.watching import is_as_it_was, shape_or_unknown
 
 _ATOMS = frozenset({str, float, bool, type(None)})
@@ -54,7 +53,7 @@ class ChannelValues:
         """Return a value that is not looked into any further, encoded unless it is an immutable one."""
         if self.keeps_plain:
             if type(value) in _ATOMS:
-                if type(value) is not str or value.isascii() or _is_text(value):
+                if type(value) is not str or value.isascii() or is_valid_text(value):
                     return value
             elif type(value) in _PLAIN:
                 plain = packed(value)
@@ -96,7 +95,7 @@ class ChannelValues:
             raise StateNotSerialisable(where, _problem(value, error)) from error
         if encoding.partition("+")[0] == "pickle":
             raise StateNotSerialisable(
-                where, f"{_kind(value)} would be pickled; wtb keeps no pickles: leave out pickle_fallback"
+                where, f"{kind_of(value)} would be pickled; wtb keeps no pickles: leave out pickle_fallback"
             )
         return Foreign(encoding, bytes(data))
 
@@ -150,39 +149,11 @@ def _plain_data(value: Any) -> bytes | None:
     except (TypeError, ValueError, RecursionError):
         return None
     # What begins bytes is rare elsewhere, so that few values are searched for buffers.
-    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffer([value]):
+    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and holds_buffer(value):
         return None
     return data
 
 
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _holds_buffer(value: Any) -> bool:
-    """Whether a bytearray or memoryview is among plain data: msgpack would take it for bytes."""
-    remaining: list[Any] = [value]
-    while remaining:
-        parts: Iterable[Any] = remaining.pop()
-        parts = parts.values() if type(parts) is dict else parts
-        for part in parts:
-            kind = type(part)
-            if kind is bytearray or kind is memoryview:
-                return True
-            if kind is dict or kind is list:
-                remaining.append(part)
-    return False
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _problem(value: Any, error: Exception) -> str:
     cause = error.__cause__ or error
-    return f"{_kind(value)} cannot be stored: {cause}; keep it out of the state, or make it data"
+    return f"{kind_of(value)} cannot be stored: {cause}; keep it out of the state, or make it data"
