@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from secrets import token_hex
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -35,6 +36,14 @@ Result = TypeVar("Result")
 
 _DIGITS = 8
 """Of the number in a version: versions are compared as text, and a thread stays below 100 million of them."""
+
+_CHANCE = random.Random()
+os.register_at_fork(after_in_child=_CHANCE.seed)
+
+
+def _token() -> str:
+    """Return what tells versions of two lines apart; asking the system for each would take ten times as long."""
+    return f"{_CHANCE.getrandbits(24):06x}"
 
 
 class StoreSaver(BaseCheckpointSaver[str]):
@@ -167,11 +176,11 @@ class StoreSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """Return a version above this one that no other line of the thread gives."""
         if current is None:
-            return f"{1:0{_DIGITS}}.{token_hex(3)}"
+            return f"{1:0{_DIGITS}}.{_token()}"
         if not isinstance(current, str):  # of a thread that was begun with plain numbers
             return int(current) + 1
         number, _, _ = current.partition(".")
-        return f"{int(number) + 1:0{len(number)}}.{token_hex(3)}"
+        return f"{int(number) + 1:0{len(number)}}.{_token()}"
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
         """Return the writes to channels that are stored as writes, since the last value of each that is stored."""
