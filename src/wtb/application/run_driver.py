@@ -32,8 +32,6 @@ from wtb.domain.workflow import WorkflowDefinition
 
 _log = logging.getLogger(__name__)
 
-_POLL_S = 0.02
-
 
 class StepLimitReached(WTBError):
     """The run took as many steps as it may."""

@@ -29,11 +29,6 @@ class PreparedCommit:
     delta: TreeDelta
     contents: Mapping[bytes, bytes]
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether it differs from what it began from."""
-        return bool(self.delta) or self.base_id is None
-
     def save(self, uow: UnitOfWork) -> FileCommitId:
         """Keep the commit in a unit of work, beside the checkpoint that names it; the caller commits."""
         if self.base_id is not None and not self.delta:
