@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 from wtb.infrastructure.sql.database import Database
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
 
 VERSION_TABLE = "wtb_schema"

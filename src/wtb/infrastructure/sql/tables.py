@@ -114,7 +114,6 @@ checkpoints = Table(
         sqlite_where=text("name IS NOT NULL AND deleted = 0"),
         postgresql_where=text("name IS NOT NULL AND deleted = 0"),
     ),
-    sqlite_with_rowid=False,
 )
 
 keyframes = Table(
