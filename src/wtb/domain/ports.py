@@ -255,6 +255,7 @@ class CheckpointStore(Protocol):
         """Yield checkpoints with their states in the order given, those that are not there or deleted left out.
 
         What several of them share is read once; what this process has read or written lately is not verified again.
+        All is read when it is called, and decoded one by one as they are taken, which may be after the transaction.
         """
         ...
 

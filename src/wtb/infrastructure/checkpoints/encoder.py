@@ -20,7 +20,7 @@ from wtb.infrastructure.checkpoints.manifest import (
     Operation,
     Operations,
     cut,
-    item_count,
+    items_in,
     joined_arrays,
     list_entry,
     segment_rows,
@@ -182,7 +182,7 @@ class DeltaEncoder:
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
         """Decode a list, all its pieces in one go: most lists are many small ones."""
         arrays = [segment.data or blobs[segment.address] for segment in entry.segments]
-        if len(arrays) > 1 and sum(map(item_count, arrays)) == entry.length:  # else it takes part of one
+        if len(arrays) > 1 and items_in(arrays) == entry.length:  # else it takes part of one
             joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
             return joined
         items: list[Any] = []

@@ -273,6 +273,11 @@ def item_count(array: bytes) -> int:
     return int.from_bytes(array[1:HEADER_BYTES], "big")
 
 
+def items_in(arrays: Sequence[bytes]) -> int:
+    """Return how many items packed arrays hold together; written out, since histories ask for hundreds of arrays."""
+    return sum([int.from_bytes(array[1:HEADER_BYTES], "big") for array in arrays])
+
+
 def cut(codec: Codec, items: Sequence[bytes], inline_bytes: int, blobs: dict[bytes, bytes]) -> list[Segment]:
     """Return encoded items as segments: one inline when they are small, else chunks, which are put into `blobs`."""
     total = sum(map(len, items))
@@ -321,7 +326,7 @@ def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]
 
 
 def _concatenated(arrays: Sequence[bytes]) -> bytes:
-    return joined_arrays(arrays, sum(map(item_count, arrays)))
+    return joined_arrays(arrays, items_in(arrays))
 
 
 def joined_arrays(arrays: Sequence[bytes], count: int) -> bytes:

@@ -305,13 +305,15 @@ class DeltaCheckpointStore:
             manifests[row.id] = manifest
             addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
-        for checkpoint_id in checkpoint_ids:
-            if checkpoint_id in rows:
-                yield Snapshot(
-                    checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
-                    state=self._encoder.state(manifests[checkpoint_id], blobs),
-                    returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
-                )
+        return (
+            Snapshot(
+                checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
+                state=self._encoder.state(manifests[checkpoint_id], blobs),
+                returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
+            )
+            for checkpoint_id in checkpoint_ids
+            if checkpoint_id in rows
+        )
 
     def _following(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest | None:
         """Return the manifest that follows from that of the parent; None when that is not known, or does not fit."""

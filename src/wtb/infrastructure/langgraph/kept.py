@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from wtb.domain.errors import DamagedData, StateNotSerialisable
 from wtb.domain.state import Append, Change, SetValue, Splice, same
 from wtb.infrastructure.codecs.foreign import Foreign
-from wtb.infrastructure.langgraph.watching import is_unchanged, shape_of
+from wtb.infrastructure.langgraph.watching import UNKNOWN, is_unchanged, shape_of
 
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
 
@@ -95,15 +95,15 @@ class LiveList:
     def __init__(self, kept: list[Any], values: KeptValues) -> None:
         self._kept = kept
         self._values = values
-        self._items: list[Any] = [_GONE] * len(kept)
-        self._shapes: list[Any] = [_GONE] * len(kept)
+        self._items: list[Any] = [UNKNOWN] * len(kept)
+        self._shapes: list[Any] = [UNKNOWN] * len(kept)
         self._is_compared = False
         """Whether the items were compared with what is kept, and no node has seen them since."""
 
     def restored(self) -> list[Any]:
         """Return the list as it is kept."""
         for position, item in enumerate(() if self._is_compared else self._items):
-            if not _is_as_it_was(item, self._shapes[position]):
+            if not is_unchanged(item, self._shapes[position]):
                 self._see(position, self._values.restore_item(self._kept[position]))
         self._is_compared = False
         return list(self._items)
@@ -127,7 +127,7 @@ class LiveList:
 
     def _first_difference(self, value: list[Any], where: str) -> int:
         for position, item in enumerate(value[: len(self._kept)]):
-            if item is self._items[position] and _is_as_it_was(item, self._shapes[position]):
+            if item is self._items[position] and is_unchanged(item, self._shapes[position]):
                 continue
             if not same(self._values.keep_item(item, where), self._kept[position]):
                 return position
@@ -138,23 +138,9 @@ class LiveList:
         self._items[position], self._shapes[position] = item, _shape(item, self._kept[position])
 
     def _is_whole(self) -> bool:
-        return all(shape is not _GONE for shape in self._shapes)
-
-
-_GONE = object()
-"""Stands for an object that is not there, and for the shape of one that cannot be looked into."""
+        return all(shape is not UNKNOWN for shape in self._shapes)
 
 
 def _shape(item: Any, kept: Any) -> Any:
     """Return what tells whether an object is still as it was kept, if the serialiser would give back the like of it."""
-    try:
-        return shape_of(item) if type(kept) is not Foreign or isinstance(item, BaseModel) else _GONE
-    except Exception:  # noqa: BLE001  whatever cannot be looked into is kept anew each time
-        return _GONE
-
-
-def _is_as_it_was(item: Any, shape: Any) -> bool:
-    try:
-        return shape is not _GONE and is_unchanged(item, shape)
-    except Exception:  # noqa: BLE001  as above
-        return False
+    return shape_of(item) if type(kept) is not Foreign or isinstance(item, BaseModel) else UNKNOWN

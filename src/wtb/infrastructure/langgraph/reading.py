@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -82,16 +83,8 @@ class CheckpointReader:
             ]
         found.sort(key=lambda candidate: candidate.id, reverse=True)
         size = _PAGE if limit is None or filter else max(min(limit, _PAGE), 1)
-        left = limit
-        for start in range(0, len(found), size):
-            if left is not None and left <= 0:
-                return
-            for each in self._page(found[start : start + size], filter or {}):
-                if left is not None:
-                    if left <= 0:
-                        return
-                    left -= 1
-                yield each
+        pages = (self._page(found[start : start + size], filter or {}) for start in range(0, len(found), size))
+        yield from islice(chain.from_iterable(pages), None if limit is None else max(limit, 0))
 
     def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, Any]:
         """Return what rebuilds delta channels: the last value before a checkpoint that is stored, and writes since.
@@ -134,23 +127,20 @@ class CheckpointReader:
             at = rows[at].parent_id
         return line
 
-    def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> list[CheckpointTuple]:
-        """Read some checkpoints, of however many threads, in their order."""
+    def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> Iterator[CheckpointTuple]:
+        """Read some checkpoints, of however many threads, and yield them in their order."""
         with self._storage.unit_of_work(readonly=True) as uow:
             row_ids = [candidate.row_id for candidate in found]
             threads = {candidate.thread.id: candidate.thread for candidate in found}
             writes = {id: thread.writes(uow, row_ids) for id, thread in threads.items()}
-            snapshots = {snapshot.checkpoint.id: snapshot for snapshot in uow.checkpoints.load_many(row_ids)}
-        tuples: list[CheckpointTuple] = []
-        for candidate in found:
-            snapshot = snapshots.get(candidate.row_id)
-            record = None if snapshot is None else Record.of(snapshot, self._values)
-            if snapshot is None or record is None:
-                continue
-            if all(record.metadata.get(key) == value for key, value in wanted.items()):
+            snapshots = uow.checkpoints.load_many(row_ids)
+        rest = iter(found)
+        for snapshot in snapshots:
+            candidate = next(each for each in rest if each.row_id == snapshot.checkpoint.id)  # those between are gone
+            record = Record.of(snapshot, self._values)
+            if record is not None and all(record.metadata.get(key) == value for key, value in wanted.items()):
                 own = writes[candidate.thread.id].get(candidate.row_id, [])
-                tuples.append(self._tuple(candidate.thread.id, snapshot, record, own))
-        return tuples
+                yield self._tuple(candidate.thread.id, snapshot, record, own)
 
     def _tuple(
         self,

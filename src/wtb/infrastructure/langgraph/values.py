@@ -12,7 +12,7 @@ from wtb.domain.errors import DamagedData, StateNotSerialisable, WTBError
 from wtb.infrastructure.checkpoints.manifest import packed_array
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
 from wtb.infrastructure.codecs.msgpack import FOREIGN, holds_buffer, is_valid_text, kind_of
-from wtb.infrastructure.langgraph.watching import is_as_it_was, shape_or_unknown
+from wtb.infrastructure.langgraph.watching import is_unchanged, shape_of
 
 _ATOMS = frozenset({str, float, bool, type(None)})
 _PLAIN = frozenset({dict, list, int, bytes})
@@ -60,7 +60,7 @@ class ChannelValues:
                 if plain is not None:
                     return plain
         known = self._recent.pop(id(value), None)
-        if known is not None and known[0] is value and is_as_it_was(value, known[1]):
+        if known is not None and known[0] is value and is_unchanged(value, known[1]):
             return known[2]
         return _encoded_foreign(self.foreign(value, where))
 
@@ -82,7 +82,7 @@ class ChannelValues:
         if type(stored) is Encoded and type(value) not in _PLAIN:
             if len(self._recent) > _MOST_RECENT:
                 self._recent.clear()
-            self._recent[id(value)] = value, shape_or_unknown(value), stored
+            self._recent[id(value)] = value, shape_of(value), stored
         return stored
 
     def foreign(self, value: Any, where: str) -> Foreign:
@@ -101,15 +101,14 @@ class ChannelValues:
 
     def restore(self, stored: Any) -> Any:
         """Return the value that was stored."""
-        if type(stored) is list:
-            if Foreign not in set(map(type, stored)):
-                return stored
-            loads = self.serde.loads_typed
-            try:
-                return [loads((item.encoding, item.data)) if type(item) is Foreign else item for item in stored]
-            except Exception:  # noqa: BLE001  once more, to say which of them it was
-                return [self._loaded(item) if type(item) is Foreign else item for item in stored]
-        return self._loaded(stored) if type(stored) is Foreign else stored
+        if type(stored) is not list:
+            return self._loaded(stored) if type(stored) is Foreign else stored
+        kinds = set(map(type, stored))
+        if Foreign not in kinds:
+            return stored
+        if len(kinds) == 1 and self.keeps_plain and {item.encoding for item in stored} == {"msgpack"}:
+            return self._loaded(Foreign("msgpack", packed_array([item.data for item in stored])))
+        return [self._loaded(item) if type(item) is Foreign else item for item in stored]
 
     def _loaded(self, stored: Foreign) -> Any:
         try:

@@ -7,14 +7,15 @@ changed in place: its shape, taken when it was stored, holds every value inside 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -29,98 +30,85 @@ _IMMUTABLE = frozenset({
 })  # fmt: skip
 _DEEPEST = 50
 
+UNKNOWN = object()
+"""The shape of what cannot be looked into: it is never unchanged."""
+
 
 class _Unwatchable(Exception):
-    """A value whose inside cannot be seen: it is encoded anew each time."""
+    """A value whose inside cannot be seen."""
 
 
-class _Shape(tuple[Any, ...]):
-    """What a mutable value held: its type, its keys or fields, and the shapes of what is inside."""
+class _Held(NamedTuple):
+    """One mutable thing inside a value, or the value itself: how its parts are read, and those that it had."""
 
-    __slots__ = ()
+    owner: Any
+    read: Callable[[Any], Collection[Any]]
+    parts: Sequence[Any]
+    keys: tuple[Any, ...] | None
 
 
-def shape_of(value: Any, depth: int = 0) -> Any:
+class _Shape(list[_Held]):
+    """Every mutable thing in a value. As long as each holds the same objects, nothing inside it was changed."""
+
+
+def shape_of(value: Any) -> Any:
     """Return what tells later whether a value was changed in place; immutable ones stand for themselves."""
-    kind = type(value)
-    if kind in _IMMUTABLE:
-        return value
+    shape = _Shape()
+    try:
+        _look_into(value, shape, 0)
+    except Exception:  # noqa: BLE001  a class of somebody else's may raise anything when it is looked into
+        return UNKNOWN
+    return shape or value
+
+
+def _look_into(value: Any, shape: _Shape, depth: int) -> None:
+    kind: Any = type(value)
+    if kind in _IMMUTABLE or isinstance(value, Enum):
+        return
     if depth > _DEEPEST:
         raise _Unwatchable
-    if kind is dict:
-        return _Shape((dict, tuple(value), *(shape_of(item, depth + 1) for item in value.values())))
-    if kind is list or kind is tuple:
-        return _Shape((kind, None, *(shape_of(item, depth + 1) for item in value)))
-    if isinstance(value, Enum):
-        return value
-    return _Shape((kind, None, *(shape_of(item, depth + 1) for item in _inside(value))))
-
-
-def _inside(value: Any) -> Sequence[Any]:
-    """Return everything that an object is stored from; _Unwatchable when that cannot be told."""
-    try:
-        return _parts_of(type(value))(value)  # type: ignore[arg-type]
-    except AttributeError as error:
-        raise _Unwatchable from error
+    read = _reader_of(kind)
+    parts = tuple(read(value))
+    shape.append(_Held(value, read, parts, tuple(value) if kind is dict else None))
+    for part in parts:
+        _look_into(part, shape, depth + 1)
 
 
 @lru_cache(maxsize=1024)
-def _parts_of(kind: Any) -> Callable[[Any], Sequence[Any]]:
+def _reader_of(kind: Any) -> Callable[[Any], Collection[Any]]:
+    """Return what gives everything that a value is stored from."""
+    if kind is dict:
+        return dict.values
+    if kind is list or kind is tuple:
+        return _itself
     if issubclass(kind, BaseModel) and not kind.model_computed_fields:
         return attrgetter("__dict__", "__pydantic_extra__")
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return lambda value: [getattr(value, name) for name in names]
-    return _unwatchable
-
-
-def _unwatchable(value: Any) -> Sequence[Any]:
     raise _Unwatchable
 
 
+def _itself(value: Collection[Any]) -> Collection[Any]:
+    return value
+
+
 def is_unchanged(value: Any, shape: Any) -> bool:
-    """Whether a value holds the very same as when the shape was taken."""
-    if value is shape:
-        return True
-    kind = type(value)
+    """Whether a value holds the very same objects as when its shape was taken, all the way down."""
     if type(shape) is not _Shape:
-        return kind in _IMMUTABLE and same(value, shape)
-    if kind is not shape[0]:
+        return value is shape and shape is not UNKNOWN
+    if value is not shape[0].owner:
         return False
-    if kind is dict:
-        return tuple(value) == shape[1] and _all_unchanged(list(value.values()), shape)
-    return _all_unchanged(value if kind is list or kind is tuple else _inside(value), shape)
-
-
-def _all_unchanged(parts: Sequence[Any], shape: _Shape) -> bool:
-    if len(parts) != len(shape) - 2:
+    try:
+        for owner, read, parts, keys in shape:
+            now = read(owner)
+            if len(now) != len(parts) or (parts and not all(map(operator.is_, now, parts))):
+                return False
+            if keys and tuple(owner) != keys:
+                return False
+    except Exception:  # noqa: BLE001  as above
         return False
-    number = 2
-    for part in parts:
-        known = shape[number]
-        if part is not known and not is_unchanged(part, known):
-            return False
-        number += 1
     return True
-
-
-def shape_or_unknown(value: Any) -> Any:
-    """Return the shape of a value; a new object, which nothing is like, when it has none."""
-    try:
-        return shape_of(value)
-    except (_Unwatchable, RecursionError):
-        return _UNKNOWN
-
-
-def is_as_it_was(value: Any, shape: Any) -> bool:
-    """Whether a value holds the very same as when its shape, which may be unknown, was taken."""
-    try:
-        return shape is not _UNKNOWN and is_unchanged(value, shape)
-    except _Unwatchable:
-        return False
-
-
-_UNKNOWN = object()
 
 
 def _mark(stored: Any) -> Any:
@@ -142,8 +130,8 @@ class Watched:
     def stored(cls, items: Sequence[Any], encode: Callable[[Any], Any]) -> Watched:
         """Return a list of which only what is stored is known."""
         watched = cls()
-        watched._items = [_UNKNOWN] * len(items)
-        watched._shapes = [_UNKNOWN] * len(items)
+        watched._items = [UNKNOWN] * len(items)
+        watched._shapes = [UNKNOWN] * len(items)
         watched._marks = [_mark(encode(item)) for item in items]
         return watched
 
@@ -155,19 +143,18 @@ class Watched:
             return None
         added = [store(item) for item in value[start:]]
         self._items[start:] = value[start:]
-        self._shapes[start:] = [shape_or_unknown(item) for item in value[start:]]
+        self._shapes[start:] = list(map(shape_of, value[start:]))
         self._marks[start:] = [_mark(item) for item in added]
         if start == before and before:
             return Append(tuple(added))
         return Splice(start, before - start, tuple(added)) if start else SetValue(added)
 
     def _first_difference(self, value: list[Any], store: StoreItem) -> int:
-        items, shapes, marks = self._items, self._shapes, self._marks
-        for position in range(min(len(value), len(marks))):
-            item = value[position]
-            if item is items[position] and is_as_it_was(item, shapes[position]):
+        marks = self._marks
+        for position, (item, held, shape) in enumerate(zip(value, self._items, self._shapes, strict=False)):
+            if item is held and is_unchanged(item, shape):
                 continue
             if not same(_mark(store(item)), marks[position]):
                 return position
-            items[position], shapes[position] = item, shape_or_unknown(item)
+            self._items[position], self._shapes[position] = item, shape_of(item)
         return min(len(value), len(marks))

@@ -97,7 +97,8 @@ class SqlCheckpointRows:
     checks_parent = True
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
-        statement, values = _INSERT, tuple[Any, ...]((*row, payload))
+        statement: str = _INSERT
+        values: tuple[Any, ...] = (*row, payload)
         if row.parent_id is not None:
             is_locked = bool(self._transaction.database.lock_suffix)
             statement, values = _INSERT_AFTER_LOCKED if is_locked else _INSERT_AFTER, (*values, row.parent_id)
