@@ -8,6 +8,9 @@ PYTHON ?=
 # Test processes. Each starts its own Postgres, so more of them than cores does not pay.
 WORKERS ?= 2
 
+# Tests start hundreds of processes: without compiled modules each of them takes half as long again to begin.
+unexport PYTHONDONTWRITEBYTECODE
+
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

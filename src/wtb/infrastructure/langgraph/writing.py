@@ -235,7 +235,7 @@ class CheckpointWriter:
         branch_id, is_new = self._branch(uow, put, line, now)
         draft = self._draft(put, line, record, nodes, branch_id=branch_id, now=now)
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
-        touched_at = self._touched(uow, put, line, now)
+        touched_at = now if is_new and not put.namespace else self._touched(uow, put, line, now)
         uow.branches.move_head(branch_id, draft.id, expected=None if is_new else line.row_id)
         return Line(
             row_id=draft.id,
