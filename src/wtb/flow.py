@@ -51,6 +51,9 @@ class Workflow:
         self._variants: list[Variant] = []
         self._inactive: set[tuple[str, str]] = set()
 
+    @overload
+    def node(self, function: F, /) -> F: ...
+    @overload
     def node(
         self,
         name: str | None = None,
@@ -61,23 +64,15 @@ class Workflow:
         retry: RetryPolicy | int | None = None,
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], F]: ...
+    def node(self, name: str | NodeFunction | None = None, **how: Any) -> Any:
         """Make the decorated function a node, called by its own name unless another is given."""
 
         def register(function: F) -> F:
-            self.add_node(
-                name or function.__name__,
-                function,
-                start=start,
-                reads=reads,
-                cache=cache,
-                retry=retry,
-                timeout_s=timeout_s,
-                config=config,
-            )
+            self.add_node(name if isinstance(name, str) else function.__name__, function, **how)
             return function
 
-        return register
+        return register(name) if callable(name) else register
 
     def add_node(
         self,

@@ -41,6 +41,22 @@ def a_flow() -> wtb.Workflow:
     return flow
 
 
+def test_a_bare_decorator_makes_a_node_as_one_with_parentheses_does(bench: Bench) -> None:
+    flow = wtb.Workflow("bare")
+
+    @flow.node("first", start=True)
+    def begin(state: Any) -> dict[str, Any]:
+        return {"seen": ["first"]}
+
+    @flow.node
+    def second(state: Any) -> dict[str, Any]:
+        return {"seen": [*state["seen"], "second"]}
+
+    flow.edge("first", "second")
+    assert bench.run(flow).state == {"seen": ["first", "second"]}
+    assert second({"seen": []}) == {"seen": ["second"]}
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(bench: Bench) -> None:
     for number in range(7):
         bench.create(a_flow(), run_id=f"run-{number}")
