@@ -20,11 +20,12 @@ from rich.console import Console
 
 from benchmarks.report import Figure, show, timed
 from wtb.application.recorder import Ending, Position, Recorder
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import ExecutionStatus, Pause
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
+from wtb.runs import Run
 
 CHECKPOINTS = 10_000
 PRUNED = 100_000

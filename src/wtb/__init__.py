@@ -1,7 +1,7 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
 from wtb.batches import BatchResult, BatchTest
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
@@ -32,6 +32,7 @@ from wtb.infrastructure.evaluators.builtin import (
     Tokens,
     ToolErrors,
 )
+from wtb.runs import Run
 from wtb.settings import Settings
 
 __all__ = [

@@ -32,8 +32,9 @@ from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 
 if TYPE_CHECKING:
-    from wtb.bench import Bench, Run
+    from wtb.bench import Bench
     from wtb.domain.statistics import Summary, Verdict
+    from wtb.runs import Run
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import pytest
 import wtb
 from wtb.application import comparison
 from wtb.application.recorder import Recorder
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, DiffKind
 from wtb.domain.errors import CheckpointNotFound, DamagedData, ExecutionNotFound
 from wtb.domain.state import DeleteKey, SetValue, StateDelta
 from wtb.infrastructure.files.local_objects import LocalObjectStore
+from wtb.runs import Run
 from wtb.testing.stories import Story
 
 LARGE = "".join(f"line {number}\n" for number in range(2_000))

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.errors import AlreadyExists, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
+from wtb.runs import Run
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.flow import Workflow
+from wtb.runs import Run
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 import wtb
 from wtb.application.recorder import Recorder
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.errors import DamagedData, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.replay import Aspect, Difference, ReplayReport, Verdict
@@ -24,6 +24,7 @@ from wtb.infrastructure.checkpoints.rows import row_of
 from wtb.infrastructure.checkpoints.store import ManifestCache
 from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.runs import Run
 
 SAME, DIFFERENT, TAKEN, UNKNOWN = Verdict.SAME, Verdict.DIFFERENT, Verdict.TAKEN, Verdict.UNKNOWN
 FAILED, PAUSED, PENDING = ExecutionStatus.FAILED, ExecutionStatus.PAUSED, ExecutionStatus.PENDING

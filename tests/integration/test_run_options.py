@@ -11,7 +11,7 @@ import pytest
 
 import wtb
 from wtb.application.recorder import LEASE
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind, Trigger
 from wtb.domain.errors import CheckpointNotFound, InvalidInput, StorageUnavailable
 from wtb.domain.events import EventType
@@ -21,6 +21,7 @@ from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
+from wtb.runs import Run
 
 
 def counting(*, fail_at: int = 0, until: int = 5) -> Workflow:

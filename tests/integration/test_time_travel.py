@@ -12,7 +12,7 @@ import pytest
 import wtb
 from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import RedoDiverged
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
@@ -20,6 +20,7 @@ from wtb.domain.execution import ExecutionStatus
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import Tool, ToolCall
 from wtb.flow import Workflow
+from wtb.runs import Run
 
 _NUMBERS = itertools.count(1)
 

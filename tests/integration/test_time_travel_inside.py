@@ -12,7 +12,7 @@ from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fi
 from wtb.application.journeys import Journeys, RollbackFailed
 from wtb.application.recorder import LEASE
 from wtb.application.reversals import RedoDiverged, Reversals
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNotSerialisable
 from wtb.domain.execution import ExecutionStatus
@@ -21,6 +21,7 @@ from wtb.flow import Workflow
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.runs import Run
 
 
 class Killed(BaseException):

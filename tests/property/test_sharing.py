@@ -22,9 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wtb
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.domain.tools import Effects
 from wtb.domain.variants import parse_label
+from wtb.runs import Run
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
 CASES = [

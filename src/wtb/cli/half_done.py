@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wtb.bench import Run
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.rollback import Direction, Rollback
 from wtb.domain.tools import ToolCall
+from wtb.runs import Run
 
 _LONGEST = 60
 """Characters of an argument that a person is shown."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
-from wtb.bench import Run
 from wtb.domain.errors import InvalidTransition
+from wtb.runs import Run
 
 Request = tuple[str, Callable[[], None]]
 """What is said, and what is asked for."""

@@ -15,10 +15,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.cli.output import duration
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.events import EventType, RecordedEvent
+from wtb.runs import Run
 
 _MARKS = {
     EventType.NODE_COMPLETED: ("✓", "green"),

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from wtb.bench import Run
 from wtb.cli.runs import FAILED
 from wtb.domain.checkpoint import Trigger
 from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, Verdict
 from wtb.domain.state import MISSING
 from wtb.flow import load_workflow
+from wtb.runs import Run
 
 _MARKS = {Verdict.SAME: "✓", Verdict.DIFFERENT: "✗", Verdict.TAKEN: "·", Verdict.UNKNOWN: "?"}
 _NOT_NODES = {Trigger.START: "input", Trigger.PAUSE: "changed by a person"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.cli.half_done import ways_on
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.live import LiveDisplay
@@ -20,6 +20,7 @@ from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
 from wtb.flow import load_workflow
+from wtb.runs import Run
 
 FAILED = 3
 """Exit code of a run that finished with a failure."""

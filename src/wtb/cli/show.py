@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.cli.files import rows_for_people, rows_for_programs, totals
 from wtb.cli.half_done import half_done
 from wtb.cli.live import usage
@@ -20,6 +20,7 @@ from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import ExecutionStatus, Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
+from wtb.runs import Run
 
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 

@@ -11,7 +11,7 @@ import click
 from wtb.application.branching import STILL, check_not_rolling_back, check_still
 from wtb.application.journeys import RollbackFailed
 from wtb.application.reversals import Doubt, RedoDiverged
-from wtb.bench import Bench, Run
+from wtb.bench import Bench
 from wtb.cli.files import readable
 from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.cli.output import as_json, counted, example, show, to_json, url
@@ -20,6 +20,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.rollback import RollbackPlan
 from wtb.flow import load_workflow
+from wtb.runs import Run
 
 _MOST = 20
 """Files that a person is shown."""

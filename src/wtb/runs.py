@@ -1,0 +1,389 @@
+"""Run: one run as a user holds it; a thin skin over the services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wtb.application.branching import Forked, resolved
+from wtb.application.node_host import Watch
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.diff import CheckpointDiff
+from wtb.domain.engine import Engine
+from wtb.domain.errors import CheckpointNotFound, InvalidInput
+from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.files import FileCommitId, FileTree
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import ExecutionId
+from wtb.domain.replay import ReplayReport
+from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.summary import RunSummary
+from wtb.domain.tools import CallKind, Effects, ToolCall
+from wtb.domain.tree import HistoryTree
+from wtb.domain.workflow import ENGINE
+from wtb.flow import Workflow, load_workflow
+from wtb.infrastructure.codecs.foreign import live
+
+if TYPE_CHECKING:
+    from wtb.bench import Bench
+
+_PAGE = 10_000
+"""Events that are read at a time."""
+
+
+class Run:
+    """One run. Everything is read when it is asked for, so it is as true as the store."""
+
+    def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None) -> None:
+        self._bench = bench
+        self._flow = flow
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self.execution.workflow_name}: {self.status}>"
+
+    @property
+    def execution(self) -> Execution:
+        """The record of the run."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.executions.get(self.id)
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Where the run stands."""
+        return self.execution.status
+
+    @property
+    def error(self) -> Failure | None:
+        """What went wrong, when it failed."""
+        return self.execution.failure
+
+    @property
+    def waiting(self) -> Pause | None:
+        """Why it is paused: a breakpoint, a question."""
+        return self.execution.pause
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state at the head of the active branch."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            branch = uow.branches.get(uow.executions.get(self.id).branch_id)
+            assert branch.head_id is not None
+            return live(uow.checkpoints.load(branch.head_id).state)
+
+    @property
+    def history(self) -> ExecutionHistory:
+        """What the run did."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.checkpoints.load_history(self.id)
+
+    def tree(self) -> HistoryTree:
+        """Return all lines of the run as a tree: branches, what rollbacks left behind, and forks into other runs."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            history = uow.checkpoints.load_history(self.id)
+            forks = uow.branches.list_forks([checkpoint.id for checkpoint in history.checkpoints])
+        return HistoryTree.of(history, [fork for fork in forks if fork.execution_id != self.id])
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """Its branches, in the order of their making."""
+        return self.history.branches
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Its checkpoints without their states."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.checkpoints.list_infos(self.id)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What its nodes asked of tools and people, on whichever line."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.tool_calls.list_calls(self.id)
+
+    @property
+    def rollbacks(self) -> tuple[Rollback, ...]:
+        """The journals of its rollbacks and redos, oldest first; one that `is_open` waits to be finished."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.rollbacks.list_rollbacks(self.id)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens and money that its nodes reported, in all; `unpriced` are models whose price nobody knew."""
+        total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+        unpriced: set[str] = set()
+        for event in self.all_events(types=[EventType.NODE_COMPLETED]):
+            used = event.data.get("usage", {})
+            unpriced.update(used.get("unpriced", ()))
+            for key in total:
+                total[key] += used.get(key, 0)
+        return {**total, "unpriced": sorted(unpriced)} if unpriced else total
+
+    @property
+    def returned(self) -> dict[str, list[dict[str, Any]]]:
+        """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
+        found = self._bench.services.replay.returned(self.id)
+        return {node: [live(update) for update in updates] for node, updates in found.items()}
+
+    def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
+        """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.events.list_events(stream=self.id, **filters)
+
+    def all_events(self, **filters: Any) -> list[RecordedEvent]:
+        """Return all events that fit, however many; filters are types and severities."""
+        found: list[RecordedEvent] = []
+        page = self.events(limit=_PAGE, **filters)
+        while page:
+            found += page
+            page = self.events(after=page[-1].position, limit=_PAGE, **filters) if len(page) == _PAGE else ()
+        return found
+
+    def summary(self) -> RunSummary:
+        """Return how often things happened and how long they took: events by type, calls by tool, visits by node."""
+        return RunSummary.of(self.all_events(), self.calls, self.history.boundaries())
+
+    def files(self, target: str | int | None = None) -> FileTree:
+        """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
+        return self._bench.services.workspaces.tree(self._file_commit(target))
+
+    def export(self, folder: str | Path, target: str | int | None = None) -> FileTree:
+        """Write the files of the head, or of a checkpoint, into a folder that is absent or empty; return them."""
+        commit = self._file_commit(target)
+        tree = self._bench.services.workspaces.tree(commit)
+        if commit is None or not tree:
+            place = "" if target is None else f" at checkpoint {str(target)!r}"
+            raise InvalidInput(f"run {self.id!r} has no files{place}; `wtb show {self.id} --files` lists what it has")
+        self._bench.services.workspaces.export(commit, Path(folder))
+        return tree
+
+    def diff(
+        self,
+        a: str | int,
+        b: str | int | None = None,
+        *,
+        state: bool = True,
+        files: bool = True,
+        calls: bool = True,
+        texts: bool = True,
+    ) -> CheckpointDiff:
+        """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
+
+        Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
+        are not wanted are not read; without `texts` files are named, and their contents left out.
+        """
+        old, new = self._checkpoint(a).id, self._checkpoint(b).id
+        compare = self._bench.services.comparison.compare
+        return compare(old, new, state=state, files=files, calls=calls, texts=texts)
+
+    def _checkpoint(self, target: str | int | None) -> Checkpoint:
+        """Return what a person means, which may be a checkpoint of another run."""
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            if target is None:
+                target = uow.branches.get(uow.executions.get(self.id).branch_id).head_id or "the head"
+            try:
+                return resolved(uow, self.id, target)[1]
+            except CheckpointNotFound:
+                run_id, at, other = str(target).partition("@")
+                if not at:
+                    raise
+        return (self._bench.get(run_id) if run_id else self)._checkpoint(other or None)
+
+    def _file_commit(self, target: str | int | None) -> FileCommitId | None:
+        history = self.history
+        checkpoint = history.latest() if target is None else history.resolve(target)
+        found = None if checkpoint is None else checkpoint.file_commit
+        return None if found is None else FileCommitId(found)
+
+    def resume(
+        self,
+        *,
+        update: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        rerun_node: bool = False,
+        strict: bool = False,
+        watch: Watch | None = None,
+        **options: Any,
+    ) -> Run:
+        """Go on until the run ends or pauses again; options such as break_before replace those it has.
+
+        `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
+        on with a workflow that has changed since the run began; otherwise that is only warned of. `watch(node_run)`
+        gives a context that is entered while an attempt of a node runs.
+        """
+        flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
+        self._bench.services.controller.run(
+            self.id,
+            flow.definition(),
+            update=update,
+            answer=answer,
+            rerun_node=rerun_node,
+            strict=strict,
+            options=options,
+            watch=watch,
+        )
+        return Run(self._bench, self.id, flow)
+
+    def replay(self, flow: Workflow | None = None) -> ReplayReport:
+        """Compare the record with what the workflow as it is now makes of it; no node runs, nothing is written."""
+        flow = flow or self._flow or self._loaded("run.replay(flow)")
+        return self._bench.services.replay.replay(self.id, flow.definition())
+
+    def _loaded(self, call: str) -> Workflow:
+        source = self.execution.workflow_source
+        if self.execution.workflow_name == THREAD:
+            raise InvalidInput(
+                f"run {self.id!r} is a LangGraph thread: only its graph goes on with it; "
+                f"graph.invoke(None, {{'configurable': {{'thread_id': {self.id!r}}}}})"
+            )
+        if source is None:
+            raise InvalidInput(
+                f"run {self.id!r} does not know where its workflow came from (a notebook or a script made it); "
+                f"pass it: {call}"
+            )
+        try:
+            return load_workflow(source)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{error}; put that right, or say where it is now with `--workflow` (in Python: {call})"
+            ) from error
+
+    def pause(self) -> None:
+        """Ask the run to pause at its next step boundary; one whose process is gone is paused at once."""
+        self._bench.services.controller.request(self.id, "pause")
+
+    def stop(self) -> None:
+        """Ask the run to stop for good at its next step boundary; one that nobody runs is stopped at once."""
+        self._bench.services.controller.request(self.id, "stop")
+
+    def rollback(
+        self,
+        target: str | int,
+        *,
+        dry_run: bool = False,
+        tools: bool = True,
+        files: bool = True,
+        allow_irreversible: bool = False,
+        shared: str = "keep",
+        expected: RollbackPlan | None = None,
+        created_by: str | None = None,
+    ) -> RollbackPlan:
+        """Go back to a node (its last exit), `node#2`, a step, a name or a checkpoint's id; return what was done.
+
+        State, files and effects of tools move together; `tools=False` and `files=False` leave those as they are. Calls
+        that cannot be undone are refused unless `allow_irreversible`; calls that another branch builds on are kept
+        unless `shared="reverse"`. A dry run says what would be done; given as `expected`, exactly that is done, or
+        nothing. Afterwards the run is paused.
+        """
+        travel = self._bench.services.travel
+        if tools:
+            self._learn_tools()
+        if dry_run:
+            return travel.plan(self.id, target, tools=tools, files=files, shared=shared)
+        return travel.rollback(
+            self.id,
+            target,
+            tools=tools,
+            files=files,
+            allow_irreversible=allow_irreversible,
+            shared=shared,
+            expected=expected,
+            created_by=created_by,
+        )
+
+    def continue_rollback(self, *, in_doubt: str | None = None) -> Run:
+        """Finish a rollback that failed or was killed; `in_doubt` (`done`, `again`) answers for a reversal."""
+        self._learn_tools()
+        self._bench.services.travel.continue_rollback(self.id, in_doubt)
+        return self
+
+    def abandon_rollback(self, *, in_doubt: str | None = None) -> Run:
+        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was.
+
+        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died.
+        """
+        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+            self._learn_tools()
+        else:  # a rollback can be given up also where its workflow is gone
+            with suppress(InvalidInput):
+                self._learn_tools()
+        self._bench.services.travel.abandon_rollback(self.id, in_doubt)
+        return self
+
+    def redo(self) -> Run:
+        """Go forward again to where the last rollback came from, if nothing has happened since."""
+        self._learn_tools()
+        self._bench.services.travel.redo(self.id)
+        return self
+
+    def fork(
+        self,
+        target: str | int | None = None,
+        *,
+        run_id: str | None = None,
+        name: str = "main",
+        update: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | None = None,
+        variants: Mapping[str, str] | None = None,
+        created_by: str | None = None,
+    ) -> Run:
+        """Begin a new run at a checkpoint of this one (its last, without a target); this one stays as it is.
+
+        `update` overwrites keys of the state first; `input` begins from the start with another input; `variants` are
+        laid over those that this run has. Resume it to go on.
+        """
+        how: dict[str, Any] = {"run_id": run_id, "name": name, "variants": variants, "created_by": created_by}
+        forked = self.forked(target, update=update, input=input, **how)
+        return Run(self._bench, forked.execution.id, self._flow)
+
+    def forked(
+        self,
+        target: str | int | None = None,
+        *,
+        update: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Forked:
+        """Do as `fork`, and tell also where the new run begins and what this one did to the world after that."""
+        engine = self._engine() if update or input is not None else None
+        return self._bench.services.branching.fork(self.id, target, update=update, input=input, engine=engine, **how)
+
+    def _engine(self) -> Engine | None:
+        """Return what drives the run, when that is another library: it must see what is put into the state."""
+        services, execution = self._bench.services, self.execution
+        with services.storage.unit_of_work(readonly=True) as uow:
+            workflow = uow.workflows.get(execution.workflow_id)
+        if ENGINE not in workflow.get("metadata", {}):
+            return None
+        definition = (self._flow or self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")).definition()
+        return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
+
+    def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
+        """Make a checkpoint with a name where the run stands."""
+        return self._bench.services.branching.checkpoint(self.id, name, description, created_by=created_by)
+
+    def delete(self, target: str | int | None = None) -> None:
+        """Delete the run, or one of its checkpoints."""
+        if target is None:
+            self._bench.services.branching.delete_run(self.id)
+        else:
+            self._bench.services.branching.delete_checkpoint(self.id, target)
+
+    @property
+    def workspace(self) -> Path:
+        """A folder with the files of the last step, to look at: a node begins with those of the step, not these."""
+        at = self.execution
+        head = self.history.latest()
+        folder = self._bench.services.workspaces.path(self.id, at.branch_id)
+        commit = None if head is None or head.file_commit is None else FileCommitId(head.file_commit)
+        return self._bench.services.workspaces.materialise(folder, commit)
+
+    def _learn_tools(self) -> None:
+        """Load the workflow where it is known from: its module registers the tools that are to be reversed."""
+        if self._flow is not None or self.execution.workflow_source is None:
+            return
+        if any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls):
+            self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")
