@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import itertools
+import math
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -567,9 +569,31 @@ def test_verdicts_are_those_of_paired_statistics(bench: Bench) -> None:
     assert found == {"answer=better": "better", "answer=same": "no evidence"}
     assert result.pareto("exact_match") == ("answer=better",)
     assert len(result.different("exact_match")) == 20
-    result.to_csv("/dev/null")
     with pytest.raises(InvalidInput, match="there is no metric 'f1'"):
         result.compare("f1")
+
+
+def test_results_are_a_table_for_files_and_for_pandas(bench: Bench, tmp_path: Path) -> None:
+    flow = Workflow("table")
+
+    def answer(state: Any) -> dict[str, Any]:
+        return {"answer": {0: "abc", 1: "x"}[state["q"]]}
+
+    flow.add_node("answer", answer, start=True)
+    result = bench.batch(flow, cases=CASES, evaluators=ANSWER)
+    result.to_csv(tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    frame = result.to_pandas()
+    assert list(frame.columns) == list(rows[0])
+    assert list(frame["run"]) == [row["run"] for row in rows] == [each.run_id for each in result.results]
+    scores = frame.set_index("case")["exact_match"]
+    assert (scores["0"], scores["1"], math.isnan(scores["2"])) == (1.0, 0.0, True)
+    assert [(row["case"], row["status"], row["error"]) for row in rows] == [
+        ("0", "completed", ""),
+        ("1", "completed", ""),
+        ("2", "failed", "KeyError: 2"),
+    ]
 
 
 def test_a_sweep_keeps_the_files_of_results_that_can_still_be_shared(bench: Bench) -> None:
