@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.upkeep import GRACE, World
 from wtb.domain.checkpoint import NodeStatus
-from wtb.domain.errors import DamagedData
+from wtb.domain.errors import DamagedData, ObjectNotFound
 from wtb.domain.files import EMPTY_TREE, FileCommitId, diff
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, Swept
@@ -220,6 +222,26 @@ def test_leftovers_of_killed_writers_are_removed_from_a_folder_of_objects(tmp_pa
     os.utime(old, (time.time() - 7_200, time.time() - 7_200))
     assert objects.discard_unfinished(unused_since=datetime.now(UTC) - timedelta(hours=1)) == 1
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_an_object_whose_deletion_was_killed_is_still_there_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = LocalObjectStore(tmp_path / "objects", durable=False)
+    digest = objects.put(BytesIO(b"content")).digest
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", lambda path: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            objects.delete(digest)
+    assert list(objects.list_objects(unused_since=tomorrow)) == []
+    with objects.open(digest) as stream:
+        assert stream.read() == b"content"
+    objects.discard_unfinished(unused_since=tomorrow)
+    assert [stored.digest for stored in objects.list_objects(unused_since=tomorrow)] == [digest]
+    assert objects.delete(digest)
+    with pytest.raises(ObjectNotFound):
+        objects.open(digest)
 
 
 def test_the_cache_of_trees_is_no_reason_to_leave_a_row_out(world: World) -> None:

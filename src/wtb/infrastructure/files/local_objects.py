@@ -21,6 +21,7 @@ from wtb.infrastructure.files.os_errors import told_as
 FIRST_BYTES = 64 * 1024
 """Contents up to this size are hashed before anything is written; larger ones while they are."""
 CHUNK_BYTES = 1 << 20
+_DIGEST_CHARS = 64
 _SYNC_THREADS = 16
 """Flushes that wait together share a commit of the file system's journal: measured 20 times quicker than in turn."""
 
@@ -112,10 +113,10 @@ class LocalObjectStore:
 
     def open(self, digest: bytes) -> BinaryIO:
         with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be read"):
-            try:
-                return open(self._path(digest), "rb", buffering=0)
-            except FileNotFoundError as error:
-                raise ObjectNotFound(digest.hex(), self._folder) from error
+            for path in (self._path(digest), self._aside(digest)):
+                with suppress(FileNotFoundError):
+                    return open(path, "rb", buffering=0)
+            raise ObjectNotFound(digest.hex(), self._folder)
 
     def list_objects(self, *, unused_since: datetime) -> Iterator[StoredObject]:
         with told_as(StorageUnavailable, f"objects in {self._folder} cannot be listed"):
@@ -126,8 +127,11 @@ class LocalObjectStore:
                         yield StoredObject(bytes.fromhex(folder.name + item.name), stat.st_size)
 
     def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
-        """Remove an object under another name: whoever puts it at this moment finds none, and writes it anew."""
-        path, aside = self._path(digest), f"{self._folder}/tmp/{secrets.token_hex(8)}"
+        """Remove an object under another name: whoever puts it at this moment finds none, and writes it anew.
+
+        That name still tells which object it is: one that a kill left there is found by `open` and brought back.
+        """
+        path, aside = self._path(digest), self._aside(digest)
         with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be deleted"):
             if unused_since is not None and not _is_older(path, unused_since):
                 return False
@@ -139,15 +143,22 @@ class LocalObjectStore:
             if unused_since is not None and not _is_older(aside, unused_since):
                 os.rename(aside, path)  # somebody put it after the first look
                 return False
-            os.unlink(aside)
+            with suppress(FileNotFoundError):  # another sweep took it for what a kill left there
+                os.unlink(aside)
         return True
 
     def discard_unfinished(self, *, unused_since: datetime) -> int:
         with told_as(StorageUnavailable, f"what is left over in {self._folder}/tmp cannot be deleted"):
             left = [item for item in Path(self._folder, "tmp").glob("*") if _is_older(str(item), unused_since)]
             for item in left:
-                item.unlink(missing_ok=True)
+                if len(item.name) == _DIGEST_CHARS and not os.path.exists(self._path(bytes.fromhex(item.name))):
+                    self._rename(str(item), self._path(bytes.fromhex(item.name)))
+                else:
+                    item.unlink(missing_ok=True)
         return len(left)
+
+    def _aside(self, digest: bytes) -> str:
+        return f"{self._folder}/tmp/{digest.hex()}"
 
     def _path(self, digest: bytes) -> str:
         name = digest.hex()
