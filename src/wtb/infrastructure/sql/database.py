@@ -6,12 +6,14 @@ driver directly: on the path of every step its statement layer alone costs more 
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,12 +32,21 @@ _LONGEST_TURN_S = 0.1
 """How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
 _MOST_IDLE = 8
 """Connections to SQLite that are kept open; each has a cache of its own."""
+_FRESH_S = 10
+"""How long a connection to Postgres may lie idle before it is asked whether it still works.
+
+When the server goes, it says so at once; what lies between may drop an idle connection without a word."""
+_USED_AT = "wtb_used_at"
+_PREPARE_AFTER = 5
+"""How often a connection to Postgres executes a statement before the server keeps its plan."""
 
 
 class Cursor(Protocol):
     """What is used of a driver's cursor."""
 
-    rowcount: int
+    @property
+    def rowcount(self) -> int:
+        """How many rows a change met."""
 
 
 class Database(ABC):
@@ -51,10 +62,9 @@ class Database(ABC):
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
         try:
-            connection = self.connect()
+            transaction = self.transaction(self.connect())
         except Exception as error:
             raise self.translated(error) from error
-        transaction = Transaction(self, connection)
         try:
             self._begin(transaction, readonly=readonly)
         except BaseException:
@@ -74,6 +84,10 @@ class Database(ABC):
         """Take back a connection on which no transaction is open."""
         connection.close()
 
+    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+        """Return a transaction that is yet to begin."""
+        return Transaction(self, connection)
+
     def text(self, statement: str) -> str:
         """Return a statement as the driver wants it."""
         return statement
@@ -87,8 +101,8 @@ class Database(ABC):
         """Return the database's own time; None when it is that of this machine."""
         return None
 
-    def is_aborted(self, driver: Any) -> bool:
-        """Whether the transaction on a driver's connection can only be rolled back."""
+    def was_sent(self, error: Exception) -> bool:
+        """Whether an error is the database's answer, after which a transaction can only be rolled back."""
         return False
 
     @abstractmethod
@@ -107,11 +121,11 @@ class Database(ABC):
 class Transaction:
     """One transaction; rolled back unless committed."""
 
-    __slots__ = ("_connection", "_driver", "_failed", "_open", "database", "turn")
+    __slots__ = ("_driver", "_failed", "_open", "connection", "database", "turn")
 
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         self.database = database
-        self._connection = connection
+        self.connection = connection
         self._driver: Any = connection.driver_connection
         self._open = True
         self._failed = False
@@ -122,16 +136,15 @@ class Transaction:
         """Execute one change."""
         self._check_open()
         try:
-            cursor: Cursor = self._driver.execute(self.database.text(statement), parameters)
+            return self._execute(self.database.text(statement), parameters)
         except Exception as error:
             raise self._failure(error) from error
-        return cursor
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Execute one query and return all its rows: fetching can fail as well as executing."""
         self._check_open()
         try:
-            return self.database.fetch(self._driver, self.database.text(statement), parameters)
+            return self._fetch(self.database.text(statement), parameters)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -161,7 +174,7 @@ class Transaction:
         COMMIT with a rollback that nobody hears of. What the driver refused has not reached them.
         """
         ours = self.database.translated(error)
-        self._failed = not isinstance(ours, InvalidInput) or self.database.is_aborted(self._driver)
+        self._failed = not isinstance(ours, InvalidInput) or self.database.was_sent(error)
         return ours
 
     def run_in(self, statement: str, values: Iterable[Any], *before: Any) -> Iterator[Any]:
@@ -189,9 +202,22 @@ class Transaction:
         """Keep everything."""
         self._check_open()
         try:
-            self._driver.commit()
+            self._keep()
         except Exception as error:
-            raise self.database.translated(error) from error
+            raise self._failure(error) from error
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Cursor:
+        cursor: Cursor = self._driver.execute(statement, parameters)
+        return cursor
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        return self.database.fetch(self._driver, statement, parameters)
+
+    def _keep(self) -> None:
+        self._driver.commit()
+
+    def _undo(self) -> None:
+        self._driver.rollback()
 
     def close(self) -> None:
         """Roll back what was not committed, and give the connection back."""
@@ -199,15 +225,15 @@ class Transaction:
             return
         self._open = False
         try:
-            self._driver.rollback()
+            self._undo()
         except Exception:  # noqa: BLE001  whatever it was, the connection's state is unknown: never use it again
-            self._connection.invalidate()
-            self._connection.close()
+            self.connection.invalidate()
+            self.connection.close()
             return
         finally:
             if self.turn is not None:
                 self.turn.release()
-        self.database.give_back(self._connection)
+        self.database.give_back(self.connection)
 
 
 class SqliteDatabase(Database):
@@ -330,8 +356,86 @@ class _ServerGone(StorageUnavailable):
     """A connection that was idle is dead."""
 
 
+class PipelinedTransaction(Transaction):
+    """Sends each change at once, and waits for the server only when somebody asks for an answer.
+
+    So a change whose rows nobody counts takes no round trip of its own. If it fails, whoever waits next hears of it,
+    the commit at the latest, which then keeps nothing.
+    """
+
+    __slots__ = ("_pipeline",)
+
+    def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
+        super().__init__(database, connection)
+        self._pipeline: ExitStack | None = None
+        """Open while answers are to come. Never when the transaction ends: psycopg asks once more as it closes one,
+        and PgBouncer may have given the server to somebody else by then."""
+
+    def wait(self) -> None:
+        """Wait for the answers to all that was sent."""
+        self._check_open()
+        try:
+            self._hear()
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _hear(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Cursor:
+        if self._pipeline is None:
+            self._pipeline = ExitStack()
+            self._pipeline.enter_context(self._driver.pipeline())
+        return _Answer(self, self._driver.execute(statement, parameters))
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        cursor = self._driver.execute(statement, parameters)
+        self._hear()
+        rows: list[Any] = cursor.fetchall()
+        return rows
+
+    def _keep(self) -> None:
+        self._hear()
+        super()._keep()
+
+    def _undo(self) -> None:
+        self._hear()
+        if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
+            self._driver.execute("ROLLBACK")
+
+
+class _Answer:
+    """The answer to a change; asking for it waits."""
+
+    __slots__ = ("_cursor", "_transaction")
+
+    def __init__(self, transaction: PipelinedTransaction, cursor: Cursor) -> None:
+        self._transaction = transaction
+        self._cursor = cursor
+
+    @property
+    def rowcount(self) -> int:
+        if self._cursor.rowcount < 0:  # unknown as yet
+            self._transaction.wait()
+        return self._cursor.rowcount
+
+
+def _prepare_where_it_lasts(connection: Any, record: object) -> None:
+    """Let psycopg prepare statements on the server, unless it is a different one with every transaction.
+
+    A pooler such as PgBouncer tells its clients a process id that is not the server's.
+    """
+    connection.autocommit = True
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.autocommit = False
+    if pid == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARE_AFTER
+
+
 class PostgresDatabase(Database):
-    """Postgres through psycopg 3; holds nothing on a connection that outlives a transaction (PgBouncer)."""
+    """Postgres through psycopg 3; behind PgBouncer nothing on a connection outlives a transaction."""
 
     dialect = "postgresql"
     lock_suffix = " FOR SHARE"
@@ -356,6 +460,7 @@ class PostgresDatabase(Database):
             pool_reset_on_return=None,
             connect_args={"prepare_threshold": None},
         )
+        sa.event.listen(engine, "connect", _prepare_where_it_lasts)
         super().__init__(engine)
 
     def begin(self, *, readonly: bool = False) -> Transaction:
@@ -375,7 +480,11 @@ class PostgresDatabase(Database):
     def give_back(self, connection: sa.PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection
         driver.autocommit = False
+        connection.info[_USED_AT] = time.monotonic()
         super().give_back(connection)
+
+    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+        return PipelinedTransaction(self, connection)
 
     def text(self, statement: str) -> str:
         text = self._texts.get(statement)
@@ -390,12 +499,14 @@ class PostgresDatabase(Database):
     def lock(self, transaction: Transaction, name: str) -> None:
         transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
 
-    def is_aborted(self, driver: Any) -> bool:
-        return bool(driver.info.transaction_status.name == "INERROR")
+    def was_sent(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) is not None
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         try:  # a reader has one view for all its statements
-            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+            begun = transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+            if time.monotonic() - transaction.connection.info.get(_USED_AT, math.inf) > _FRESH_S:
+                _ = begun.rowcount
         except StorageUnavailable as error:
             raise _ServerGone(str(error)) from error.__cause__
 
