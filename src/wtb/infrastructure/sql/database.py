@@ -504,9 +504,9 @@ class PostgresDatabase(Database):
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         try:  # a reader has one view for all its statements
-            begun = transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
             if time.monotonic() - transaction.connection.info.get(_USED_AT, math.inf) > _FRESH_S:
-                _ = begun.rowcount
+                transaction.rows("SELECT 1")
         except StorageUnavailable as error:
             raise _ServerGone(str(error)) from error.__cause__
 
