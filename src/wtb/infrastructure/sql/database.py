@@ -44,9 +44,7 @@ _PREPARE_AFTER = 5
 class Cursor(Protocol):
     """What is used of a driver's cursor."""
 
-    @property
-    def rowcount(self) -> int:
-        """How many rows a change met."""
+    rowcount: int
 
 
 class Database(ABC):
@@ -132,8 +130,19 @@ class Transaction:
         self.turn: threading.Lock | None = None
         """What this writer holds, and gives back in the end, so that others of the process wait in line for it."""
 
-    def run(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Execute one change."""
+    def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute one change whose rows nobody counts; that it failed may be said only by what comes after it."""
+        self._check_open()
+        try:
+            self._send(self.database.text(statement), parameters)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute one change and return the number of rows that it met."""
+        return self._changed(statement, parameters).rowcount
+
+    def _changed(self, statement: str, parameters: Sequence[Any]) -> Cursor:
         self._check_open()
         try:
             return self._execute(self.database.text(statement), parameters)
@@ -158,7 +167,7 @@ class Transaction:
         if self.database.dialect != "sqlite":
             found = self.row(f"{statement} RETURNING {column}", parameters)
             return None if found is None else int(found[0])
-        cursor: Any = self.run(statement, parameters)  # here RETURNING takes three times as long as the insert
+        cursor: Any = self._changed(statement, parameters)  # here RETURNING takes three times as long as the insert
         return cursor.lastrowid if cursor.rowcount else None
 
     def _check_open(self) -> None:
@@ -191,7 +200,7 @@ class Transaction:
         while remaining:
             batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
             marks = ", ".join("?" * len(batch))
-            met += self.run(statement.replace("??", marks), (*before, *batch)).rowcount
+            met += self.change(statement.replace("??", marks), (*before, *batch))
         return met
 
     def lock(self, name: str) -> None:
@@ -205,6 +214,9 @@ class Transaction:
             self._keep()
         except Exception as error:
             raise self._failure(error) from error
+
+    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
+        self._driver.execute(statement, parameters)
 
     def _execute(self, statement: str, parameters: Sequence[Any]) -> Cursor:
         cursor: Cursor = self._driver.execute(statement, parameters)
@@ -357,10 +369,9 @@ class _ServerGone(StorageUnavailable):
 
 
 class PipelinedTransaction(Transaction):
-    """Sends each change at once, and waits for the server only when somebody asks for an answer.
+    """Sends what nobody asks about without waiting for the server; whatever is asked next waits for all of it.
 
-    So a change whose rows nobody counts takes no round trip of its own. If it fails, whoever waits next hears of it,
-    the commit at the latest, which then keeps nothing.
+    A change that fails unasked fails what is asked next, the commit at the latest, which then keeps nothing.
     """
 
     __slots__ = ("_pipeline",)
@@ -368,33 +379,29 @@ class PipelinedTransaction(Transaction):
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         super().__init__(database, connection)
         self._pipeline: ExitStack | None = None
-        """Open while answers are to come. Never when the transaction ends: psycopg asks once more as it closes one,
-        and PgBouncer may have given the server to somebody else by then."""
+        """Open while answers are to come, never while the transaction ends: as it closes one, psycopg asks the server
+        to flush, for which PgBouncer would take a server that nobody gives back."""
 
-    def wait(self) -> None:
-        """Wait for the answers to all that was sent."""
-        self._check_open()
-        try:
-            self._hear()
-        except Exception as error:
-            raise self._failure(error) from error
-
-    def _hear(self) -> None:
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
-
-    def _execute(self, statement: str, parameters: Sequence[Any]) -> Cursor:
+    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
         if self._pipeline is None:
             self._pipeline = ExitStack()
             self._pipeline.enter_context(self._driver.pipeline())
-        return _Answer(self, self._driver.execute(statement, parameters))
+        self._driver.execute(statement, parameters)
 
-    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Any:
         cursor = self._driver.execute(statement, parameters)
         self._hear()
-        rows: list[Any] = cursor.fetchall()
+        return cursor
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        rows: list[Any] = self._execute(statement, parameters).fetchall()
         return rows
+
+    def _hear(self) -> None:
+        """Wait for the answers to all that was sent."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
 
     def _keep(self) -> None:
         self._hear()
@@ -404,22 +411,6 @@ class PipelinedTransaction(Transaction):
         self._hear()
         if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
             self._driver.execute("ROLLBACK")
-
-
-class _Answer:
-    """The answer to a change; asking for it waits."""
-
-    __slots__ = ("_cursor", "_transaction")
-
-    def __init__(self, transaction: PipelinedTransaction, cursor: Cursor) -> None:
-        self._transaction = transaction
-        self._cursor = cursor
-
-    @property
-    def rowcount(self) -> int:
-        if self._cursor.rowcount < 0:  # unknown as yet
-            self._transaction.wait()
-        return self._cursor.rowcount
 
 
 def _prepare_where_it_lasts(connection: Any, record: object) -> None:
