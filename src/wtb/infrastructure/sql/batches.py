@@ -148,13 +148,13 @@ class SqlNodeCacheRepository:
         row = (entry.key, entry.status.value, entry.owner, entry.attempt, to_us(entry.expires_at), None)
         if instead_of is None:
             statement = f"INSERT INTO wtb_node_cache ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-            return self._transaction.run(statement, row).rowcount == 1
+            return self._transaction.change(statement, row) == 1
         statement = (
             "UPDATE wtb_node_cache SET status = ?, owner = ?, attempt = ?, expires_at_us = ?, value = ? "
             "WHERE key = ? AND owner = ? AND attempt = ? AND status = ?"
         )
         was = (instead_of.owner, instead_of.attempt, instead_of.status.value)
-        return self._transaction.run(statement, (*row[1:], entry.key, *was)).rowcount == 1
+        return self._transaction.change(statement, (*row[1:], entry.key, *was)) == 1
 
     def settle(self, entry: CacheEntry) -> bool:
         value = None
@@ -166,7 +166,7 @@ class SqlNodeCacheRepository:
             "WHERE key = ? AND owner = ? AND attempt = ? AND status = 'running'"
         )
         row = (entry.status.value, to_us(entry.expires_at), value, entry.key, entry.owner, entry.attempt)
-        return self._transaction.run(statement, row).rowcount == 1
+        return self._transaction.change(statement, row) == 1
 
     def release(self, key: bytes, owner: str) -> None:
         statement = "DELETE FROM wtb_node_cache WHERE key = ? AND owner = ? AND status = 'running'"

@@ -102,7 +102,7 @@ class SqlCheckpointRows:
         if row.parent_id is not None:
             is_locked = bool(self._transaction.database.lock_suffix)
             statement, values = _INSERT_AFTER_LOCKED if is_locked else _INSERT_AFTER, (*values, row.parent_id)
-        if self._transaction.run(statement, values).rowcount == 0:
+        if self._transaction.change(statement, values) == 0:
             parent = None if row.parent_id is None else self.find_parent(row.parent_id)
             if row.parent_id is not None and (parent is None or parent.deleted):
                 raise CheckpointNotFound(row.parent_id)

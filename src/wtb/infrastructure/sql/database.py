@@ -6,12 +6,14 @@ driver directly: on the path of every step its statement layer alone costs more 
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +32,13 @@ _LONGEST_TURN_S = 0.1
 """How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
 _MOST_IDLE = 8
 """Connections to SQLite that are kept open; each has a cache of its own."""
+_FRESH_S = 10
+"""How long a connection to Postgres may lie idle before it is asked whether it still works.
+
+When the server goes, it says so at once; what lies between may drop an idle connection without a word."""
+_USED_AT = "wtb_used_at"
+_PREPARE_AFTER = 5
+"""How often a connection to Postgres executes a statement before the server keeps its plan."""
 
 
 class Cursor(Protocol):
@@ -51,10 +60,9 @@ class Database(ABC):
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
         try:
-            connection = self.connect()
+            transaction = self.transaction(self.connect())
         except Exception as error:
             raise self.translated(error) from error
-        transaction = Transaction(self, connection)
         try:
             self._begin(transaction, readonly=readonly)
         except BaseException:
@@ -74,6 +82,10 @@ class Database(ABC):
         """Take back a connection on which no transaction is open."""
         connection.close()
 
+    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+        """Return a transaction that is yet to begin."""
+        return Transaction(self, connection)
+
     def text(self, statement: str) -> str:
         """Return a statement as the driver wants it."""
         return statement
@@ -87,8 +99,8 @@ class Database(ABC):
         """Return the database's own time; None when it is that of this machine."""
         return None
 
-    def is_aborted(self, driver: Any) -> bool:
-        """Whether the transaction on a driver's connection can only be rolled back."""
+    def was_sent(self, error: Exception) -> bool:
+        """Whether an error is the database's answer, after which a transaction can only be rolled back."""
         return False
 
     @abstractmethod
@@ -107,31 +119,41 @@ class Database(ABC):
 class Transaction:
     """One transaction; rolled back unless committed."""
 
-    __slots__ = ("_connection", "_driver", "_failed", "_open", "database", "turn")
+    __slots__ = ("_driver", "_failed", "_open", "connection", "database", "turn")
 
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         self.database = database
-        self._connection = connection
+        self.connection = connection
         self._driver: Any = connection.driver_connection
         self._open = True
         self._failed = False
         self.turn: threading.Lock | None = None
         """What this writer holds, and gives back in the end, so that others of the process wait in line for it."""
 
-    def run(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
-        """Execute one change."""
+    def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute one change whose rows nobody counts; that it failed may be said only by what comes after it."""
         self._check_open()
         try:
-            cursor: Cursor = self._driver.execute(self.database.text(statement), parameters)
+            self._send(self.database.text(statement), parameters)
         except Exception as error:
             raise self._failure(error) from error
-        return cursor
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute one change and return the number of rows that it met."""
+        return self._changed(statement, parameters).rowcount
+
+    def _changed(self, statement: str, parameters: Sequence[Any]) -> Cursor:
+        self._check_open()
+        try:
+            return self._execute(self.database.text(statement), parameters)
+        except Exception as error:
+            raise self._failure(error) from error
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Execute one query and return all its rows: fetching can fail as well as executing."""
         self._check_open()
         try:
-            return self.database.fetch(self._driver, self.database.text(statement), parameters)
+            return self._fetch(self.database.text(statement), parameters)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -145,7 +167,7 @@ class Transaction:
         if self.database.dialect != "sqlite":
             found = self.row(f"{statement} RETURNING {column}", parameters)
             return None if found is None else int(found[0])
-        cursor: Any = self.run(statement, parameters)  # here RETURNING takes three times as long as the insert
+        cursor: Any = self._changed(statement, parameters)  # here RETURNING takes three times as long as the insert
         return cursor.lastrowid if cursor.rowcount else None
 
     def _check_open(self) -> None:
@@ -161,7 +183,7 @@ class Transaction:
         COMMIT with a rollback that nobody hears of. What the driver refused has not reached them.
         """
         ours = self.database.translated(error)
-        self._failed = not isinstance(ours, InvalidInput) or self.database.is_aborted(self._driver)
+        self._failed = not isinstance(ours, InvalidInput) or self.database.was_sent(error)
         return ours
 
     def run_in(self, statement: str, values: Iterable[Any], *before: Any) -> Iterator[Any]:
@@ -178,7 +200,7 @@ class Transaction:
         while remaining:
             batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
             marks = ", ".join("?" * len(batch))
-            met += self.run(statement.replace("??", marks), (*before, *batch)).rowcount
+            met += self.change(statement.replace("??", marks), (*before, *batch))
         return met
 
     def lock(self, name: str) -> None:
@@ -189,9 +211,25 @@ class Transaction:
         """Keep everything."""
         self._check_open()
         try:
-            self._driver.commit()
+            self._keep()
         except Exception as error:
-            raise self.database.translated(error) from error
+            raise self._failure(error) from error
+
+    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
+        self._driver.execute(statement, parameters)
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Cursor:
+        cursor: Cursor = self._driver.execute(statement, parameters)
+        return cursor
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        return self.database.fetch(self._driver, statement, parameters)
+
+    def _keep(self) -> None:
+        self._driver.commit()
+
+    def _undo(self) -> None:
+        self._driver.rollback()
 
     def close(self) -> None:
         """Roll back what was not committed, and give the connection back."""
@@ -199,15 +237,15 @@ class Transaction:
             return
         self._open = False
         try:
-            self._driver.rollback()
+            self._undo()
         except Exception:  # noqa: BLE001  whatever it was, the connection's state is unknown: never use it again
-            self._connection.invalidate()
-            self._connection.close()
+            self.connection.invalidate()
+            self.connection.close()
             return
         finally:
             if self.turn is not None:
                 self.turn.release()
-        self.database.give_back(self._connection)
+        self.database.give_back(self.connection)
 
 
 class SqliteDatabase(Database):
@@ -330,8 +368,65 @@ class _ServerGone(StorageUnavailable):
     """A connection that was idle is dead."""
 
 
+class PipelinedTransaction(Transaction):
+    """Sends what nobody asks about without waiting for the server; whatever is asked next waits for all of it.
+
+    A change that fails unasked fails what is asked next, the commit at the latest, which then keeps nothing.
+    """
+
+    __slots__ = ("_pipeline",)
+
+    def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
+        super().__init__(database, connection)
+        self._pipeline: ExitStack | None = None
+        """Open while answers are to come, never while the transaction ends: as it closes one, psycopg asks the server
+        to flush, for which PgBouncer would take a server that nobody gives back."""
+
+    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
+        if self._pipeline is None:
+            self._pipeline = ExitStack()
+            self._pipeline.enter_context(self._driver.pipeline())
+        self._driver.execute(statement, parameters)
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Any:
+        cursor = self._driver.execute(statement, parameters)
+        self._hear()
+        return cursor
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        rows: list[Any] = self._execute(statement, parameters).fetchall()
+        return rows
+
+    def _hear(self) -> None:
+        """Wait for the answers to all that was sent."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+
+    def _keep(self) -> None:
+        self._hear()
+        super()._keep()
+
+    def _undo(self) -> None:
+        self._hear()
+        if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
+            self._driver.execute("ROLLBACK")
+
+
+def _prepare_where_it_lasts(connection: Any, record: object) -> None:
+    """Let psycopg prepare statements on the server, unless it is a different one with every transaction.
+
+    A pooler such as PgBouncer tells its clients a process id that is not the server's.
+    """
+    connection.autocommit = True
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.autocommit = False
+    if pid == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARE_AFTER
+
+
 class PostgresDatabase(Database):
-    """Postgres through psycopg 3; holds nothing on a connection that outlives a transaction (PgBouncer)."""
+    """Postgres through psycopg 3; behind PgBouncer nothing on a connection outlives a transaction."""
 
     dialect = "postgresql"
     lock_suffix = " FOR SHARE"
@@ -356,6 +451,7 @@ class PostgresDatabase(Database):
             pool_reset_on_return=None,
             connect_args={"prepare_threshold": None},
         )
+        sa.event.listen(engine, "connect", _prepare_where_it_lasts)
         super().__init__(engine)
 
     def begin(self, *, readonly: bool = False) -> Transaction:
@@ -375,7 +471,11 @@ class PostgresDatabase(Database):
     def give_back(self, connection: sa.PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection
         driver.autocommit = False
+        connection.info[_USED_AT] = time.monotonic()
         super().give_back(connection)
+
+    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+        return PipelinedTransaction(self, connection)
 
     def text(self, statement: str) -> str:
         text = self._texts.get(statement)
@@ -390,12 +490,14 @@ class PostgresDatabase(Database):
     def lock(self, transaction: Transaction, name: str) -> None:
         transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
 
-    def is_aborted(self, driver: Any) -> bool:
-        return bool(driver.info.transaction_status.name == "INERROR")
+    def was_sent(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) is not None
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         try:  # a reader has one view for all its statements
             transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+            if time.monotonic() - transaction.connection.info.get(_USED_AT, math.inf) > _FRESH_S:
+                transaction.rows("SELECT 1")
         except StorageUnavailable as error:
             raise _ServerGone(str(error)) from error.__cause__
 

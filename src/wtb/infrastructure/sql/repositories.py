@@ -97,7 +97,7 @@ class SqlExecutionRepository:
             json_text(execution.options, f"the options of run {execution.id!r}"),
             execution.degraded,
         )
-        if self._transaction.run(_ADD_EXECUTION, row).rowcount == 0:
+        if self._transaction.change(_ADD_EXECUTION, row) == 0:
             raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -126,7 +126,7 @@ class SqlExecutionRepository:
             execution.version - 1,
         )
         fence = ("", ()) if token is None else (_FENCE, (token,))
-        if self._transaction.run(_SAVE_EXECUTION + fence[0], row + fence[1]).rowcount == 0:
+        if self._transaction.change(_SAVE_EXECUTION + fence[0], row + fence[1]) == 0:
             self._explain(execution, token)
 
     def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
@@ -134,7 +134,7 @@ class SqlExecutionRepository:
         statement = _ADVANCE
         if token is not None:
             statement, row = _ADVANCE_FENCED, (*row, token)
-        if self._transaction.run(f"{statement} AND request IS NULL", row).rowcount:
+        if self._transaction.change(f"{statement} AND request IS NULL", row):
             return None  # on SQLite RETURNING costs as much as another statement, and a request is rare
         found = self._transaction.row(f"{statement} RETURNING request", row)
         if found is None:
@@ -160,12 +160,12 @@ class SqlExecutionRepository:
 
     def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
         statement = f"UPDATE wtb_executions SET lease_expires_at_us = ? WHERE id = ?{_FENCE}"
-        if self._transaction.run(statement, (to_us(expires_at), execution_id, token)).rowcount == 0:
+        if self._transaction.change(statement, (to_us(expires_at), execution_id, token)) == 0:
             self.get(execution_id).check_lease(token)
 
     def request(self, execution_id: ExecutionId, request: str | None) -> None:
         statement = "UPDATE wtb_executions SET request = ? WHERE id = ?"
-        if self._transaction.run(statement, (request, execution_id)).rowcount == 0:
+        if self._transaction.change(statement, (request, execution_id)) == 0:
             raise ExecutionNotFound(execution_id)
 
     def list_executions(
@@ -202,7 +202,7 @@ class SqlExecutionRepository:
         alive = "SELECT 1 FROM wtb_checkpoints WHERE execution_id = ? AND deleted = 0 LIMIT 1"
         if self._transaction.row(alive, (execution_id,)) is not None:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
-        if self._transaction.run("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)).rowcount == 0:
+        if self._transaction.change("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)) == 0:
             raise ExecutionNotFound(execution_id)
         for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
@@ -281,7 +281,7 @@ class SqlBranchRepository:
             "INSERT INTO wtb_branches (id, execution_id, name, head_id, forked_from_id, created_at_us) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
         )
-        if self._transaction.run(statement, row).rowcount == 0:
+        if self._transaction.change(statement, row) == 0:
             raise AlreadyExists(
                 f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
             )
@@ -295,7 +295,7 @@ class SqlBranchRepository:
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
         before, values = ("head_id IS NULL", ()) if expected is None else ("head_id = ?", (expected,))
         statement = f"UPDATE wtb_branches SET head_id = ? WHERE id = ? AND {before} AND {self._alive}"
-        if self._transaction.run(statement, (head_id, branch_id, *values, head_id)).rowcount == 0:
+        if self._transaction.change(statement, (head_id, branch_id, *values, head_id)) == 0:
             found = self.get(branch_id)
             self._check_head(head_id)
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
@@ -308,7 +308,7 @@ class SqlBranchRepository:
             raise CheckpointNotFound(head_id)
 
     def delete(self, branch_id: BranchId) -> None:
-        if self._transaction.run("DELETE FROM wtb_branches WHERE id = ?", (branch_id,)).rowcount == 0:
+        if self._transaction.change("DELETE FROM wtb_branches WHERE id = ?", (branch_id,)) == 0:
             raise BranchNotFound(branch_id)
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
