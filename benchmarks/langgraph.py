@@ -34,7 +34,7 @@ from rich.console import Console
 from benchmarks.report import Figure, show
 from tests.services import PostgresServer
 from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import PostgresDatabase
+from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.langgraph import Saver
 
 NODES = 20

@@ -19,7 +19,9 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
+from wtb.infrastructure.sql.database import Database
+from wtb.infrastructure.sql.postgres import PostgresDatabase
+from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 

@@ -15,7 +15,7 @@ from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import SqliteDatabase
+from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import SystemClock
 

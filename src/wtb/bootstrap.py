@@ -50,7 +50,9 @@ from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import Database, PostgresDatabase, SqliteDatabase
+from wtb.infrastructure.sql.database import Database
+from wtb.infrastructure.sql.postgres import PostgresDatabase
+from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids

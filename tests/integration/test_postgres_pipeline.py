@@ -16,8 +16,9 @@ from wtb.domain.errors import InvalidInput, StorageError
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
-from wtb.infrastructure.sql import database as module
-from wtb.infrastructure.sql.database import PostgresDatabase, Transaction
+from wtb.infrastructure.sql import postgres as module
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.testing.fakes import FakeClock, SequentialIds
 

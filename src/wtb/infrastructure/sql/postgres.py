@@ -1,0 +1,177 @@
+"""PostgresDatabase: a server, directly or behind PgBouncer, that is waited for only where it is asked."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
+from wtb.infrastructure.sql.database import Database, Transaction
+
+_FRESH_S = 10
+"""How long a connection to Postgres may lie idle before it is asked whether it still works.
+
+When the server goes, it says so at once; what lies between may drop an idle connection without a word."""
+_USED_AT = "wtb_used_at"
+_PREPARE_AFTER = 5
+"""How often a connection to Postgres executes a statement before the server keeps its plan."""
+
+
+class _ServerGone(StorageUnavailable):
+    """A connection that was idle is dead."""
+
+
+class PipelinedTransaction(Transaction):
+    """Sends what nobody asks about without waiting for the server; whatever is asked next waits for all of it.
+
+    A change that fails unasked fails what is asked next, the commit at the latest, which then keeps nothing.
+    """
+
+    __slots__ = ("_pipeline",)
+
+    def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
+        super().__init__(database, connection)
+        self._pipeline: ExitStack | None = None
+        """Open while answers are to come, never while the transaction ends: as it closes one, psycopg asks the server
+        to flush, for which PgBouncer would take a server that nobody gives back."""
+
+    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
+        if self._pipeline is None:
+            self._pipeline = ExitStack()
+            self._pipeline.enter_context(self._driver.pipeline())
+        self._driver.execute(statement, parameters)
+
+    def _execute(self, statement: str, parameters: Sequence[Any]) -> Any:
+        cursor = self._driver.execute(statement, parameters)
+        self._hear()
+        return cursor
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        rows: list[Any] = self._execute(statement, parameters).fetchall()
+        return rows
+
+    def _hear(self) -> None:
+        """Wait for the answers to all that was sent."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+
+    def _keep(self) -> None:
+        self._hear()
+        super()._keep()
+
+    def _undo(self) -> None:
+        self._hear()
+        if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
+            self._driver.execute("ROLLBACK")
+
+
+def _prepare_where_it_lasts(connection: Any, record: object) -> None:
+    """Let psycopg prepare statements on the server, unless it is a different one with every transaction.
+
+    A pooler such as PgBouncer tells its clients a process id that is not the server's.
+    """
+    connection.autocommit = True
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.autocommit = False
+    if pid == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARE_AFTER
+
+
+class PostgresDatabase(Database):
+    """Postgres through psycopg 3; behind PgBouncer nothing on a connection outlives a transaction."""
+
+    dialect = "postgresql"
+    lock_suffix = " FOR SHARE"
+
+    def __init__(self, url: str, *, pool_size: int) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise InvalidInput("Postgres needs psycopg: pip install 'workflow-test-bench[postgres]'") from error
+        self._errors = psycopg.errors
+        self._advice = (
+            (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
+            (psycopg.errors.DiskFull, "the disk of the server is full; everything committed before is intact"),
+            (psycopg.errors.OperationalError, "is the server running and reachable?"),
+        )
+        self._where = make_url(url).render_as_string(hide_password=True)
+        self._texts: dict[str, str] = {}
+        engine = sa.create_engine(
+            make_url(url).set(drivername="postgresql+psycopg"),
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_reset_on_return=None,
+            connect_args={"prepare_threshold": None},
+        )
+        sa.event.listen(engine, "connect", _prepare_where_it_lasts)
+        super().__init__(engine)
+
+    def begin(self, *, readonly: bool = False) -> Transaction:
+        """Begin a transaction, on another connection when the server was restarted since this one was last used."""
+        try:
+            return super().begin(readonly=readonly)
+        except _ServerGone:
+            self.engine.dispose()
+            return super().begin(readonly=readonly)
+
+    def connect(self) -> sa.PoolProxiedConnection:
+        connection = super().connect()
+        driver: Any = connection.driver_connection
+        driver.autocommit = True  # BEGIN is sent by us: with what else it says, and once
+        return connection
+
+    def give_back(self, connection: sa.PoolProxiedConnection) -> None:
+        driver: Any = connection.driver_connection
+        driver.autocommit = False
+        connection.info[_USED_AT] = time.monotonic()
+        super().give_back(connection)
+
+    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+        return PipelinedTransaction(self, connection)
+
+    def text(self, statement: str) -> str:
+        text = self._texts.get(statement)
+        if text is None:
+            text = self._texts[statement] = statement.replace("?", "%s")
+        return text
+
+    def now(self, transaction: Transaction) -> datetime | None:
+        found: datetime = transaction.rows("SELECT clock_timestamp()")[0][0]
+        return found.astimezone(UTC)
+
+    def lock(self, transaction: Transaction, name: str) -> None:
+        transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
+
+    def was_sent(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) is not None
+
+    def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
+        try:  # a reader has one view for all its statements
+            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+            if time.monotonic() - transaction.connection.info.get(_USED_AT, math.inf) > _FRESH_S:
+                transaction.rows("SELECT 1")
+        except StorageUnavailable as error:
+            raise _ServerGone(str(error)) from error.__cause__
+
+    def translated(self, error: Exception) -> Exception:
+        if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
+            error = error.orig
+        if isinstance(error, self._errors.DataError | UnicodeEncodeError):
+            return InvalidInput(f"{self._where} cannot hold a value: {error}")
+        if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
+            return Conflict(f"another transaction was in the way: {error}; try again")
+        for kind, advice in self._advice:
+            if isinstance(error, kind):
+                reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
+                return StorageUnavailable(f"{self._where}: {reason}; {advice}")
+        if isinstance(error, self._errors.Error):
+            return StorageError(f"{self._where}: {error}")
+        return error
