@@ -56,7 +56,7 @@ def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Call
             with questions_of(call, context):
                 return kept_result(function(*args, **kwargs), tool.name)
 
-        return _VALUES.restore(context.recorded(known, _arguments(tool, args, kwargs), made))
+        return _given(tool, context.recorded(known, _arguments(tool, args, kwargs), made))
 
     recorded.__module__ = __name__  # not the user's: by the code of theirs the tool is known
     return recorded
@@ -73,10 +73,16 @@ def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Cal
             with questions_of(call, context):
                 return kept_result(await function(*args, **kwargs), tool.name)
 
-        return _VALUES.restore(await context.arecorded(known, _arguments(tool, args, kwargs), made))
+        return _given(tool, await context.arecorded(known, _arguments(tool, args, kwargs), made))
 
     recorded.__module__ = __name__
     return recorded
+
+
+def _given(tool: BaseTool, kept: Any) -> Any:
+    """Return a recorded result as the tool gave it; content and artifact are a pair, which is stored as a list."""
+    result = _VALUES.restore(kept)
+    return tuple(result) if tool.response_format == "content_and_artifact" and type(result) is list else result
 
 
 def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
