@@ -31,6 +31,7 @@ from wtb.infrastructure.langgraph.messages import Identified, message_channels
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import answering, asked_by
 from wtb.infrastructure.langgraph.records import is_inner
+from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 from wtb.infrastructure.langgraph.tools import recorded_tools
 
 _STEP = "__wtb_step"
@@ -38,6 +39,7 @@ _STEP = "__wtb_step"
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
 _PUSH = "__pregel_push"
 _CHECKPOINTER = "__pregel_checkpointer"
+_SEND = "__pregel_send"
 
 
 class Hosting:
@@ -317,7 +319,7 @@ class _Hosted(Runnable[Any, Any]):
 
         def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
             visit = Identified(self._messages, f"{self._node}/{context.run.visit}")
-            return self._kept(visit.update(self._called(input, config, context, timeout_s, step)))
+            return self._kept(visit.update(spelled_out(self._called(input, config, context, timeout_s, step))))
 
         returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
         if returned is None:
@@ -328,13 +330,15 @@ class _Hosted(Runnable[Any, Any]):
         self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: _Step
     ) -> Any:
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
-        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None})
+        pushed = Pushed()
+        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None, _SEND: pushed.take})
         context.pass_questions()
         token = CURRENT.set(context)
         try:
-            return step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+            returned = step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+            return pushed.before(returned)
         except ParentCommand as command:
-            return replace(command.args[0], graph=None)
+            return pushed.before(replace(command.args[0], graph=None))
         except GraphInterrupt as stop:
             return self._ask(context, stop)
         finally:
