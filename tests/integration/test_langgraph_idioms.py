@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
-from langgraph.graph import MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import push_message
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 import wtb
-from tests.integration.test_langgraph_shapes import Log, graph_of, row
+from tests.integration.test_langgraph_shapes import Log, graph_of, row, says
 
 
 @pytest.fixture
@@ -82,4 +84,61 @@ def test_what_a_node_returns_is_stored_as_langgraph_understands_it(
     run = bench.run(build(), given)
     assert run.error is None
     assert run.state == build().compile().invoke(given)
+    assert run.replay().same
+
+
+def routed(node: str, router: Any) -> StateGraph[Any]:
+    """Return a graph in which a function decides what follows a node, or what comes first."""
+    graph = graph_of(Log, {"a": says("a"), "b": says("b")}, [] if node == START else [(START, "a")])
+    graph.add_conditional_edges(node, router, ["a", "b", END])
+    return graph
+
+
+def test_a_question_of_an_edge_is_refused(bench: wtb.Bench) -> None:
+    run = bench.run(routed("a", lambda state: interrupt("where?")), {"log": []})
+    assert run.error is not None
+    assert "ask in a node" in run.error.message
+    with pytest.raises(wtb.InvalidInput, match="ask in a node"):
+        bench.run(routed(START, lambda state: interrupt("where?")), {"log": []})
+
+
+@pytest.mark.parametrize(
+    ("graph", "given"),
+    [
+        (graph_of(Form, {"a": lambda state: None}, row("a")), {"count": "many"}),
+        (routed(START, lambda state: state["nothing"]), {"log": []}),
+        (graph_of(Log, {"a": says("a")}, row("a")), {"log": 5}),
+    ],
+)
+def test_an_input_that_the_graph_cannot_begin_with_is_refused(bench: wtb.Bench, graph: Any, given: Any) -> None:
+    with pytest.raises(wtb.InvalidInput, match="the graph cannot begin with this input: "):
+        bench.run(graph, given)
+    assert bench.list_runs() == ()
+
+
+def test_a_chain_with_something_to_await_in_it_may_be_a_node(bench: wtb.Bench) -> None:
+    async def awaited(state: Log) -> Log:
+        return {"log": ["awaited"]}
+
+    chain = RunnableLambda(lambda state: state) | RunnableLambda(awaited)
+    nodes = {"chain": chain, "bound": chain.with_config(tags=["t"]), "parallel": RunnableParallel(log=chain) | first}
+    run = bench.run(graph_of(Log, nodes, row(*nodes)), {"log": []})
+    assert (run.error, run.state) == (None, {"log": ["awaited"] * 3})
+
+
+def first(given: Any) -> Any:
+    return given["log"]
+
+
+class Defaults(TypedDict):
+    log: Annotated[list[str], operator.add]
+    errors: Annotated[list[str], operator.add]
+    topic: str
+
+
+def test_a_channel_that_nobody_wrote_to_has_the_value_that_its_reducer_begins_with(bench: wtb.Bench) -> None:
+    graph = graph_of(Defaults, {"a": says("a"), "b": says("b")}, row("a", "b"))
+    run = bench.run(graph, {"log": []}, break_before=["b"])
+    assert run.state == {"log": ["a"], "errors": []}
+    assert run.resume(break_before=()).state == graph.compile().invoke({"log": []})
     assert run.replay().same

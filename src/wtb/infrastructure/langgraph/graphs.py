@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -200,13 +200,18 @@ def function_of(runnable: Any) -> Callable[..., Any]:
 
 
 def is_async(runnable: Any) -> bool:
-    """Whether something can only be awaited: an async function, or a graph or a set of tools that holds one."""
+    """Whether something can only be awaited: an async function, or what holds one: a graph, tools, a chain."""
     if isinstance(runnable, CompiledStateGraph):
         inner = runnable.builder
         return _is_routed_async(inner) or any(is_async(spec.runnable) for spec in inner.nodes.values())
     tools = getattr(runnable, "tools_by_name", None)
     if isinstance(tools, dict):
         return any(getattr(tool, "func", True) is None for tool in tools.values())
+    if isinstance(runnable, RunnableBinding):
+        return is_async(runnable.bound)
+    if isinstance(runnable, RunnableSequence | RunnableParallel):
+        steps = runnable.steps if isinstance(runnable, RunnableSequence) else list(runnable.steps__.values())
+        return any(is_async(step) for step in steps)
     return getattr(runnable, "func", None) is None and getattr(runnable, "afunc", None) is not None
 
 

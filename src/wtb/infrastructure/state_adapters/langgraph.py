@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -21,7 +22,7 @@ from langgraph.types import Interrupt
 
 from wtb.application.context import CURRENT, Context
 from wtb.domain.engine import Advance, Make, Runs, Standpoint
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import Foreign
@@ -87,8 +88,27 @@ class GraphEngine:
             nodes = self._invoked(saver, begun, Standpoint(state=State(), next_nodes=()), interrupt_before="*")
         except EmptyInputError as error:
             raise InvalidInput(f"the graph needs an input with some of {', '.join(self._keys)}") from error
+        except WTBError:
+            raise
+        except Exception as error:  # a reducer, a validator or a router of the user's may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise InvalidInput(f"the graph cannot begin with this input: {reason}") from error
+        if saver.metadata is None or saver.metadata["step"] < 0:
+            raise _edge_asks("the start")
+        saver.checkpoint = self._with_defaults(saver.checkpoint)
         state = self._state(State(), {}, saver.checkpoint)[1]
         return Standpoint(state=state, next_nodes=nodes, memory=self._memory(saver))
+
+    def _with_defaults(self, checkpoint: Any) -> Any:
+        """Return a checkpoint with what reducers begin with: LangGraph stores a channel when it is written to."""
+        values, versions = dict(checkpoint["channel_values"]), dict(checkpoint["channel_versions"])
+        for name in self._keys:
+            channel = self._graph.channels[name]
+            if name not in values and channel.is_available():
+                with suppress(StateNotSerialisable):
+                    self._values.keep(channel.checkpoint(), name)
+                    values[name], versions[name] = channel.checkpoint(), 1
+        return {**checkpoint, "channel_values": values, "channel_versions": versions}
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         unknown = [key for key in update if key not in self._keys]
@@ -113,6 +133,8 @@ class GraphEngine:
         saver = _StepSaver(self._tuple(at))
         nodes = self._invoked(saver, None, at, made=made, interrupt_after="*")
         if saver.checkpoint is None:
+            if len(returned) == len(at.next_nodes):
+                raise _edge_asks(" or ".join(dict.fromkeys(at.next_nodes)))
             return None
         delta, state = self._state(at.state, at.memory["versions"], saver.checkpoint)
         return Advance(
@@ -221,6 +243,13 @@ class GraphEngine:
             "hidden": {name: keep(values[name], f"channel {name!r}") for name in values if _is_hidden(name)},
             "more": {key: keep(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
         }
+
+
+def _edge_asks(node: str) -> InvalidInput:
+    return InvalidInput(
+        f"a function that decides what follows {node} asks with interrupt(), but only nodes can wait for answers here: "
+        "ask in a node, keep the answer in the state, and let the function decide by that"
+    )
 
 
 def _saver_of(app: App) -> BaseCheckpointSaver[Any]:
