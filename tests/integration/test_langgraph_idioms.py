@@ -142,3 +142,19 @@ def test_a_channel_that_nobody_wrote_to_has_the_value_that_its_reducer_begins_wi
     assert run.state == {"log": ["a"], "errors": []}
     assert run.resume(break_before=()).state == graph.compile().invoke({"log": []})
     assert run.replay().same
+
+
+def test_the_messages_of_one_run_can_be_given_to_the_next(bench: wtb.Bench) -> None:
+    """As people do who keep a conversation: messages without an id must not be taken for earlier ones."""
+
+    def answers(state: Any) -> Any:
+        return {"messages": [("ai", f"answer {len(state['messages'])}")]}
+
+    graph = graph_of(MessagesState, {"model": answers}, row("model"))
+    said = bench.run(graph, {"messages": [("user", "first")]}).state["messages"]
+    said = bench.run(graph, {"messages": [*said, ("user", "second")]}).state["messages"]
+    assert [message.content for message in said] == ["first", "answer 1", "second", "answer 3"]
+
+    paused = bench.run(graph, {"messages": [("user", "other")]}, break_before=["model"])
+    forked = paused.fork(update={"messages": [*said, ("user", "third")]}).resume(break_before=())
+    assert [message.content for message in forked.state["messages"][4:]] == ["third", "answer 5"]

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -28,7 +29,7 @@ from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.graphs import RAW, App, Graph, is_async
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
-from wtb.infrastructure.langgraph.messages import Identified, message_channels
+from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import answering, asked_by
 from wtb.infrastructure.langgraph.records import is_inner
@@ -151,7 +152,7 @@ class GraphEngine:
         """Let the graph run up to its next interrupt, and return which nodes are due then."""
         app = copy.copy(self._app)
         app.checkpointer = saver
-        config = self._config(at, None if made is None else _Step(at.next_nodes, made, self._runs))
+        config = self._config(at, None if made is None else self._step(saver, at, made))
         how: Any = {"context": self._graph.context, "stream_mode": "checkpoints", "durability": "exit", **interrupts}
         if not self._graph.is_routed_async:
             return _due(list(app.stream(given, config, **how)))
@@ -161,6 +162,10 @@ class GraphEngine:
 
         due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
         return due
+
+    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> _Step:
+        taken = partial(ids_in, saver.values, self._messages)
+        return _Step(at.next_nodes, made, self._runs, taken)
 
     def _config(self, at: Standpoint, step: _Step | None) -> RunnableConfig:
         own: Any = {"configurable": {"thread_id": at.run_id, _STEP: step}, "recursion_limit": max(at.steps_left, 1)}
@@ -278,6 +283,11 @@ class _StepSaver(BaseCheckpointSaver[str]):
         self.checkpoint: Any = None
         self.metadata: Any = None
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the channels hold at the beginning."""
+        return {} if self._begin is None else self._begin.checkpoint["channel_values"]
+
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self._begin
 
@@ -301,10 +311,12 @@ class _StepSaver(BaseCheckpointSaver[str]):
 class _Step:
     """One superstep as its nodes see it."""
 
-    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs) -> None:
+    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs, taken: Callable[[], frozenset[str]]) -> None:
         self._nodes = nodes
         self.make = make
         self.runs = runs
+        self.taken = taken
+        """Says which ids messages have that the state holds."""
 
     def position(self, metadata: Mapping[str, Any]) -> int:
         """Return which of the due nodes a task is; what was sent comes first, in the order of sending."""
@@ -347,7 +359,7 @@ class _Hosted(Runnable[Any, Any]):
         step: _Step = config["configurable"][_STEP]
 
         def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
-            visit = Identified(self._messages, f"{self._node}/{context.run.visit}")
+            visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
             return self._kept(visit.update(spelled_out(self._called(input, config, context, timeout_s, step))))
 
         returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
