@@ -94,7 +94,10 @@ def context() -> Context:
     """Return what a node of ours is given as `ctx`, in the node that runs here."""
     found = CURRENT.get(None)
     if found is None:
-        raise InvalidInput("no node of a run of wtb is running here; start the graph with bench.run(graph, …)")
+        raise InvalidInput(
+            "no node of a run of wtb is running here; start the graph with bench.run(graph, …), and your own threads "
+            "with contextvars.copy_context().run"
+        )
     return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.callbacks import CallbackManagerForToolRun
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda, RunnableParallel
-from langchain_core.tools import tool
+from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel
+from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import push_message
 from langgraph.prebuilt import ToolNode
@@ -17,6 +19,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 import wtb
+import wtb.langgraph as wtb_langgraph
 from tests.integration.test_langgraph_shapes import Log, graph_of, row, says
 
 
@@ -158,3 +161,85 @@ def test_the_messages_of_one_run_can_be_given_to_the_next(bench: wtb.Bench) -> N
     paused = bench.run(graph, {"messages": [("user", "other")]}, break_before=["model"])
     forked = paused.fork(update={"messages": [*said, ("user", "third")]}).resume(break_before=())
     assert [message.content for message in forked.state["messages"][4:]] == ["third", "answer 5"]
+
+
+class Opaque:
+    """Nothing that can be stored."""
+
+    def __str__(self) -> str:
+        return "opaque"
+
+
+@tool
+def opaque(given: Any) -> Any:
+    """Return something that cannot be stored."""
+    return [Opaque()] if given == "list" else Opaque()
+
+
+def test_a_tool_may_give_what_cannot_be_stored_where_only_its_text_counts(bench: wtb.Bench) -> None:
+    nodes = {"model": calls("opaque", given="it"), "tools": ToolNode([opaque])}
+    graph = graph_of(MessagesState, nodes, row("model", "tools"))
+    run = bench.run(graph, {"messages": ["go"]})
+    assert run.error is None
+    assert run.state["messages"][-1].content == "opaque"
+    assert [call.result for call in run.calls] == ["opaque"]
+
+
+def test_a_tool_that_nobody_declared_may_take_and_give_what_cannot_be_stored(bench: wtb.Bench) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": [str(opaque.invoke({"given": Opaque()}))]}}, row("a"))
+    run = bench.run(graph, {"log": []})
+    assert (run.error, run.state) == (None, {"log": ["opaque"]})
+    assert [(call.tool, call.arguments["given"], call.result) for call in run.calls] == [("opaque", "opaque", "opaque")]
+
+
+class Sender(BaseTool):
+    name: str = "send"
+    description: str = "Send something."
+    sent: list[str]
+
+    def _run(self, text: str, run_manager: CallbackManagerForToolRun | None = None) -> str:
+        self.sent.append(text)
+        return f"sent {text} {run_manager is not None}"
+
+
+class AsyncSender(Sender):
+    name: str = "asend"
+
+    async def _arun(self, text: str, config: RunnableConfig) -> str:
+        self.sent.append(text)
+        return f"sent {text} {config['configurable']['thread_id']}"
+
+
+@tool
+def ask(text: str) -> str:
+    """Ask somebody."""
+    return str(interrupt(text))
+
+
+def test_a_tool_that_is_a_class_is_recorded_as_any_other(bench: wtb.Bench) -> None:
+    sender, other = Sender(sent=[]), AsyncSender(sent=[])
+    taken_back: list[str] = []
+    declared = wtb_langgraph.reversible(other, reverse=lambda call: taken_back.append(call.arguments["text"]))
+    nodes = {"model": calls("send", "asend", "ask", text="x"), "tools": ToolNode([sender, declared, tool(later), ask])}
+    run = bench.run(graph_of(MessagesState, nodes, row("model", "tools")), {"messages": ["go"]}, run_id="this")
+    run.resume(answer="well")
+    assert run.error is None
+    assert [message.content for message in run.state["messages"][2:]] == ["sent x True", "sent x this", "well"]
+    assert (sender.sent, other.sent, sender.metadata) == (["x"], ["x"], None)
+    run.rollback("model", allow_irreversible=True)
+    assert taken_back == ["x"]
+
+
+async def later(text: str) -> str:
+    """Make the tools be awaited."""
+    return text
+
+
+def test_a_thread_without_its_context_is_told_how_to_get_it(bench: wtb.Bench) -> None:
+    def in_a_thread(state: Log) -> Log:
+        with ThreadPoolExecutor() as pool:
+            return {"log": [pool.submit(wtb_langgraph.workspace).result()]}
+
+    run = bench.run(graph_of(Log, {"a": in_a_thread}, row("a")), {"log": []})
+    assert run.error is not None
+    assert "copy_context" in run.error.message
