@@ -149,7 +149,7 @@ class Bench:
 
     def batch(
         self,
-        flow: Workflow | BatchTest,
+        flow: Workflow | BatchTest | Any,
         *,
         only: Sequence[str] = (),
         stop: threading.Event | None = None,

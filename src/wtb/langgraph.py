@@ -72,6 +72,7 @@ class GraphWorkflow(Workflow):
             super().definition(),
             engine=lambda definition, runs: GraphEngine(hosting, definition, runs),
             surroundings=hosting.graph.surroundings,
+            kept=hosting.kept,
         )
 
 

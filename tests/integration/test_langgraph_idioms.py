@@ -9,12 +9,14 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.callbacks import CallbackManagerForToolRun
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import push_message
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode, create_react_agent
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
@@ -243,3 +245,71 @@ def test_a_thread_without_its_context_is_told_how_to_get_it(bench: wtb.Bench) ->
     run = bench.run(graph_of(Log, {"a": in_a_thread}, row("a")), {"log": []})
     assert run.error is not None
     assert "copy_context" in run.error.message
+
+
+def ends_with(node: Any) -> StateGraph[Any]:
+    return graph_of(Log, {"a": node, "b": says("end")}, row("a", "b"))
+
+
+def edges_inside(word: str) -> Any:
+    order = ("x", "y") if word == "one" else ("y", "x")
+    return graph_of(Log, {"x": says("x"), "y": says("y")}, row(*order)).compile()
+
+
+def in_front(before: list[str], more: list[str]) -> list[str]:
+    return more + before
+
+
+class LastFirst(TypedDict):
+    log: Annotated[list[str], in_front]
+
+
+def reducer_inside(word: str) -> Any:
+    return graph_of(Log if word == "one" else LastFirst, {"x": says("x"), "y": says("y")}, row("x", "y")).compile()
+
+
+def graph_in_a_function(word: str) -> Any:
+    inner = graph_of(Log, {"x": says(word)}, row("x")).compile()
+    return lambda state: inner.invoke({"log": []})
+
+
+class Prompted(GenericFakeChatModel):
+    """Answers with its prompt."""
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(messages[0].content))])
+
+
+def as_log(state: Any) -> Any:
+    return {"log": [state["messages"][-1].content]}
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+@pytest.mark.parametrize(
+    "node",
+    [
+        lambda word: RunnableLambda(lambda state: state) | RunnableLambda(lambda state: {"log": [word]}),
+        lambda word: graph_of(Log, {"x": says(word)}, row("x")).compile(),
+        edges_inside,
+        reducer_inside,
+        graph_in_a_function,
+        lambda word: create_react_agent(Prompted(messages=iter(())), [], prompt=word) | as_log,
+    ],
+)
+def test_a_batch_runs_again_what_another_chain_or_subgraph_is_part_of(
+    bench: wtb.Bench, node: Callable[[str], Any]
+) -> None:
+    for word in ("one", "two", "one"):
+        graph = ends_with(node(word))
+        result = bench.batch(graph, cases=[{"id": "c", "input": {"log": []}}], evaluators=[wtb.Latency()])
+        assert result.results[0].state == graph.compile().invoke({"log": []})
+
+
+def test_cases_of_a_batch_may_hold_messages(bench: wtb.Bench) -> None:
+    graph = graph_of(MessagesState, {"a": lambda state: {"messages": state["messages"][0].content}}, row("a"))
+    cases = [{"id": word, "input": {"messages": [HumanMessage(word)]}} for word in ("one", "two")]
+    results = bench.batch(graph, cases=cases, evaluators=[wtb.Latency()]).results
+    assert [(each.case_id, each.state["messages"][1].content) for each in results] == [("one", "one"), ("two", "two")]
+    changed = [{"id": "one", "input": {"messages": [HumanMessage("other")]}}]
+    again = bench.batch(graph, cases=changed, evaluators=[wtb.Latency()]).results
+    assert [each.state["messages"][1].content for each in again if each.case_id == "one"] == ["other"]

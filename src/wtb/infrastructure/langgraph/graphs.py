@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -20,6 +20,7 @@ from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsMana
 from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
+from wtb.application.code import made_of
 from wtb.application.context import CURRENT
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
@@ -181,15 +182,32 @@ def _given(returned: Any) -> Any:
 
 
 class Nested:
-    """A graph as a node of another: known by what its own nodes are."""
+    """A graph as a node of another: known by what its own nodes, edges and channels are."""
 
     def __init__(self, graph: App) -> None:
-        self.nodes = tuple((name, function_of(spec.runnable)) for name, spec in graph.builder.nodes.items())
-        self.routes = tuple(function_of(path) for path in _paths(graph.builder))
+        builder = graph.builder
+        reducers = {name: getattr(channel, "operator", None) for name, channel in builder.channels.items()}
+        self.nodes = tuple((name, function_of(spec.runnable), spec.defer) for name, spec in builder.nodes.items())
+        joins = [(*sorted(before), after) for before, after in builder.waiting_edges]
+        self.edges = (*sorted(builder.edges), *sorted(joins))
+        self.routes = tuple(function_of(path) for path in _paths(builder))
+        self.reducers = tuple(sorted(reducers.items(), key=lambda each: each[0]))
+        self.configured = dict((graph.config or {}).get("configurable", {}))
 
     def __call__(self, state: Any) -> Any:
         """Never called: LangGraph runs the graph."""
         raise NotImplementedError
+
+
+@made_of.register
+def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
+    """Return what a graph depends on that a function has captured, or that a chain holds."""
+    return Nested(graph)
+
+
+@made_of.register
+def _of_lambda(runnable: RunnableLambda) -> Any:  # type: ignore[type-arg]
+    return function_of(runnable)
 
 
 def function_of(runnable: Any) -> Callable[..., Any]:

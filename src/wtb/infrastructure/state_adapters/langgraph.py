@@ -42,6 +42,7 @@ _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"}
 _PUSH = "__pregel_push"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SEND = "__pregel_send"
+_INPUTS = KeptValues()
 
 
 class Hosting:
@@ -63,6 +64,10 @@ class Hosting:
                 each.values = values
             self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
         return self._compiled[key][1:]
+
+    def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an input as it is stored, with its messages and other objects."""
+        return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
     def _hosted(self, node: Node) -> _Hosted:
         return _Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
