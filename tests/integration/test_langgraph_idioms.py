@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -313,3 +314,64 @@ def test_cases_of_a_batch_may_hold_messages(bench: wtb.Bench) -> None:
     changed = [{"id": "one", "input": {"messages": [HumanMessage("other")]}}]
     again = bench.batch(graph, cases=changed, evaluators=[wtb.Latency()]).results
     assert [each.state["messages"][1].content for each in again if each.case_id == "one"] == ["other"]
+
+
+def changed_after_compile() -> Any:
+    graph = graph_of(Log, {"a": says("a")}, row("a"))
+    compiled = graph.compile()
+    graph.add_node("late", says("late"))
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (graph_of(dict, {"a": lambda state: {"x": 1}}, row("a")), "its state is one value without keys"),
+        (changed_after_compile(), "late was added or removed after it was compiled"),
+    ],
+)
+def test_a_graph_that_would_run_as_another_is_refused(bench: wtb.Bench, graph: Any, message: str) -> None:
+    with pytest.raises(wtb.InvalidInput, match=message):
+        bench.run(graph, {"log": []})
+
+
+@dataclass
+class Fields:
+    count: int
+    name: str = "ann"
+
+
+@pytest.mark.parametrize(("schema", "given"), [(Form, Form(count=2)), (Fields, Fields(count=2))])
+def test_a_model_may_be_the_input(bench: wtb.Bench, schema: Any, given: Any) -> None:
+    graph = graph_of(schema, {"a": lambda state: {"count": state.count + 1}}, row("a"))
+    assert bench.run(graph, given).state == graph.compile().invoke(given)
+
+
+def test_a_command_is_no_input(bench: wtb.Bench) -> None:
+    with pytest.raises(wtb.InvalidInput, match="is for a run that waits"):
+        bench.run(graph_of(Log, {"a": says("a")}, row("a")), Command(resume="yes"))
+
+
+def test_what_is_no_node_is_no_variant() -> None:
+    graph = graph_of(Log, {"a": says("a")}, row("a"))
+    with pytest.raises(wtb.InvalidInput, match="compile it first"):
+        wtb_langgraph.workflow(graph).add_variant("a", "other", graph_of(Log, {"x": says("x")}, row("x")))
+
+
+def test_a_question_with_objects_in_it_is_told_as_data(bench: wtb.Bench) -> None:
+    asks = {"draft": AIMessage("hello", id="m"), "pair": (1, 2)}
+    run = bench.run(graph_of(Log, {"a": lambda state: {"log": [interrupt(asks)]}}, row("a")), {"log": []})
+    assert run.waiting is not None
+    assert run.waiting.question is not None
+    question = run.waiting.question["question"]
+    assert (question["draft"]["content"], question["pair"]) == ("hello", [1, 2])
+    assert run.resume(answer="fine").state == {"log": ["fine"]}
+
+
+def test_an_answer_is_not_lost_to_an_update(bench: wtb.Bench) -> None:
+    run = bench.run(
+        graph_of(Log, {"a": lambda state: {"log": [interrupt("?"), state["topic"]]}}, row("a")), {"log": []}
+    )
+    with pytest.raises(wtb.InvalidInput, match="first the update, then the answer"):
+        run.resume(update={"topic": "t"}, answer="yes")
+    assert run.resume(update={"topic": "t"}).resume(answer="yes").state == {"log": ["yes", "t"], "topic": "t"}

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, 
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, StateGraph
+from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.managed.base import ManagedValue
 from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsManager
@@ -276,6 +276,10 @@ def _compiled_faults(compiled: App | None) -> Iterator[str]:
             "graph compiled without a checkpointer (`wtb import langgraph` takes over what the old one holds)"
         )
 
+    changed = set() if compiled is None else ({*compiled.nodes} - {START}) ^ {*compiled.builder.nodes}
+    if changed:
+        yield f"{', '.join(sorted(changed))} was added or removed after it was compiled; compile it again"
+
 
 def _node_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if not builder.nodes:
@@ -310,6 +314,8 @@ def _nested_faults(path: str, graph: App) -> Iterator[str]:
 
 
 def _channel_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
+    if "__root__" in builder.channels:
+        yield "its state is one value without keys; give it a schema with a key for each thing that it holds"
     for name, channel in builder.channels.items():
         if isinstance(channel, DeltaChannel):
             yield f"{name!r} is a DeltaChannel; use a plain reducer: wtb stores of each step what it changed anyway"

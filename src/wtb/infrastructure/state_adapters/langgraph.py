@@ -432,10 +432,18 @@ class _Hosted(Runnable[Any, Any]):
             )
         interrupt: Interrupt = stop.args[0][0]
         schema = interrupt.response_schema
-        question = self.values.keep_item(interrupt.value, f"the question of node {self._node!r}")
+        question = self._question(interrupt.value)
         context.ask(
-            repr(interrupt.value) if type(question) is Foreign else question,
+            question,
             schema=schema if isinstance(schema, Mapping) else None,
             inside=asked_by(stop),
         )
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
+
+    def _question(self, value: Any) -> Any:
+        """Return what a node asks as plain data, with objects as their fields; its text when that cannot be."""
+        where = f"the question of node {self._node!r}"
+        kept = self.values.keep_item(value, where)
+        if type(kept) is Foreign:
+            kept = self.values.keep_item(kept.legible(), where)
+        return repr(value) if type(kept) is Foreign else kept
