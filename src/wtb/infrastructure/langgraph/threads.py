@@ -12,6 +12,7 @@ from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
+from wtb.domain.rollback import Rollback, standing
 from wtb.infrastructure.langgraph.records import langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -67,6 +68,14 @@ class Thread:
         heads = [branch.head_id for branch in self.in_namespace(namespace) if branch.head_id is not None]
         return max(heads, key=langgraph_id, default=None)
 
+    def standing(self, uow: UnitOfWork, namespace: str) -> CheckpointId | None:
+        """Return where a namespace stands; a subgraph not at what a rollback of the thread has left behind."""
+        undone = standing(uow.rollbacks.list_rollbacks(self.id)) if namespace else ()
+        if not undone:
+            return self.head(namespace)
+        rows = [row for row, place in self.rows(uow) if place == namespace and not _is_left_behind(row, undone)]
+        return max((row.id for row in rows), key=langgraph_id, default=None)
+
     def find_row(self, uow: UnitOfWork, namespace: str, checkpoint_id: str) -> Checkpoint | None:
         """Return our checkpoint for one of LangGraph's; None when the thread has none in this namespace."""
         ours = {branch.id: branch for branch in self.branches}
@@ -117,6 +126,15 @@ class Thread:
         for write in found:
             writes.setdefault(write.checkpoint_id, []).append(write)
         return writes
+
+
+def _is_left_behind(row: Checkpoint, undone: Sequence[Rollback]) -> bool:
+    """Whether a checkpoint of a subgraph was made behind the target of a rollback, and before it."""
+    id = langgraph_id(row.id)
+    return any(
+        langgraph_id(each.target_id) < id and each.ended_at is not None and row.created_at <= each.ended_at
+        for each in undone
+    )
 
 
 def _nearest(
