@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import push_message
 from langgraph.prebuilt import ToolNode, create_react_agent
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 from pydantic import BaseModel
 
 import wtb
@@ -375,3 +376,32 @@ def test_an_answer_is_not_lost_to_an_update(bench: wtb.Bench) -> None:
     with pytest.raises(wtb.InvalidInput, match="first the update, then the answer"):
         run.resume(update={"topic": "t"}, answer="yes")
     assert run.resume(update={"topic": "t"}).resume(answer="yes").state == {"log": ["yes", "t"], "topic": "t"}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_what_a_graph_says_of_all_its_nodes_holds(bench: wtb.Bench, is_compiled: bool) -> None:
+    tried: list[int] = []
+
+    async def flaky(state: Log) -> Log:
+        tried.append(1)
+        if len(tried) < 3:
+            raise ConnectionError("busy")
+        return {"log": [len(tried)]}
+
+    async def slow(state: Log) -> None:
+        await asyncio.sleep(5)
+
+    graph = graph_of(Log, {"flaky": flaky, "slow": (slow, {"retry_policy": RetryPolicy(max_attempts=1)})}, [])
+    graph.add_edge(START, "flaky").add_edge("flaky", "slow")
+    graph.set_node_defaults(retry_policy=RetryPolicy(initial_interval=0.001), timeout=0.2)
+    run = bench.run(graph.compile() if is_compiled else graph, {"log": []})
+    assert run.state == {"log": [3]}
+    assert run.error is not None
+    assert (run.error.type, run.error.node) == ("NodeTimeout", "slow")
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_handler_of_the_errors_of_all_nodes_is_refused(bench: wtb.Bench, is_compiled: bool) -> None:
+    graph = graph_of(Log, {"a": says("a")}, row("a")).set_node_defaults(error_handler=says("handled"))
+    with pytest.raises(wtb.InvalidInput, match="has an error handler"):
+        bench.run(graph.compile() if is_compiled else graph, {"log": []})

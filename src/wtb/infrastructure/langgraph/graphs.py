@@ -52,6 +52,7 @@ class Graph:
         if not isinstance(builder, StateGraph):
             raise InvalidInput(f"a {type(graph).__name__} is no StateGraph; {_INSTEAD.get(_kind(graph), _OTHERWISE)}")
         compiled = graph if isinstance(graph, CompiledStateGraph) else None
+        builder = _with_defaults(builder)
         faults = [*_compiled_faults(compiled), *_node_faults(builder), *_channel_faults(builder)]
         if faults:
             raise InvalidInput(f"this graph cannot be run by wtb: {'; '.join(faults)}")
@@ -157,6 +158,22 @@ class Graph:
     def is_routed_async(self) -> bool:
         """Whether a function that decides where to go can only be awaited."""
         return _is_routed_async(self.builder)
+
+
+def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
+    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it."""
+    defaults = builder._node_defaults
+    settled = copy.copy(builder)
+    settled._node_defaults = replace(defaults, retry_policy=None, cache_policy=None, timeout=None)
+    settled.nodes = {
+        name: replace(
+            spec,
+            retry_policy=defaults.retry_policy if spec.retry_policy is None else spec.retry_policy,
+            timeout=defaults.timeout if spec.timeout is None else spec.timeout,
+        )
+        for name, spec in builder.nodes.items()
+    }
+    return settled
 
 
 def _without_context(function: Any) -> Any:
@@ -285,6 +302,8 @@ def _node_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if not builder.nodes:
         yield "it has no nodes"
         return
+    if builder._node_defaults.error_handler is not None:
+        yield "every node has an error handler by default; catch errors in the nodes, or give them a retry policy"
     for name, spec in builder.nodes.items():
         if spec.is_error_handler or spec.error_handler_node is not None:
             yield f"node {name!r} has an error handler; catch the error in the node, or give the node a retry policy"
