@@ -405,3 +405,15 @@ def test_a_handler_of_the_errors_of_all_nodes_is_refused(bench: wtb.Bench, is_co
     graph = graph_of(Log, {"a": says("a")}, row("a")).set_node_defaults(error_handler=says("handled"))
     with pytest.raises(wtb.InvalidInput, match="has an error handler"):
         bench.run(graph.compile() if is_compiled else graph, {"log": []})
+
+
+def test_a_node_may_run_another_graph_on_the_bench(bench: wtb.Bench) -> None:
+    def asks(state: Log) -> Log:
+        inner = bench.run(graph_of(Log, {"x": lambda state: {"log": [interrupt("inner?")]}}, row("x")), {"log": []})
+        return {"log": [*inner.resume(answer="inner").state["log"], interrupt("outer?")]}
+
+    run = bench.run(graph_of(Log, {"a": asks}, row("a")), {"log": []})
+    assert run.waiting is not None
+    assert run.waiting.question is not None
+    assert run.waiting.question["question"] == "outer?"
+    assert run.resume(answer="outer").state == {"log": ["inner", "outer"]}

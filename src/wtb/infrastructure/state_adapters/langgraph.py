@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs, set_config_context
+from langchain_core.runnables.config import merge_configs, set_config_context, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.errors import EmptyInputError, GraphInterrupt, ParentCommand
 from langgraph.types import Interrupt
@@ -155,6 +155,16 @@ class GraphEngine:
         self, saver: _StepSaver, given: Any, at: Standpoint, *, made: Make | None = None, **interrupts: Any
     ) -> tuple[str, ...]:
         """Let the graph run up to its next interrupt, and return which nodes are due then."""
+        # A node of another run may run this one: LangGraph would take it for a part of that.
+        around = var_child_runnable_config.set(None)
+        try:
+            return self._streamed(saver, given, at, made, interrupts)
+        finally:
+            var_child_runnable_config.reset(around)
+
+    def _streamed(
+        self, saver: _StepSaver, given: Any, at: Standpoint, made: Make | None, interrupts: Mapping[str, Any]
+    ) -> tuple[str, ...]:
         app = copy.copy(self._app)
         app.checkpointer = saver
         config = self._config(at, None if made is None else self._step(saver, at, made))
