@@ -59,7 +59,8 @@ class Hosting:
         if key not in self._compiled:
             hosted = {node.name: self._hosted(node) for node in definition.nodes}
             app = self.graph.with_nodes(hosted, _StepSaver(None))
-            values = KeptValues(_saver_of(app).serde)  # which knows the types of the state
+            home = self.graph.builder.state_schema.__module__
+            values = KeptValues(_saver_of(app).serde, home=home)  # which knows the types of the state
             for each in hosted.values():
                 each.values = values
             self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
