@@ -131,3 +131,15 @@ def test_a_run_that_a_script_began_goes_on_with_the_classes_of_the_script(tmp_pa
     refused = shell.wtb("resume", "r1", "--workflow", "other.py:graph", code=3)
     assert "move Plan to a module" in refused.stdout + refused.stderr
     assert shell.json("resume", "r1")["state"]["done"] == "go"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "code", "said"), [("Plan", 0, '"done": "go"'), ("Any", 3, "annotate the channel")]
+)
+def test_a_graph_runs_where_langgraph_builds_only_what_the_schema_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, annotation: str, code: int, said: str
+) -> None:
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
+    shell = Shell(tmp_path, script=SCRIPT.replace("plan: Any", f"plan: {annotation}"))
+    done = shell.wtb("run", "script.py:graph", "--input", "{}", code=code)
+    assert said in done.stdout + done.stderr

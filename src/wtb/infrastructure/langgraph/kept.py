@@ -64,8 +64,13 @@ class KeptValues:
         if kind in self._readable or not (isinstance(value, BaseModel) or is_dataclass(kind)):
             return
         if type(self.restore_item(kept)) is not kind:
-            reason = f"a {kind.__qualname__} would come back as data; define its class at the top of a module"
-            raise StateNotSerialisable(where, f"{reason}, where it can be imported")
+            is_found = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+            remedy = (
+                "LangGraph is told to build no class that the schema does not name: annotate the channel with it"
+                if is_found
+                else "define its class at the top of a module, where it can be imported"
+            )
+            raise StateNotSerialisable(where, f"a {kind.__qualname__} would come back as data; {remedy}")
         self._readable.add(kind)
 
     def restore(self, kept: Any) -> Any:

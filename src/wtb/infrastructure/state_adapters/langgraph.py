@@ -311,6 +311,12 @@ class _StepSaver(BaseCheckpointSaver[str]):
         self.checkpoint, self.metadata = checkpoint, metadata
         return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
 
+    def with_allowlist(self, extra_allowlist: Any) -> _StepSaver:
+        """Let the serialiser build these types too, and stay the one that is asked for the checkpoint afterwards."""
+        allowing: Any = super().with_allowlist(extra_allowlist)
+        self.serde = allowing.serde
+        return self
+
     def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
         """Keep nothing: WTB keeps what nodes returned."""
 
