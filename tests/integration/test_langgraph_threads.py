@@ -99,3 +99,18 @@ def test_a_thread_is_changed_by_its_graph_only(bench: Bench) -> None:
     assert graph.get_state(other).next == ("ask",)
     graph.invoke(None, other)
     assert graph.invoke(Command(resume="yes"), other) == {"log": ["a1", "yes", "b1"]}
+
+
+def test_a_thread_cannot_have_the_id_of_a_run(bench: Bench) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": ["a"]}}, row("a"))
+    bench.run(graph, {"log": ["run"]}, run_id="t")
+    saver = Saver(bench)
+    app = graph.compile(checkpointer=saver)
+    for call in (
+        lambda: app.invoke({"log": ["thread"]}, CONFIG),
+        lambda: saver.delete_thread("t"),
+        lambda: saver.copy_thread("t", "u"),
+    ):
+        with pytest.raises(InvalidInput, match="'t' is a run, and no LangGraph thread; choose another thread_id"):
+            call()
+    assert bench.get("t").state == {"log": ["run", "a"]}

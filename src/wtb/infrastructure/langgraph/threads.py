@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, PendingWrite
-from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
@@ -32,11 +32,13 @@ class Thread:
 
     @classmethod
     def find(cls, uow: UnitOfWork, thread_id: str) -> Thread | None:
-        """Return a thread; None when nothing was ever put there."""
+        """Return a thread; None when nothing was ever put there, InvalidInput when a run of ours has the id."""
         try:
             execution = uow.executions.get(ExecutionId(thread_id))
         except ExecutionNotFound:
             return None
+        if execution.workflow_name != THREAD:
+            raise InvalidInput(f"{thread_id!r} is a run, and no LangGraph thread; choose another thread_id")
         return cls(execution=execution, branches=uow.branches.list_branches(execution.id))
 
     @property
