@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
 from tests.integration.test_langgraph_shapes import Log, graph_of, row
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
-from wtb.langgraph import Saver
+from wtb.langgraph import Saver, import_threads
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -114,3 +116,13 @@ def test_a_thread_cannot_have_the_id_of_a_run(bench: Bench) -> None:
         with pytest.raises(InvalidInput, match="'t' is a run, and no LangGraph thread; choose another thread_id"):
             call()
     assert bench.get("t").state == {"log": ["run", "a"]}
+
+
+def test_an_import_passes_over_a_thread_whose_id_a_run_has(bench: Bench, tmp_path: Path) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": ["a"]}}, row("a"))
+    bench.run(graph, {"log": ["run"]}, run_id="t")
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs")) as theirs:
+        for thread_id in ("t", "u"):
+            graph.compile(checkpointer=theirs).invoke({"log": []}, {"configurable": {"thread_id": thread_id}})
+    imported = import_threads(str(tmp_path / "theirs"), Saver(bench))
+    assert (imported.threads, imported.present) == (1, ("t",))
