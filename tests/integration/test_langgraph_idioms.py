@@ -417,3 +417,19 @@ def test_a_node_may_run_another_graph_on_the_bench(bench: wtb.Bench) -> None:
     assert run.waiting.question is not None
     assert run.waiting.question["question"] == "outer?"
     assert run.resume(answer="outer").state == {"log": ["inner", "outer"]}
+
+
+class Uncounted(GenericFakeChatModel):
+    """Says of some of its tokens only, as some servers do while they stream."""
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        counts: Any = {"input_tokens": None, "output_tokens": 2, "total_tokens": None}
+        said = AIMessage("hello").model_copy(update={"usage_metadata": counts})
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+def test_a_model_that_does_not_count_its_tokens_fails_nothing(bench: wtb.Bench) -> None:
+    model = Uncounted(messages=iter(()))
+    run = bench.run(graph_of(Log, {"a": lambda state: {"log": [model.invoke("hi").content]}}, row("a")), {"log": []})
+    assert (run.error, run.state) == (None, {"log": ["hello"]})
+    assert (run.usage["input_tokens"], run.usage["output_tokens"]) == (0, 2)

@@ -67,7 +67,7 @@ class Observer(BaseCallbackHandler):
             about: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
             model = model or about.get("model_name") or about.get("model")
             for key in ("input_tokens", "output_tokens"):
-                used[key] = used.get(key, 0) + (getattr(message, "usage_metadata", None) or {}).get(key, 0)
+                used[key] = used.get(key, 0) + ((getattr(message, "usage_metadata", None) or {}).get(key) or 0)
         self._end(run_id, model=model or "a model", **used)
         if any(used.values()):
             self._context.usage(model=model, **used)
