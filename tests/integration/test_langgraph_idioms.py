@@ -275,6 +275,10 @@ def graph_in_a_function(word: str) -> Any:
     return lambda state: inner.invoke({"log": []})
 
 
+def configured(state: Log, config: RunnableConfig) -> Log:
+    return {"log": [config["configurable"]["word"]]}
+
+
 class Prompted(GenericFakeChatModel):
     """Answers with its prompt."""
 
@@ -292,6 +296,7 @@ def as_log(state: Any) -> Any:
     [
         lambda word: RunnableLambda(lambda state: state) | RunnableLambda(lambda state: {"log": [word]}),
         lambda word: graph_of(Log, {"x": says(word)}, row("x")).compile(),
+        lambda word: RunnableLambda(configured).with_config(configurable={"word": word}),
         edges_inside,
         reducer_inside,
         graph_in_a_function,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableLambda, RunnableParallel, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -223,8 +223,9 @@ def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
 
 
 @made_of.register
-def _of_lambda(runnable: RunnableLambda) -> Any:  # type: ignore[type-arg]
-    return function_of(runnable)
+def _of_runnable(runnable: Runnable) -> Any:  # type: ignore[type-arg]
+    """Return the function that one was made of; chains and models show their fields instead."""
+    return vars(runnable).get("func") or vars(runnable).get("afunc")
 
 
 def function_of(runnable: Any) -> Callable[..., Any]:
