@@ -37,14 +37,14 @@ class Bench:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
 
-    def run(self, flow: Workflow | Any, input: Mapping[str, Any] | None = None, **options: Any) -> Run:
+    def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Run a workflow until it ends or pauses; see `create` for the options."""
         return self.create(flow, input, **options).resume()
 
     def create(
         self,
         flow: Workflow | Any,
-        input: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | Any = None,
         *,
         run_id: str | None = None,
         break_before: Sequence[str] = (),
@@ -67,8 +67,7 @@ class Bench:
         `fatal` (the settings decide). The files of the folder `workspace` are what the run begins with.
         """
         flow = as_workflow(flow)
-        if input is not None and not isinstance(input, Mapping):
-            raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
+        input = flow.given(input)
         options = RunOptions.from_dict(
             {
                 "break_before": (*flow.break_before, *break_before),
@@ -84,7 +83,7 @@ class Bench:
         )
         execution = self.services.controller.create(
             flow.definition(),
-            input or {},
+            input,
             options,
             execution_id=run_id,
             source=source_of(flow),
@@ -132,7 +131,7 @@ class Bench:
 
     def batch(
         self,
-        flow: Workflow | BatchTest,
+        flow: Workflow | BatchTest | Any,
         *,
         only: Sequence[str] = (),
         stop: threading.Event | None = None,

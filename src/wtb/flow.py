@@ -146,6 +146,12 @@ class Workflow:
         self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
         return self
 
+    def given(self, input: Any) -> Mapping[str, Any]:
+        """Return the input of a run as a mapping; InvalidInput when it is none."""
+        if input is not None and not isinstance(input, Mapping):
+            raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
+        return input or {}
+
     def deactivate(self, node: str, name: str) -> Workflow:
         """Leave a variant out of what `variants="all"` means, until `activate` takes it back."""
         self._inactive.add(self._known_variant(node, name))

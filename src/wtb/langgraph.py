@@ -19,9 +19,13 @@ from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
 
 try:
+    from langgraph.graph import StateGraph
+    from langgraph.types import Command
+
     from wtb.infrastructure.langgraph.graphs import Graph
     from wtb.infrastructure.langgraph.history import history_of as history
     from wtb.infrastructure.langgraph.importing import Imported, import_threads
+    from wtb.infrastructure.langgraph.returned import spelled_out
     from wtb.infrastructure.langgraph.saver import StoreSaver
     from wtb.infrastructure.langgraph.tools import through_context
     from wtb.infrastructure.state_adapters.langgraph import GraphEngine, Hosting
@@ -62,8 +66,18 @@ class GraphWorkflow(Workflow):
         """Add another implementation of a node: whatever `StateGraph.add_node` takes, or a function with `ctx`."""
         if reads is not None:
             raise InvalidInput("a node of a graph reads what its input schema says; leave out reads=")
+        if isinstance(function, StateGraph):
+            raise InvalidInput(f"the variant {name!r} of {node!r} is a StateGraph; compile it first")
         super().add_variant(node, name, self._hosting.graph.known_by(function), config=config)
         return self
+
+    def given(self, input: Any) -> Mapping[str, Any]:
+        """Return the input of a run as a mapping, of a model or a dataclass what it says of the channels."""
+        if isinstance(input, Command):
+            raise InvalidInput(
+                "a Command is for a run that waits: run.resume(answer=…) answers, run.resume(update=…) sets its state"
+            )
+        return super().given(spelled_out(input))
 
     def definition(self) -> WorkflowDefinition:
         """Return the workflow as it is now; the graph is not touched."""
@@ -72,6 +86,7 @@ class GraphWorkflow(Workflow):
             super().definition(),
             engine=lambda definition, runs: GraphEngine(hosting, definition, runs),
             surroundings=hosting.graph.surroundings,
+            kept=hosting.kept,
         )
 
 
@@ -94,7 +109,10 @@ def context() -> Context:
     """Return what a node of ours is given as `ctx`, in the node that runs here."""
     found = CURRENT.get(None)
     if found is None:
-        raise InvalidInput("no node of a run of wtb is running here; start the graph with bench.run(graph, …)")
+        raise InvalidInput(
+            "no node of a run of wtb is running here; start the graph with bench.run(graph, …), and your own threads "
+            "with contextvars.copy_context().run"
+        )
     return found
 
 

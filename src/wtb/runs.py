@@ -348,7 +348,13 @@ class Run:
         **how: Any,
     ) -> Forked:
         """Do as `fork`, and tell also where the new run begins and what this one did to the world after that."""
-        engine = self._engine() if update or input is not None else None
+        is_changed = bool(update) or input is not None
+        if is_changed and self.execution.workflow_name == THREAD:
+            raise InvalidInput(
+                f"run {self.id!r} is a LangGraph thread: only its graph changes what it holds; fork it as it is, then "
+                "call graph.update_state on the new thread"
+            )
+        engine = self._engine() if is_changed else None
         return self._bench.services.branching.fork(self.id, target, update=update, input=input, engine=engine, **how)
 
     def _engine(self) -> Engine | None:

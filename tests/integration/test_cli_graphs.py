@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.shell import Shell
+from tests.shell import Shell, environment
 
 BOT = """
 import operator
@@ -90,3 +92,54 @@ def test_a_fork_takes_a_value_for_a_channel_and_refuses_others(shell: Shell) -> 
     assert forked["state"]["topic"] == "other"
     refused = shell.wtb("fork", "r1", "find", "--set", "topics=other", code=2)
     assert "the graph has no channel topics; it has log, topic" in refused.stderr
+
+
+SCRIPT = """
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from langgraph.graph import START, StateGraph
+
+import wtb
+
+
+@dataclass
+class Plan:
+    steps: list
+
+
+class State(TypedDict, total=False):
+    plan: Any
+    done: str
+
+
+graph = StateGraph(State)
+graph.add_node("think", lambda state: {"plan": Plan(["go"])})
+graph.add_node("act", lambda state: {"done": state["plan"].steps[0]})
+graph.add_edge(START, "think")
+graph.add_edge("think", "act")
+
+if __name__ == "__main__":
+    with wtb.Bench() as bench:
+        bench.run(graph, {}, break_before=["act"], run_id="r1")
+"""
+
+
+def test_a_run_that_a_script_began_goes_on_with_the_classes_of_the_script(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, script=SCRIPT, other=SCRIPT.replace("Plan", "Other"))
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), check=True, timeout=120)
+    refused = shell.wtb("resume", "r1", "--workflow", "other.py:graph", code=3)
+    assert "move Plan to a module" in refused.stdout + refused.stderr
+    assert shell.json("resume", "r1")["state"]["done"] == "go"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "code", "said"), [("Plan", 0, '"done": "go"'), ("Any", 3, "annotate the channel")]
+)
+def test_a_graph_runs_where_langgraph_builds_only_what_the_schema_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, annotation: str, code: int, said: str
+) -> None:
+    monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
+    shell = Shell(tmp_path, script=SCRIPT.replace("plan: Any", f"plan: {annotation}"))
+    done = shell.wtb("run", "script.py:graph", "--input", "{}", code=code)
+    assert said in done.stdout + done.stderr

@@ -174,7 +174,8 @@ class BatchTestRunner:
 
     def _digests(self, plan: BatchPlan, prints: Prints) -> dict[tuple[str, str], str]:
         """Return what the result of each combination on each case depends on."""
-        cases = {case.id: self._codec.encode(dict(case.input), f"case {case.id}")[1] for case in plan.cases}
+        kept = plan.definition.kept
+        cases = {case.id: self._codec.encode(dict(kept(case.input)), f"case {case.id}")[1] for case in plan.cases}
         found: dict[tuple[str, str], str] = {}
         for combination in plan.combinations:
             name, definition = label(combination), plan.definition.with_variants(combination)

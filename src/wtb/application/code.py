@@ -177,10 +177,19 @@ def _is_builtin(value: Any) -> bool:
     return type(value).__name__ in ("builtin_function_or_method", "method_descriptor", "wrapper_descriptor")
 
 
+@functools.singledispatch
+def made_of(value: Any) -> Any:
+    """Return what an object of a library depends on; None when that is not known. Who knows a type registers it."""
+    return None
+
+
 def _of_value(value: Any, walk: _Walk) -> Iterator[str]:
     """Yield a value by what it holds, where that can be seen."""
     if hasattr(type(value), "__wtb_fingerprint__"):
         yield f"{type(value).__qualname__} {value.__wtb_fingerprint__()!r}"
+    elif (known := made_of(value)) is not None:
+        yield from _name(value)
+        yield from _parts(known, walk)
     elif isinstance(value, list):
         yield f"list {len(value)}"
         yield from (part for item in value for part in _parts(item, walk))
@@ -236,9 +245,12 @@ def _of_function(function: FunctionType, walk: _Walk) -> Iterator[str]:
 
 
 def _of_library(function: FunctionType, walk: _Walk) -> Iterator[str]:
-    """Yield the name of a library's function, and what of the user's it stands around."""
+    """Yield the name of a library's function, and what of the user's it stands around or was made with."""
     yield from _name(function)
-    yield from _parts(getattr(function, "__wrapped__", None), walk)
+    wrapped = getattr(function, "__wrapped__", None)
+    yield from _parts(wrapped, walk)
+    for cell in (function.__closure__ or ()) if wrapped is None else ():
+        yield from _captured(cell, walk)
 
 
 def _named(value: Any, names: set[str], walk: _Walk, inside: tuple[Any, ...] = ()) -> Iterator[str]:

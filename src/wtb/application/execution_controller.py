@@ -264,6 +264,11 @@ class ExecutionController:
         remembers: str,
     ) -> tuple[Position, Standing]:
         """Take down an answer and a change of the state, and return where the run stands then."""
+        if update and answer is not None:
+            raise InvalidInput(
+                "a change of the state begins the node afresh, which then asks again; resume twice: first the update, "
+                "then the answer"
+            )
         standing = self._recovery.standing(at, remembers)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)

@@ -184,6 +184,8 @@ class Journeys:
                 for run in _left_or_taken_up(uow, at, journal, head):
                     uow.node_runs.save(run)
                 uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+                if journal.direction is Direction.ROLLBACK and head.id != at.head.id:
+                    uow.writes.delete(execution.id, [head.id])  # else LangGraph takes its tasks for done
                 data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
                 uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
             uow.executions.save(execution, token=at.token)

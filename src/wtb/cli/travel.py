@@ -17,7 +17,7 @@ from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.cli.output import as_json, counted, example, show, to_json, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.domain.errors import InvalidInput
-from wtb.domain.execution import ExecutionStatus
+from wtb.domain.execution import THREAD, ExecutionStatus
 from wtb.domain.rollback import RollbackPlan
 from wtb.flow import load_workflow
 from wtb.runs import Run
@@ -222,7 +222,8 @@ def fork(
             end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
         else:
             result = {"run": run.id, **facts, "status": run.status.value}
-            show(result, f"Go on with `wtb resume {run.id}`.", as_json=as_json)
+            is_thread = forked.execution.workflow_name == THREAD
+            show(result, advice(run) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
 
 
 @click.command()

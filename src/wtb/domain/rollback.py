@@ -86,13 +86,18 @@ _AGAIN = (CallStatus.SUCCEEDED,)
 
 def redoable(journals: Sequence[Rollback]) -> Rollback | None:
     """Return the rollback that a redo takes back: of those that were carried out the last, each redo undoing one."""
-    undone: list[Rollback] = []
+    return next(reversed(standing(journals)), None)
+
+
+def standing(journals: Sequence[Rollback]) -> list[Rollback]:
+    """Return the rollbacks that were carried out and that no redo took back."""
+    carried_out: list[Rollback] = []
     for journal in journals:
         if journal.status is RollbackStatus.COMPLETED and journal.direction is Direction.ROLLBACK:
-            undone.append(journal)
+            carried_out.append(journal)
         elif journal.status is RollbackStatus.COMPLETED:
-            undone.pop()
-    return undone[-1] if undone else None
+            carried_out.pop()
+    return carried_out
 
 
 class CannotUndo(InvalidInput):

@@ -163,6 +163,8 @@ class WorkflowDefinition:
     """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
     surroundings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """What nodes see beside the state and their config, and their results depend on: no part of it as data."""
+    kept: Callable[[Mapping[str, Any]], Mapping[str, Any]] = field(default=dict, compare=False)
+    """Says how an input is stored whose objects only another library can write."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one stays as it is."""

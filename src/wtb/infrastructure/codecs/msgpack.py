@@ -262,7 +262,7 @@ def _hint(value: Any) -> str:
         return " cannot be stored; use bytes"
     if hasattr(value, "tolist"):
         return " cannot be stored; use .tolist() or bytes"
-    if hasattr(value, "__dataclass_fields__") or hasattr(value, "model_fields") or hasattr(type(value), "__members__"):
+    if any(hasattr(type(value), name) for name in ("__dataclass_fields__", "model_fields", "__members__")):
         return " cannot be stored before it is registered with wtb.serialisable"
     return " cannot be stored; use plain data, or register a dataclass, enum or pydantic model"
 

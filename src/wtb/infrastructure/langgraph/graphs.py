@@ -9,17 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, StateGraph
+from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.managed.base import ManagedValue
 from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsManager
 from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
+from wtb.application.code import made_of
 from wtb.application.context import CURRENT
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
@@ -51,6 +52,7 @@ class Graph:
         if not isinstance(builder, StateGraph):
             raise InvalidInput(f"a {type(graph).__name__} is no StateGraph; {_INSTEAD.get(_kind(graph), _OTHERWISE)}")
         compiled = graph if isinstance(graph, CompiledStateGraph) else None
+        builder = _with_defaults(builder)
         faults = [*_compiled_faults(compiled), *_node_faults(builder), *_channel_faults(builder)]
         if faults:
             raise InvalidInput(f"this graph cannot be run by wtb: {'; '.join(faults)}")
@@ -158,6 +160,22 @@ class Graph:
         return _is_routed_async(self.builder)
 
 
+def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
+    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it."""
+    defaults = builder._node_defaults
+    settled = copy.copy(builder)
+    settled._node_defaults = replace(defaults, retry_policy=None, cache_policy=None, timeout=None)
+    settled.nodes = {
+        name: replace(
+            spec,
+            retry_policy=defaults.retry_policy if spec.retry_policy is None else spec.retry_policy,
+            timeout=defaults.timeout if spec.timeout is None else spec.timeout,
+        )
+        for name, spec in builder.nodes.items()
+    }
+    return settled
+
+
 def _without_context(function: Any) -> Any:
     """Return a function that takes `ctx`, as nodes of our own and mocks do, as one that needs only a state."""
     try:
@@ -181,15 +199,33 @@ def _given(returned: Any) -> Any:
 
 
 class Nested:
-    """A graph as a node of another: known by what its own nodes are."""
+    """A graph as a node of another: known by what its own nodes, edges and channels are."""
 
     def __init__(self, graph: App) -> None:
-        self.nodes = tuple((name, function_of(spec.runnable)) for name, spec in graph.builder.nodes.items())
-        self.routes = tuple(function_of(path) for path in _paths(graph.builder))
+        builder = graph.builder
+        reducers = {name: getattr(channel, "operator", None) for name, channel in builder.channels.items()}
+        self.nodes = tuple((name, function_of(spec.runnable), spec.defer) for name, spec in builder.nodes.items())
+        joins = [(*sorted(before), after) for before, after in builder.waiting_edges]
+        self.edges = (*sorted(builder.edges), *sorted(joins))
+        self.routes = tuple(function_of(path) for path in _paths(builder))
+        self.reducers = tuple(sorted(reducers.items(), key=lambda each: each[0]))
+        self.configured = dict((graph.config or {}).get("configurable", {}))
 
     def __call__(self, state: Any) -> Any:
         """Never called: LangGraph runs the graph."""
         raise NotImplementedError
+
+
+@made_of.register
+def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
+    """Return what a graph depends on that a function has captured, or that a chain holds."""
+    return Nested(graph)
+
+
+@made_of.register
+def _of_runnable(runnable: Runnable) -> Any:  # type: ignore[type-arg]
+    """Return the function that one was made of; chains and models show their fields instead."""
+    return vars(runnable).get("func") or vars(runnable).get("afunc")
 
 
 def function_of(runnable: Any) -> Callable[..., Any]:
@@ -200,13 +236,18 @@ def function_of(runnable: Any) -> Callable[..., Any]:
 
 
 def is_async(runnable: Any) -> bool:
-    """Whether something can only be awaited: an async function, or a graph or a set of tools that holds one."""
+    """Whether something can only be awaited: an async function, or what holds one: a graph, tools, a chain."""
     if isinstance(runnable, CompiledStateGraph):
         inner = runnable.builder
         return _is_routed_async(inner) or any(is_async(spec.runnable) for spec in inner.nodes.values())
     tools = getattr(runnable, "tools_by_name", None)
     if isinstance(tools, dict):
         return any(getattr(tool, "func", True) is None for tool in tools.values())
+    if isinstance(runnable, RunnableBinding):
+        return is_async(runnable.bound)
+    if isinstance(runnable, RunnableSequence | RunnableParallel):
+        steps = runnable.steps if isinstance(runnable, RunnableSequence) else list(runnable.steps__.values())
+        return any(is_async(step) for step in steps)
     return getattr(runnable, "func", None) is None and getattr(runnable, "afunc", None) is not None
 
 
@@ -253,11 +294,17 @@ def _compiled_faults(compiled: App | None) -> Iterator[str]:
             "graph compiled without a checkpointer (`wtb import langgraph` takes over what the old one holds)"
         )
 
+    changed = set() if compiled is None else ({*compiled.nodes} - {START}) ^ {*compiled.builder.nodes}
+    if changed:
+        yield f"{', '.join(sorted(changed))} was added or removed after it was compiled; compile it again"
+
 
 def _node_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if not builder.nodes:
         yield "it has no nodes"
         return
+    if builder._node_defaults.error_handler is not None:
+        yield "every node has an error handler by default; catch errors in the nodes, or give them a retry policy"
     for name, spec in builder.nodes.items():
         if spec.is_error_handler or spec.error_handler_node is not None:
             yield f"node {name!r} has an error handler; catch the error in the node, or give the node a retry policy"
@@ -287,6 +334,8 @@ def _nested_faults(path: str, graph: App) -> Iterator[str]:
 
 
 def _channel_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
+    if "__root__" in builder.channels:
+        yield "its state is one value without keys; give it a schema with a key for each thing that it holds"
     for name, channel in builder.channels.items():
         if isinstance(channel, DeltaChannel):
             yield f"{name!r} is a DeltaChannel; use a plain reducer: wtb stores of each step what it changed anyway"

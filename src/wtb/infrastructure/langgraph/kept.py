@@ -7,6 +7,8 @@ given, or what it has returned, changes nothing here.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-from wtb.domain.errors import DamagedData, StateNotSerialisable
+from wtb.domain.errors import DamagedData, InvalidInput, StateNotSerialisable
 from wtb.domain.state import Append, Change, SetValue, Splice, same
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.watching import UNKNOWN, is_unchanged, shape_of
@@ -29,8 +31,10 @@ class _NotPlain(Exception):
 class KeptValues:
     """Keeps values with the semantics of a LangGraph serialiser, and gives them back."""
 
-    def __init__(self, serde: SerializerProtocol | None = None) -> None:
+    def __init__(self, serde: SerializerProtocol | None = None, *, home: str | None = None) -> None:
+        """`home` is the module of the graph, where classes of the script that began a run are found in another one."""
         self._serde = serde or JsonPlusSerializer()
+        self._home = home
         self._readable: set[type] = set()
 
     def keep(self, value: Any, where: str) -> Any:
@@ -60,8 +64,13 @@ class KeptValues:
         if kind in self._readable or not (isinstance(value, BaseModel) or is_dataclass(kind)):
             return
         if type(self.restore_item(kept)) is not kind:
-            reason = f"a {kind.__qualname__} would come back as data; define its class at the top of a module"
-            raise StateNotSerialisable(where, f"{reason}, where it can be imported")
+            is_found = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+            remedy = (
+                "LangGraph is told to build no class that the schema does not name: annotate the channel with it"
+                if is_found
+                else "define its class at the top of a module, where it can be imported"
+            )
+            raise StateNotSerialisable(where, f"a {kind.__qualname__} would come back as data; {remedy}")
         self._readable.add(kind)
 
     def restore(self, kept: Any) -> Any:
@@ -72,10 +81,35 @@ class KeptValues:
         """Return a value that was kept in one piece."""
         if type(kept) is not Foreign:
             return _copied(kept)
+        if _SCRIPT in kept.data:
+            self._find_classes(kept.data)
         try:
             return self._serde.loads_typed((kept.encoding, kept.data))
         except Exception as error:
             raise DamagedData(f"a stored value ({kept.encoding}) cannot be read: {error}") from error
+
+    def _find_classes(self, data: bytes) -> None:
+        """See that the classes of a script are where the serialiser looks for them: it gives data in their place."""
+        script, home = sys.modules["__main__"], sys.modules.get(self._home or "")
+        for name in _names_after(_SCRIPT, data):
+            if not hasattr(script, name) and not hasattr(home, name):
+                raise InvalidInput(
+                    f"the state holds a {name} of the script that began the run, which is not here; move {name} to "
+                    "a module that the script imports, or go on in the script"
+                )
+            if not hasattr(script, name):
+                setattr(script, name, getattr(home, name))
+
+
+_SCRIPT = b"\xa8__main__"
+"""How the serialiser writes the module of a class that was defined in the script itself; its name follows."""
+
+
+def _names_after(mark: bytes, data: bytes) -> Iterator[str]:
+    """Yield the short texts that follow a mark, as msgpack writes them."""
+    for rest in data.split(mark)[1:]:
+        start, size = (2, rest[1]) if rest[:1] == b"\xd9" else (1, rest[0] & 0x1F)
+        yield rest[start : start + size].decode(errors="replace")
 
 
 def _copied(value: Any) -> Any:

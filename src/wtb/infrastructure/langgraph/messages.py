@@ -6,7 +6,7 @@ that comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -29,11 +29,28 @@ def _adds_messages(channel: Any) -> bool:
     return getattr(function, "__module__", None) == reducers.__name__
 
 
-class Identified:
-    """Gives ids to the messages of one node run, or of an input; `place` is what tells it from all others."""
+def ids_in(values: Mapping[str, Any], channels: frozenset[str]) -> frozenset[str]:
+    """Return the ids of the messages that a state holds."""
+    return frozenset(id for channel in channels for id in _ids(values.get(channel)))
 
-    def __init__(self, channels: frozenset[str], place: str) -> None:
+
+def _ids(messages: Any) -> Iterator[str]:
+    found = messages if isinstance(messages, list) else ()
+    return (each.id for each in found if isinstance(each, BaseMessage) and each.id is not None)
+
+
+class Identified:
+    """Gives ids to the messages of one node run, or of an input; `place` is what tells it from all others.
+
+    An id that the state has is passed over: messages of another run, which may have been made in a place of the same
+    name, are often given to the next.
+    """
+
+    def __init__(
+        self, channels: frozenset[str], place: str, taken: Callable[[], frozenset[str]] = frozenset[str]
+    ) -> None:
         self._channels = channels
+        self._taken = taken
         self._ids: Iterator[str] = (str(uuid5(NAMESPACE_OID, f"{place}/{number}")) for number in count())
 
     def update(self, returned: Any) -> Any:
@@ -53,7 +70,12 @@ class Identified:
             messages = convert_to_messages(value if isinstance(value, list) else [value])
         except (ValueError, NotImplementedError):
             return value  # LangGraph says what is wrong with it
-        return [self._with_id(each) for each in messages]
+        if all(each.id is not None for each in messages):
+            return messages
+        taken = self._taken().union(_ids(messages))
+        return [self._with_id(each, taken) for each in messages]
 
-    def _with_id(self, message: BaseMessage) -> BaseMessage:
-        return message if message.id is not None else message.model_copy(update={"id": next(self._ids)})
+    def _with_id(self, message: BaseMessage, taken: frozenset[str]) -> BaseMessage:
+        if message.id is not None:
+            return message
+        return message.model_copy(update={"id": next(id for id in self._ids if id not in taken)})

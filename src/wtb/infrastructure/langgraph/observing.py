@@ -12,7 +12,7 @@ from langchain_core.outputs import LLMResult
 
 from wtb.application.context import Context
 from wtb.domain.tools import ToolCall
-from wtb.infrastructure.langgraph.tools import RECORDED, kept_result
+from wtb.infrastructure.langgraph.tools import RECORDED, kept_text
 
 _NAMESPACE = "langgraph_checkpoint_ns"
 _STEP = "graph:step:"
@@ -67,7 +67,7 @@ class Observer(BaseCallbackHandler):
             about: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
             model = model or about.get("model_name") or about.get("model")
             for key in ("input_tokens", "output_tokens"):
-                used[key] = used.get(key, 0) + (getattr(message, "usage_metadata", None) or {}).get(key, 0)
+                used[key] = used.get(key, 0) + ((getattr(message, "usage_metadata", None) or {}).get(key) or 0)
         self._end(run_id, model=model or "a model", **used)
         if any(used.values()):
             self._context.usage(model=model, **used)
@@ -86,12 +86,13 @@ class Observer(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         if not (metadata or {}).get(RECORDED):
-            arguments = inputs or {"input": input_str}
-            self._calls[run_id] = self._context.saw_begin(serialized.get("name", "tool"), arguments)
+            name = serialized.get("name", "tool")
+            arguments = {key: kept_text(value, name) for key, value in (inputs or {"input": input_str}).items()}
+            self._calls[run_id] = self._context.saw_begin(name, arguments)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         if (call := self._calls.pop(run_id, None)) is not None:
-            self._context.saw_end(call, kept_result(output, call.tool))
+            self._context.saw_end(call, kept_text(output, call.tool))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         if (call := self._calls.pop(run_id, None)) is not None:

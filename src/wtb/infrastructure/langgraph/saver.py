@@ -26,7 +26,7 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.infrastructure.langgraph.reading import CheckpointReader
 from wtb.infrastructure.langgraph.records import row_ids
-from wtb.infrastructure.langgraph.threads import Thread, all_threads
+from wtb.infrastructure.langgraph.threads import Thread, all_threads, thread_id_is_taken
 from wtb.infrastructure.langgraph.upkeep import ThreadUpkeep, all_but_latest, made_by
 from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
@@ -143,9 +143,9 @@ class StoreSaver(BaseCheckpointSaver[str]):
             uow.commit()
 
     def has_thread(self, thread_id: str) -> bool:
-        """Whether anything was ever put there."""
+        """Whether anything was ever put there, or a run has this id."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return Thread.find(uow, str(thread_id)) is not None
+            return thread_id_is_taken(uow, str(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; threads that were copied from it keep what they have."""

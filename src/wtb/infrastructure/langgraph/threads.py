@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, PendingWrite
-from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
+from wtb.domain.rollback import Rollback, standing
 from wtb.infrastructure.langgraph.records import langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -31,11 +32,13 @@ class Thread:
 
     @classmethod
     def find(cls, uow: UnitOfWork, thread_id: str) -> Thread | None:
-        """Return a thread; None when nothing was ever put there."""
+        """Return a thread; None when nothing was ever put there, InvalidInput when a run of ours has the id."""
         try:
             execution = uow.executions.get(ExecutionId(thread_id))
         except ExecutionNotFound:
             return None
+        if execution.workflow_name != THREAD:
+            raise InvalidInput(f"{thread_id!r} is a run, and no LangGraph thread; choose another thread_id")
         return cls(execution=execution, branches=uow.branches.list_branches(execution.id))
 
     @property
@@ -66,6 +69,14 @@ class Thread:
             return self.active.head_id
         heads = [branch.head_id for branch in self.in_namespace(namespace) if branch.head_id is not None]
         return max(heads, key=langgraph_id, default=None)
+
+    def standing(self, uow: UnitOfWork, namespace: str) -> CheckpointId | None:
+        """Return where a namespace stands; a subgraph not at what a rollback of the thread has left behind."""
+        undone = standing(uow.rollbacks.list_rollbacks(self.id)) if namespace else ()
+        if not undone:
+            return self.head(namespace)
+        rows = [row for row, place in self.rows(uow) if place == namespace and not _is_left_behind(row, undone)]
+        return max((row.id for row in rows), key=langgraph_id, default=None)
 
     def find_row(self, uow: UnitOfWork, namespace: str, checkpoint_id: str) -> Checkpoint | None:
         """Return our checkpoint for one of LangGraph's; None when the thread has none in this namespace."""
@@ -119,6 +130,15 @@ class Thread:
         return writes
 
 
+def _is_left_behind(row: Checkpoint, undone: Sequence[Rollback]) -> bool:
+    """Whether a checkpoint of a subgraph was made behind the target of a rollback, and before it."""
+    id = langgraph_id(row.id)
+    return any(
+        langgraph_id(each.target_id) < id and each.ended_at is not None and row.created_at <= each.ended_at
+        for each in undone
+    )
+
+
 def _nearest(
     found: Sequence[PendingWrite], order: Sequence[str], shared: Mapping[str, datetime]
 ) -> Sequence[PendingWrite]:
@@ -138,6 +158,15 @@ def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict
     """Return the metadata of an execution that shares these threads' checkpoints."""
     rest = {key: value for key, value in metadata.items() if key != _SHARED}
     return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}} if shared else rest
+
+
+def thread_id_is_taken(uow: UnitOfWork, thread_id: str) -> bool:
+    """Whether a thread, or a run of ours, has this id."""
+    try:
+        uow.executions.get(ExecutionId(thread_id))
+    except ExecutionNotFound:
+        return False
+    return True
 
 
 def all_threads(uow: UnitOfWork) -> Iterator[Thread]:

@@ -14,13 +14,16 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
 from wtb.application.context import CURRENT
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import StateNotSerialisable
 from wtb.domain.tools import Tool, ToolCall, ToolSpec
 from wtb.infrastructure.langgraph.kept import KeptValues
 from wtb.infrastructure.langgraph.questions import questions_of
 
 RECORDED = "wtb_recorded"
 """Marks a tool, in its metadata, whose calls go through the context."""
+
+Keep = Callable[[Any, str], Any]
+"""Says how a tool's result is stored."""
 
 _VALUES = KeptValues()
 
@@ -30,22 +33,39 @@ def kept_result(value: Any, tool: str) -> Any:
     return _VALUES.keep(value, f"the result of {tool!r}")
 
 
-def through_context(tool: BaseTool, known: Tool) -> BaseTool:
+def kept_text(value: Any, tool: str) -> Any:
+    """Return a tool's result as it is stored; the text of what cannot be."""
+    try:
+        return kept_result(value, tool)
+    except StateNotSerialisable:
+        return str(value)
+
+
+def through_context(tool: BaseTool, known: Tool, keep: Keep = kept_result) -> BaseTool:
     """Return the tool with its calls recorded as those of a tool of ours, wherever a node calls it."""
+    marked = tool.model_copy(update={"metadata": {**(tool.metadata or {}), RECORDED: True}})
     if not isinstance(tool, StructuredTool | SimpleTool):
-        raise InvalidInput(
-            f"tool {tool.name!r} is a {type(tool).__name__}; only functions that were made tools can be recorded: use "
-            "@tool or StructuredTool.from_function"
-        )
-    parts: dict[str, Any] = {"metadata": {**(tool.metadata or {}), RECORDED: True}}
+        return _of_class(marked, tool, known, keep)
+    parts: dict[str, Any] = {}
     if tool.func is not None:
-        parts["func"] = _recorded(tool, known, tool.func)
+        parts["func"] = _recorded(tool, known, tool.func, keep)
     if tool.coroutine is not None:
-        parts["coroutine"] = _arecorded(tool, known, tool.coroutine)
-    return tool.model_copy(update=parts)
+        parts["coroutine"] = _arecorded(tool, known, tool.coroutine, keep)
+    return marked.model_copy(update=parts)
 
 
-def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_class(marked: BaseTool, tool: BaseTool, known: Tool, keep: Keep) -> BaseTool:
+    """Return a tool that is a class of its own, and not made of a function, with its calls recorded."""
+    kind = type(tool)
+    run, arun = _recorded(tool, known, tool._run, keep), _arecorded(tool, known, tool._arun, keep)
+    parts: dict[str, Any] = {"_run": wraps(kind._run)(lambda self, *args, **kwargs: run(*args, **kwargs))}
+    if kind._arun is not BaseTool._arun:  # which would call the other one
+        parts["_arun"] = wraps(kind._arun)(lambda self, *args, **kwargs: arun(*args, **kwargs))
+    marked.__class__ = type(kind.__name__, (kind,), {**parts, "__module__": __name__})
+    return marked
+
+
+def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any], keep: Keep) -> Callable[..., Any]:
     @wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Any:
         context = CURRENT.get(None)
@@ -54,15 +74,15 @@ def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Call
 
         def made(call: ToolCall) -> Any:
             with questions_of(call, context):
-                return kept_result(function(*args, **kwargs), tool.name)
+                return keep(function(*args, **kwargs), tool.name)
 
-        return _VALUES.restore(context.recorded(known, _arguments(tool, args, kwargs), made))
+        return _given(tool, context.recorded(known, _arguments(tool, args, kwargs), made))
 
     recorded.__module__ = __name__  # not the user's: by the code of theirs the tool is known
     return recorded
 
 
-def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Callable[..., Any]:
+def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any], keep: Keep) -> Callable[..., Any]:
     @wraps(function)
     async def recorded(*args: Any, **kwargs: Any) -> Any:
         context = CURRENT.get(None)
@@ -71,12 +91,18 @@ def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any]) -> Cal
 
         async def made(call: ToolCall) -> Any:
             with questions_of(call, context):
-                return kept_result(await function(*args, **kwargs), tool.name)
+                return keep(await function(*args, **kwargs), tool.name)
 
-        return _VALUES.restore(await context.arecorded(known, _arguments(tool, args, kwargs), made))
+        return _given(tool, await context.arecorded(known, _arguments(tool, args, kwargs), made))
 
     recorded.__module__ = __name__
     return recorded
+
+
+def _given(tool: BaseTool, kept: Any) -> Any:
+    """Return a recorded result as the tool gave it; content and artifact are a pair, which is stored as a list."""
+    result = _VALUES.restore(kept)
+    return tuple(result) if tool.response_format == "content_and_artifact" and type(result) is list else result
 
 
 def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,6 +139,9 @@ def _with_recorded_tools(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compi
 
 def _automatic(tool: BaseTool) -> BaseTool:
     """Record a tool of which nothing is known, so that it counts as external."""
-    if (tool.metadata or {}).get(RECORDED) or not isinstance(tool, StructuredTool | SimpleTool):
+    if (tool.metadata or {}).get(RECORDED):
         return tool
-    return through_context(tool, Tool(spec=ToolSpec(name=tool.name), function=tool.func or tool.coroutine or tool.run))
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool.run
+    # What a ToolNode makes of a result that it cannot write as JSON is its text.
+    keep = kept_text if tool.response_format == "content" else kept_result
+    return through_context(tool, Tool(spec=ToolSpec(name=tool.name), function=function), keep)

@@ -9,28 +9,31 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs, set_config_context
+from langchain_core.runnables.config import merge_configs, set_config_context, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.errors import EmptyInputError, GraphInterrupt, ParentCommand
 from langgraph.types import Interrupt
 
 from wtb.application.context import CURRENT, Context
 from wtb.domain.engine import Advance, Make, Runs, Standpoint
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.graphs import RAW, App, Graph, is_async
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
-from wtb.infrastructure.langgraph.messages import Identified, message_channels
+from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import answering, asked_by
 from wtb.infrastructure.langgraph.records import is_inner
+from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 from wtb.infrastructure.langgraph.tools import recorded_tools
 
 _STEP = "__wtb_step"
@@ -38,6 +41,8 @@ _STEP = "__wtb_step"
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
 _PUSH = "__pregel_push"
 _CHECKPOINTER = "__pregel_checkpointer"
+_SEND = "__pregel_send"
+_INPUTS = KeptValues()
 
 
 class Hosting:
@@ -54,11 +59,16 @@ class Hosting:
         if key not in self._compiled:
             hosted = {node.name: self._hosted(node) for node in definition.nodes}
             app = self.graph.with_nodes(hosted, _StepSaver(None))
-            values = KeptValues(_saver_of(app).serde)  # which knows the types of the state
+            home = self.graph.builder.state_schema.__module__
+            values = KeptValues(_saver_of(app).serde, home=home)  # which knows the types of the state
             for each in hosted.values():
                 each.values = values
             self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
         return self._compiled[key][1:]
+
+    def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an input as it is stored, with its messages and other objects."""
+        return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
     def _hosted(self, node: Node) -> _Hosted:
         return _Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
@@ -85,8 +95,27 @@ class GraphEngine:
             nodes = self._invoked(saver, begun, Standpoint(state=State(), next_nodes=()), interrupt_before="*")
         except EmptyInputError as error:
             raise InvalidInput(f"the graph needs an input with some of {', '.join(self._keys)}") from error
+        except WTBError:
+            raise
+        except Exception as error:  # a reducer, a validator or a router of the user's may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise InvalidInput(f"the graph cannot begin with this input: {reason}") from error
+        if saver.metadata is None or saver.metadata["step"] < 0:
+            raise _edge_asks("the start")
+        saver.checkpoint = self._with_defaults(saver.checkpoint)
         state = self._state(State(), {}, saver.checkpoint)[1]
         return Standpoint(state=state, next_nodes=nodes, memory=self._memory(saver))
+
+    def _with_defaults(self, checkpoint: Any) -> Any:
+        """Return a checkpoint with what reducers begin with: LangGraph stores a channel when it is written to."""
+        values, versions = dict(checkpoint["channel_values"]), dict(checkpoint["channel_versions"])
+        for name in self._keys:
+            channel = self._graph.channels[name]
+            if name not in values and channel.is_available():
+                with suppress(StateNotSerialisable):
+                    self._values.keep(channel.checkpoint(), name)
+                    values[name], versions[name] = channel.checkpoint(), 1
+        return {**checkpoint, "channel_values": values, "channel_versions": versions}
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         unknown = [key for key in update if key not in self._keys]
@@ -111,6 +140,8 @@ class GraphEngine:
         saver = _StepSaver(self._tuple(at))
         nodes = self._invoked(saver, None, at, made=made, interrupt_after="*")
         if saver.checkpoint is None:
+            if len(returned) == len(at.next_nodes):
+                raise _edge_asks(" or ".join(dict.fromkeys(at.next_nodes)))
             return None
         delta, state = self._state(at.state, at.memory["versions"], saver.checkpoint)
         return Advance(
@@ -125,9 +156,19 @@ class GraphEngine:
         self, saver: _StepSaver, given: Any, at: Standpoint, *, made: Make | None = None, **interrupts: Any
     ) -> tuple[str, ...]:
         """Let the graph run up to its next interrupt, and return which nodes are due then."""
+        # A node of another run may run this one: LangGraph would take it for a part of that.
+        around = var_child_runnable_config.set(None)
+        try:
+            return self._streamed(saver, given, at, made, interrupts)
+        finally:
+            var_child_runnable_config.reset(around)
+
+    def _streamed(
+        self, saver: _StepSaver, given: Any, at: Standpoint, made: Make | None, interrupts: Mapping[str, Any]
+    ) -> tuple[str, ...]:
         app = copy.copy(self._app)
         app.checkpointer = saver
-        config = self._config(at, None if made is None else _Step(at.next_nodes, made, self._runs))
+        config = self._config(at, None if made is None else self._step(saver, at, made))
         how: Any = {"context": self._graph.context, "stream_mode": "checkpoints", "durability": "exit", **interrupts}
         if not self._graph.is_routed_async:
             return _due(list(app.stream(given, config, **how)))
@@ -137,6 +178,10 @@ class GraphEngine:
 
         due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
         return due
+
+    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> _Step:
+        taken = partial(ids_in, saver.values, self._messages)
+        return _Step(at.next_nodes, made, self._runs, taken)
 
     def _config(self, at: Standpoint, step: _Step | None) -> RunnableConfig:
         own: Any = {"configurable": {"thread_id": at.run_id, _STEP: step}, "recursion_limit": max(at.steps_left, 1)}
@@ -221,6 +266,13 @@ class GraphEngine:
         }
 
 
+def _edge_asks(node: str) -> InvalidInput:
+    return InvalidInput(
+        f"a function that decides what follows {node} asks with interrupt(), but only nodes can wait for answers here: "
+        "ask in a node, keep the answer in the state, and let the function decide by that"
+    )
+
+
 def _saver_of(app: App) -> BaseCheckpointSaver[Any]:
     assert isinstance(app.checkpointer, BaseCheckpointSaver)
     return app.checkpointer
@@ -247,12 +299,23 @@ class _StepSaver(BaseCheckpointSaver[str]):
         self.checkpoint: Any = None
         self.metadata: Any = None
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the channels hold at the beginning."""
+        return {} if self._begin is None else self._begin.checkpoint["channel_values"]
+
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self._begin
 
     def put(self, config: RunnableConfig, checkpoint: Any, metadata: Any, new_versions: Any) -> RunnableConfig:
         self.checkpoint, self.metadata = checkpoint, metadata
         return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+
+    def with_allowlist(self, extra_allowlist: Any) -> _StepSaver:
+        """Let the serialiser build these types too, and stay the one that is asked for the checkpoint afterwards."""
+        allowing: Any = super().with_allowlist(extra_allowlist)
+        self.serde = allowing.serde
+        return self
 
     def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
         """Keep nothing: WTB keeps what nodes returned."""
@@ -270,10 +333,12 @@ class _StepSaver(BaseCheckpointSaver[str]):
 class _Step:
     """One superstep as its nodes see it."""
 
-    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs) -> None:
+    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs, taken: Callable[[], frozenset[str]]) -> None:
         self._nodes = nodes
         self.make = make
         self.runs = runs
+        self.taken = taken
+        """Says which ids messages have that the state holds."""
 
     def position(self, metadata: Mapping[str, Any]) -> int:
         """Return which of the due nodes a task is; what was sent comes first, in the order of sending."""
@@ -316,8 +381,8 @@ class _Hosted(Runnable[Any, Any]):
         step: _Step = config["configurable"][_STEP]
 
         def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
-            visit = Identified(self._messages, f"{self._node}/{context.run.visit}")
-            return self._kept(visit.update(self._called(input, config, context, timeout_s, step)))
+            visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
+            return self._kept(visit.update(spelled_out(self._called(input, config, context, timeout_s, step))))
 
         returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
         if returned is None:
@@ -328,13 +393,15 @@ class _Hosted(Runnable[Any, Any]):
         self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: _Step
     ) -> Any:
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
-        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None})
+        pushed = Pushed()
+        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None, _SEND: pushed.take})
         context.pass_questions()
         token = CURRENT.set(context)
         try:
-            return step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+            returned = step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+            return pushed.before(returned)
         except ParentCommand as command:
-            return replace(command.args[0], graph=None)
+            return pushed.before(replace(command.args[0], graph=None))
         except GraphInterrupt as stop:
             return self._ask(context, stop)
         finally:
@@ -382,10 +449,18 @@ class _Hosted(Runnable[Any, Any]):
             )
         interrupt: Interrupt = stop.args[0][0]
         schema = interrupt.response_schema
-        question = self.values.keep_item(interrupt.value, f"the question of node {self._node!r}")
+        question = self._question(interrupt.value)
         context.ask(
-            repr(interrupt.value) if type(question) is Foreign else question,
+            question,
             schema=schema if isinstance(schema, Mapping) else None,
             inside=asked_by(stop),
         )
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
+
+    def _question(self, value: Any) -> Any:
+        """Return what a node asks as plain data, with objects as their fields; its text when that cannot be."""
+        where = f"the question of node {self._node!r}"
+        kept = self.values.keep_item(value, where)
+        if type(kept) is Foreign:
+            kept = self.values.keep_item(kept.legible(), where)
+        return repr(value) if type(kept) is Foreign else kept

@@ -1,0 +1,128 @@
+"""Threads that LangGraph runs, moved by WTB: after a rollback everything behind it happens anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
+
+from tests.integration.test_langgraph_shapes import Log, graph_of, row
+from wtb.bench import Bench
+from wtb.domain.errors import InvalidInput
+from wtb.langgraph import Saver, import_threads
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+def noting(ran: list[str]) -> Any:
+    """Return what makes nodes that say their name, and note that they ran."""
+
+    def node(name: str) -> Any:
+        def run(state: Log) -> Log:
+            ran.append(name)
+            return {"log": [f"{name}{ran.count(name)}"]}
+
+        return run
+
+    return node
+
+
+def test_a_node_behind_a_rollback_runs_again(bench: Bench) -> None:
+    ran: list[str] = []
+    node = noting(ran)
+    graph = graph_of(Log, {name: node(name) for name in "abc"}, row(*"abc")).compile(checkpointer=Saver(bench))
+    graph.invoke({"log": []}, CONFIG)
+    bench.get("t").rollback("a")
+    assert graph.get_state(CONFIG).next == ("b",)
+    assert graph.invoke(None, CONFIG) == {"log": ["a1", "b2", "c2"]}
+
+
+def asking(ran: list[str]) -> StateGraph[Any]:
+    node = noting(ran)
+    nodes = {"a": node("a"), "ask": lambda state: {"log": [interrupt("well?")]}, "b": node("b")}
+    return graph_of(Log, nodes, row("a", "ask", "b"))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_question_behind_a_rollback_is_asked_again(bench: Bench, nested: bool) -> None:
+    ran: list[str] = []
+    graph = asking(ran)
+    outer = graph_of(Log, {"first": lambda state: None, "inner": graph.compile()}, row("first", "inner"))
+    app = (outer if nested else graph).compile(checkpointer=Saver(bench))
+    app.invoke({"log": []}, CONFIG)
+    app.invoke(Command(resume="yes"), CONFIG)
+    bench.get("t").rollback("first" if nested else "a")
+    app.invoke(None, CONFIG)
+    assert [each.value for each in app.get_state(CONFIG).interrupts] == ["well?"]
+    assert app.invoke(Command(resume="no"), CONFIG)["log"][1:] == ["no", "b2"]
+    assert ran == (["a", "b", "a", "b"] if nested else ["a", "b", "b"])
+
+
+def test_a_redo_finds_the_question_as_it_was(bench: Bench) -> None:
+    app = asking([]).compile(checkpointer=Saver(bench))
+    app.invoke({"log": []}, CONFIG)
+    run = bench.get("t")
+    run.rollback(1)
+    run.redo()
+    assert [each.value for each in app.get_state(CONFIG).interrupts] == ["well?"]
+    assert app.invoke(Command(resume="yes"), CONFIG) == {"log": ["a1", "yes", "b1"]}
+
+
+def test_a_subgraph_with_a_memory_forgets_what_is_behind_a_rollback(bench: Bench) -> None:
+    seen: list[int] = []
+
+    def counts(state: Log) -> Log:
+        seen.append(len(state["log"]))
+        return {"log": ["inner"]}
+
+    inner = graph_of(Log, {"x": counts}, row("x")).compile(checkpointer=True)
+    outer = graph_of(Log, {"first": lambda state: None, "inner": inner}, row("first", "inner"))
+    app = outer.compile(checkpointer=Saver(bench))
+    app.invoke({"log": ["1"]}, CONFIG)
+    app.invoke({"log": ["2"]}, CONFIG)
+    bench.get("t").rollback("inner#1")
+    app.invoke({"log": ["2"]}, CONFIG)
+    assert seen[2] == seen[1]
+
+
+def test_a_thread_is_changed_by_its_graph_only(bench: Bench) -> None:
+    graph = asking([]).compile(checkpointer=Saver(bench))
+    graph.invoke({"log": []}, CONFIG)
+    run = bench.get("t")
+    with pytest.raises(InvalidInput, match="only its graph changes"):
+        run.fork(1, update={"log": ["changed"]})
+    with pytest.raises(InvalidInput, match="only its graph changes"):
+        run.fork(1, input={"log": ["changed"]})
+    other: Any = {"configurable": {"thread_id": run.fork("a").id}}
+    assert graph.get_state(other).next == ("ask",)
+    graph.invoke(None, other)
+    assert graph.invoke(Command(resume="yes"), other) == {"log": ["a1", "yes", "b1"]}
+
+
+def test_a_thread_cannot_have_the_id_of_a_run(bench: Bench) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": ["a"]}}, row("a"))
+    bench.run(graph, {"log": ["run"]}, run_id="t")
+    saver = Saver(bench)
+    app = graph.compile(checkpointer=saver)
+    for call in (
+        lambda: app.invoke({"log": ["thread"]}, CONFIG),
+        lambda: saver.delete_thread("t"),
+        lambda: saver.copy_thread("t", "u"),
+    ):
+        with pytest.raises(InvalidInput, match="'t' is a run, and no LangGraph thread; choose another thread_id"):
+            call()
+    assert bench.get("t").state == {"log": ["run", "a"]}
+
+
+def test_an_import_passes_over_a_thread_whose_id_a_run_has(bench: Bench, tmp_path: Path) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": ["a"]}}, row("a"))
+    bench.run(graph, {"log": ["run"]}, run_id="t")
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs")) as theirs:
+        for thread_id in ("t", "u"):
+            graph.compile(checkpointer=theirs).invoke({"log": []}, {"configurable": {"thread_id": thread_id}})
+    imported = import_threads(str(tmp_path / "theirs"), Saver(bench))
+    assert (imported.threads, imported.present) == (1, ("t",))
