@@ -126,3 +126,56 @@ def test_an_import_passes_over_a_thread_whose_id_a_run_has(bench: Bench, tmp_pat
             graph.compile(checkpointer=theirs).invoke({"log": []}, {"configurable": {"thread_id": thread_id}})
     imported = import_threads(str(tmp_path / "theirs"), Saver(bench))
     assert (imported.threads, imported.present) == (1, ("t",))
+
+
+def _values(graph: Any, saver: Any) -> list[Any]:
+    """Return everything that a reader of the history of the thread sees of it."""
+    seen = graph.compile(checkpointer=saver).get_state_history(CONFIG)
+    return [(each.values, each.next, each.metadata, [task.result for task in each.tasks]) for each in seen]
+
+
+class _Killed(BaseException):
+    """Ends an import as a kill would."""
+
+
+@pytest.mark.parametrize("method", ["put", "put_writes"])
+def test_an_import_that_was_killed_anywhere_is_finished_by_the_next(
+    bench: Bench, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(Log, {name: lambda state, name=name: {"log": [name]} for name in "ab"}, row("a", "b"))
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs")) as theirs:
+        graph.compile(checkpointer=theirs).invoke({"log": []}, CONFIG)
+        wanted = _values(graph, theirs)
+    for kills in range(len(wanted)):
+        ours, calls = Saver(bench), [0]
+        original = getattr(ours, method)
+
+        def killed(*args: Any, kills: int = kills, calls: list[int] = calls, original: Any = original) -> Any:
+            calls[0] += 1
+            if calls[0] > kills:
+                raise _Killed
+            return original(*args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ours, method, killed)
+            with pytest.raises(_Killed):
+                import_threads(str(tmp_path / "theirs"), ours)
+        assert import_threads(str(tmp_path / "theirs"), Saver(bench)).checkpoints <= len(wanted)
+        assert _values(graph, Saver(bench)) == wanted
+        Saver(bench).delete_thread("t")
+
+
+def test_an_import_brings_what_came_since_the_last_unless_the_thread_went_on_here(bench: Bench, tmp_path: Path) -> None:
+    graph = graph_of(Log, {"a": lambda state: {"log": ["a"]}}, row("a"))
+    path, ours = str(tmp_path / "theirs"), Saver(bench)
+    with SqliteSaver.from_conn_string(path) as theirs:
+        graph.compile(checkpointer=theirs).invoke({"log": ["one"]}, CONFIG)
+        assert import_threads(path, ours).checkpoints == 3
+        graph.compile(checkpointer=theirs).invoke({"log": ["two"]}, CONFIG)
+        assert import_threads(path, ours) == (1, 3, ())
+        assert _values(graph, ours) == _values(graph, theirs)
+        graph.compile(checkpointer=theirs).invoke({"log": ["three"]}, CONFIG)
+    graph.compile(checkpointer=ours).invoke({"log": ["mine"]}, CONFIG)
+    before = _values(graph, ours)
+    assert import_threads(path, ours) == (0, 0, ("t",))
+    assert _values(graph, ours) == before

@@ -21,8 +21,8 @@ def import_group() -> None:
 def import_langgraph(*, database: str, url: str | None, as_json: bool) -> None:
     """Copy all threads of LangGraph's SqliteSaver or PostgresSaver, with their checkpoints, branches and writes.
 
-    DATABASE is the file of a SqliteSaver, or the address of the database of a PostgresSaver; it is only read. Threads
-    that are here already stay as they are, so that it can be done again.
+    DATABASE is the file of a SqliteSaver, or the address of the database of a PostgresSaver; it is only read. Done again
+    it brings what came since, and what was missing after it was interrupted; threads that went on here stay as they are.
     """
     from wtb.langgraph import Saver, import_threads
 
@@ -30,6 +30,6 @@ def import_langgraph(*, database: str, url: str | None, as_json: bool) -> None:
         done = import_threads(database, Saver(bench))
     text = f"Imported {counted(done.threads, 'thread')} with {counted(done.checkpoints, 'checkpoint')}."
     if done.present:
-        text += f" Here already: {', '.join(done.present[:5])}{', …' if done.present[5:] else ''}."
+        text += f" Left as they are: {', '.join(done.present[:5])}{', …' if done.present[5:] else ''}."
     facts = {"threads": done.threads, "checkpoints": done.checkpoints, "present": list(done.present)}
     show(facts, text, as_json=as_json)

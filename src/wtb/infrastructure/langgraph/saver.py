@@ -25,8 +25,8 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.infrastructure.langgraph.reading import CheckpointReader
-from wtb.infrastructure.langgraph.records import row_ids
-from wtb.infrastructure.langgraph.threads import Thread, all_threads, thread_id_is_taken
+from wtb.infrastructure.langgraph.records import langgraph_id, row_ids
+from wtb.infrastructure.langgraph.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.upkeep import ThreadUpkeep, all_but_latest, made_by
 from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
@@ -142,10 +142,12 @@ class StoreSaver(BaseCheckpointSaver[str]):
             uow.writes.add(writes)
             uow.commit()
 
-    def has_thread(self, thread_id: str) -> bool:
-        """Whether anything was ever put there, or a run has this id."""
+    def places(self, thread_id: str) -> set[tuple[str, str]]:
+        """Return the namespaces and ids of the checkpoints of a thread; InvalidInput when a run has its id."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return thread_id_is_taken(uow, str(thread_id))
+            thread = Thread.find(uow, str(thread_id))
+            rows = () if thread is None else thread.rows(uow)
+            return {(namespace, langgraph_id(row.id)) for row, namespace in rows}
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread; threads that were copied from it keep what they have."""

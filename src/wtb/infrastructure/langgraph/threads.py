@@ -160,15 +160,6 @@ def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict
     return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}} if shared else rest
 
 
-def thread_id_is_taken(uow: UnitOfWork, thread_id: str) -> bool:
-    """Whether a thread, or a run of ours, has this id."""
-    try:
-        uow.executions.get(ExecutionId(thread_id))
-    except ExecutionNotFound:
-        return False
-    return True
-
-
 def all_threads(uow: UnitOfWork) -> Iterator[Thread]:
     """Yield every thread that LangGraph alone drives."""
     offset = 0
