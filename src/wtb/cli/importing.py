@@ -21,8 +21,8 @@ def import_group() -> None:
 def import_langgraph(*, database: str, url: str | None, as_json: bool) -> None:
     """Copy all threads of LangGraph's SqliteSaver or PostgresSaver, with their checkpoints, branches and writes.
 
-    DATABASE is the file of a SqliteSaver, or the address of the database of a PostgresSaver; it is only read. Done again
-    it brings what came since, and what was missing after it was interrupted; threads that went on here stay as they are.
+    DATABASE is the file of a SqliteSaver, or the address of the database of a PostgresSaver; it is only read. Done
+    again it brings what came since, and what an interrupted one left out; threads that went on here stay as they are.
     """
     from wtb.langgraph import Saver, import_threads
 

@@ -66,7 +66,7 @@ class Codec(Protocol):
         """Return (data, canonical)."""
         ...
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes | memoryview) -> Any:
         """Return the value; raise UnknownFormat when a type is not known here."""
         ...
 

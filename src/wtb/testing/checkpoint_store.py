@@ -20,7 +20,7 @@ from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage
-from wtb.domain.state import DELETE, Append, DeleteKey, SetValue, StateDelta
+from wtb.domain.state import DELETE, Append, DeleteKey, SetValue, Splice, StateDelta
 from wtb.testing.checkpoint_comparison import ComparisonLaws
 from wtb.testing.checkpoint_damage import DamageLaws
 from wtb.testing.checkpoint_deletion import DeletionLaws
@@ -87,6 +87,21 @@ class SavingLaws(StoryFixtures):
             assert [snapshot.checkpoint.id for snapshot in uow.checkpoints.load_many(wanted)] == [
                 side.id, line[3].id, line[0].id,
             ]  # fmt: skip
+
+    def test_a_history_of_a_list_is_read_whole_however_it_came_about(self, storage: Storage, story: Story) -> None:
+        """Lists that are beginnings of each other, that lost some of what was added at once, and large ones."""
+        grown = [StateDelta.of(items=Append(({"n": number}, "x" * 900))) for number in range(30)]
+        cut = [StateDelta.of(items=Splice(41, 19, ("new",))), StateDelta.of(items=Append(("last",)))]
+        line = story.line({"items": [0, 1], "text": "y" * 5000}, *grown, *cut, StateDelta.of(items=SetValue([])))
+        with storage.unit_of_work(readonly=True) as uow:
+            wanted = {each.id: uow.checkpoints.load(each.id) for each in line}
+            oldest_first = list(uow.checkpoints.load_many(list(wanted)))
+            newest_first = uow.checkpoints.load_many(list(wanted)[::-1])
+        assert oldest_first == list(wanted.values())
+        for snapshot in newest_first:
+            assert snapshot == wanted[snapshot.checkpoint.id]
+            if len(snapshot.state["items"]) > 2:
+                snapshot.state["items"][2]["n"] = "changed"  # each is a state of its own
 
     @pytest.mark.parametrize("text", ["nul \x00", "surrogate \ud800"], ids=["nul", "surrogate"])
     def test_text_comes_back_as_it_was_or_is_refused(self, story: Story, text: str) -> None:

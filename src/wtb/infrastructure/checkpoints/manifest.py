@@ -263,9 +263,14 @@ def first_items(segments: Sequence[Segment], count: int) -> list[Segment]:
 HEADER_BYTES = 5
 
 
+def array_header(count: int) -> bytes:
+    """Return what an array of so many items begins with: always the same size, so that arrays are joined undecoded."""
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
 def packed_array(items: Sequence[bytes]) -> bytes:
-    """Return encoded items as one array with a header of fixed size, so that arrays can be joined without decoding."""
-    return b"\xdd" + len(items).to_bytes(4, "big") + b"".join(items)
+    """Return encoded items as one array."""
+    return b"".join([array_header(len(items)), *items])
 
 
 def item_count(array: bytes) -> int:
@@ -331,4 +336,4 @@ def _concatenated(arrays: Sequence[bytes]) -> bytes:
 
 def joined_arrays(arrays: Sequence[bytes], count: int) -> bytes:
     """Return packed arrays, which hold so many items together, as one."""
-    return b"\xdd" + count.to_bytes(4, "big") + b"".join([array[HEADER_BYTES:] for array in arrays])
+    return b"".join([array_header(count), *[memoryview(array)[HEADER_BYTES:] for array in arrays]])

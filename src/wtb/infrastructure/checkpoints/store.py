@@ -22,6 +22,7 @@ from wtb.domain.ports import (
     NodeRunRepository,
 )
 from wtb.domain.state import StateDelta
+from wtb.infrastructure.checkpoints.decoder import HistoryDecoder
 from wtb.infrastructure.checkpoints.encoder import Blobs, DeltaEncoder, EncodedDelta
 from wtb.infrastructure.checkpoints.manifest import EMPTY, Manifest
 from wtb.infrastructure.checkpoints.rows import (
@@ -305,10 +306,11 @@ class DeltaCheckpointStore:
             manifests[row.id] = manifest
             addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
+        decoder = HistoryDecoder(self._codec, self._encoder, blobs)
         return (
             Snapshot(
                 checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
-                state=self._encoder.state(manifests[checkpoint_id], blobs),
+                state=decoder.state(manifests[checkpoint_id]),
                 returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
             )
             for checkpoint_id in checkpoint_ids

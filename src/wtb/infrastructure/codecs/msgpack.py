@@ -74,7 +74,7 @@ class MsgpackCodec:
         except (TypeError, ValueError, RecursionError):  # ormsgpack's own errors are among these
             return self._walked(value, path, _KEEP_TYPES), self._walked(value, path, _CANONICAL)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes | memoryview) -> Any:
         try:
             return ormsgpack.unpackb(data, ext_hook=self._untag)
         except ValueError as error:  # all that ormsgpack raises, whatever was raised in `_untag`
