@@ -6,42 +6,30 @@ checkpoint. A superstep is one invocation that begins from a checkpoint in memor
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs, set_config_context, var_child_runnable_config
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.errors import EmptyInputError, GraphInterrupt, ParentCommand
-from langgraph.types import Interrupt
+from langgraph.errors import EmptyInputError
 
-from wtb.application.context import CURRENT, Context
 from wtb.domain.engine import Advance, Make, Runs, Standpoint
 from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
-from wtb.infrastructure.codecs.foreign import Foreign
-from wtb.infrastructure.langgraph.graphs import RAW, App, Graph, is_async
+from wtb.infrastructure.langgraph.graphs import App, Graph
+from wtb.infrastructure.langgraph.hosting import STEP, Hosted, Step
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
 from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
-from wtb.infrastructure.langgraph.observing import Observer
-from wtb.infrastructure.langgraph.questions import answering, asked_by
 from wtb.infrastructure.langgraph.records import is_inner
-from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 from wtb.infrastructure.langgraph.tools import recorded_tools
 
-_STEP = "__wtb_step"
-"""Under which key of the configuration nodes find the superstep that they belong to."""
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
-_PUSH = "__pregel_push"
-_CHECKPOINTER = "__pregel_checkpointer"
-_SEND = "__pregel_send"
 _INPUTS = KeptValues()
 
 
@@ -70,8 +58,8 @@ class Hosting:
         """Return an input as it is stored, with its messages and other objects."""
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
-    def _hosted(self, node: Node) -> _Hosted:
-        return _Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
+    def _hosted(self, node: Node) -> Hosted:
+        return Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
 
 
 class GraphEngine:
@@ -179,12 +167,12 @@ class GraphEngine:
         due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
         return due
 
-    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> _Step:
+    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> Step:
         taken = partial(ids_in, saver.values, self._messages)
-        return _Step(at.next_nodes, made, self._runs, taken)
+        return Step(at.next_nodes, made, self._runs, taken)
 
-    def _config(self, at: Standpoint, step: _Step | None) -> RunnableConfig:
-        own: Any = {"configurable": {"thread_id": at.run_id, _STEP: step}, "recursion_limit": max(at.steps_left, 1)}
+    def _config(self, at: Standpoint, step: Step | None) -> RunnableConfig:
+        own: Any = {"configurable": {"thread_id": at.run_id, STEP: step}, "recursion_limit": max(at.steps_left, 1)}
         given: Any = dict(self._graph.config)
         return merge_configs(given, own)
 
@@ -328,139 +316,3 @@ class _StepSaver(BaseCheckpointSaver[str]):
 
     async def aput_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
         self.put_writes(config, writes, task_id, task_path)
-
-
-class _Step:
-    """One superstep as its nodes see it."""
-
-    def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs, taken: Callable[[], frozenset[str]]) -> None:
-        self._nodes = nodes
-        self.make = make
-        self.runs = runs
-        self.taken = taken
-        """Says which ids messages have that the state holds."""
-
-    def position(self, metadata: Mapping[str, Any]) -> int:
-        """Return which of the due nodes a task is; what was sent comes first, in the order of sending."""
-        path = metadata["langgraph_path"]
-        if path[0] == _PUSH:
-            return int(path[1])
-        return len(self._nodes) - 1 - self._nodes[::-1].index(metadata["langgraph_node"])
-
-
-class _Seen(Mapping[str, Any]):
-    """What a node is given, as it would be stored; found out only when somebody looks."""
-
-    def __init__(self, given: Any, values: KeptValues) -> None:
-        self._given = given if type(given) is dict else {RAW: given}
-        self._values = values
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values.keep(self._given[key], f"input {key!r}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-
-class _Hosted(Runnable[Any, Any]):
-    """A node whose runs are made by WTB."""
-
-    values: KeptValues
-
-    def __init__(self, node: str, inner: Runnable[Any, Any], messages: frozenset[str]) -> None:
-        self._node = node
-        self._inner = inner
-        self._messages = messages
-        self._is_async = is_async(inner)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        assert config is not None
-        step: _Step = config["configurable"][_STEP]
-
-        def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
-            visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
-            return self._kept(visit.update(spelled_out(self._called(input, config, context, timeout_s, step))))
-
-        returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
-        if returned is None:
-            raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
-        return self._restored(returned)  # the same whether it was made here, elsewhere or before a crash
-
-    def _called(
-        self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: _Step
-    ) -> Any:
-        watched = merge_configs(config, {"callbacks": [Observer(context)]})
-        pushed = Pushed()
-        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None, _SEND: pushed.take})
-        context.pass_questions()
-        token = CURRENT.set(context)
-        try:
-            returned = step.runs.run(self._node, self._function(input, watched, context), timeout_s)
-            return pushed.before(returned)
-        except ParentCommand as command:
-            return pushed.before(replace(command.args[0], graph=None))
-        except GraphInterrupt as stop:
-            return self._ask(context, stop)
-        finally:
-            CURRENT.reset(token)
-
-    def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
-        """Return how to call the node with this configuration around it, which models and tools find by themselves."""
-
-        def called() -> Any:
-            with set_config_context(config) as around:
-                return around.run(self._inner.invoke, input, config)
-
-        async def awaited() -> Any:
-            with set_config_context(config) as around:
-                around.run(CURRENT.set, context)  # the loop's thread has a context of its own
-                try:
-                    return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
-                except Exception:
-                    await context.let_calls_end()
-                    raise
-
-        return awaited if self._is_async else called
-
-    def _kept(self, raw: Any) -> Mapping[str, Any]:
-        """Return what a node returned as it is stored."""
-        where = f"what node {self._node!r} returned"
-        if raw is None:
-            return {}
-        if type(raw) is dict and all(type(key) is str for key in raw):
-            return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
-        return {RAW: self.values.keep_item(raw, where)}
-
-    def _restored(self, returned: Mapping[str, Any]) -> Any:
-        """Return what a node returned, from what is stored of it."""
-        if RAW in returned:
-            return self.values.restore_item(returned[RAW])
-        return {key: self.values.restore(value) for key, value in returned.items()}
-
-    def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
-        """Pause the run with the question; the node runs again with the answer."""
-        if not stop.args[0]:
-            raise InvalidInput(
-                f"a graph that node {self._node!r} invokes was compiled to interrupt, but runs inside the node here: "
-                "compile it without interrupt_before and interrupt_after, and break before or after the node"
-            )
-        interrupt: Interrupt = stop.args[0][0]
-        schema = interrupt.response_schema
-        question = self._question(interrupt.value)
-        context.ask(
-            question,
-            schema=schema if isinstance(schema, Mapping) else None,
-            inside=asked_by(stop),
-        )
-        raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
-
-    def _question(self, value: Any) -> Any:
-        """Return what a node asks as plain data, with objects as their fields; its text when that cannot be."""
-        where = f"the question of node {self._node!r}"
-        kept = self.values.keep_item(value, where)
-        if type(kept) is Foreign:
-            kept = self.values.keep_item(kept.legible(), where)
-        return repr(value) if type(kept) is Foreign else kept
