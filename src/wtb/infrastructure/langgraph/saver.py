@@ -24,13 +24,14 @@ from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
+from wtb.infrastructure.langgraph.lines import Lines, Put
 from wtb.infrastructure.langgraph.reading import CheckpointReader
 from wtb.infrastructure.langgraph.records import langgraph_id, row_ids
 from wtb.infrastructure.langgraph.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.upkeep import ThreadUpkeep, all_but_latest, made_by
 from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.infrastructure.langgraph.waiting import Place, WaitingWrites
-from wtb.infrastructure.langgraph.writing import CheckpointWriter, Lines, Put
+from wtb.infrastructure.langgraph.writing import CheckpointWriter
 
 Result = TypeVar("Result")
 
