@@ -17,8 +17,8 @@ from wtb.domain.events import EventType
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
+from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
-from wtb.infrastructure.checkpoints.store import ManifestCache
 from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import Uuid7Ids

@@ -20,8 +20,8 @@ from wtb.domain.replay import Aspect, Difference, ReplayReport, Verdict
 from wtb.domain.state import MISSING, StateDelta
 from wtb.domain.values import evolve
 from wtb.flow import Workflow
+from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.rows import row_of
-from wtb.infrastructure.checkpoints.store import ManifestCache
 from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.runs import Run

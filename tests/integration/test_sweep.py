@@ -21,7 +21,7 @@ from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, Swept
 from wtb.domain.state import Append, SetValue, Splice, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.checkpoints.store import ManifestCache
+from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.files.commits import TreeCache
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage

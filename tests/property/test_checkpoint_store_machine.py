@@ -52,7 +52,7 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
 from wtb.infrastructure.checkpoints import encoder, manifest, store
-from wtb.infrastructure.checkpoints.store import ManifestCache
+from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.tables import metadata

@@ -11,9 +11,10 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore, ManifestCache
+from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
 from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
 
 Value = TypeVar("Value")
