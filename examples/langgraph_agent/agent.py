@@ -59,7 +59,7 @@ def is_done(state: Order) -> str:
 def quote(state: Order) -> dict[str, Any]:
     """Write the answer down for the customer."""
     text = str(state["messages"][-1].content)
-    (wtb.langgraph.workspace() / "quote.md").write_text(f"{text}\n")
+    (wtb.workspace() / "quote.md").write_text(f"{text}\n")
     amount = re.search(r"Total: \D{0,2}([\d.]+\d)", text)
     return {"total": None if amount is None else float(amount[1])}
 

@@ -59,4 +59,4 @@ def put_back(call: Any) -> None:
 # Looking something up changes nothing, so that its result may be shared; putting aside can be taken back.
 exact = wtb.langgraph.recorded(exact, effects="none")
 tolerant = wtb.langgraph.recorded(tolerant, effects="none")
-put_aside = wtb.langgraph.reversible(put_aside, reverse=put_back)
+put_aside = wtb.reversible(put_aside, reverse=put_back)

@@ -17,7 +17,7 @@ from wtb.domain.errors import (
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
-from wtb.flow import Workflow, tool
+from wtb.flow import Workflow, reversible, tool, workspace
 from wtb.infrastructure.codecs.types import serialisable
 from wtb.infrastructure.evaluators.builtin import (
     Contains,
@@ -70,6 +70,8 @@ __all__ = [
     "add",
     "append",
     "merge",
+    "reversible",
     "serialisable",
     "tool",
+    "workspace",
 ]

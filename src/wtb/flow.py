@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
+from wtb.application.context import current
 from wtb.application.mocks import mock
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
@@ -275,6 +276,23 @@ def tool(
         return TOOLS.add(tool_of(function, name=name or function.__name__, effects=effects, **rules))
 
     return register if function is None else register(function)
+
+
+def reversible(function: Any, /, *, reverse: Callable[..., Any], **rules: Any) -> Any:
+    """Return a function as a tool, or a LangChain tool, that a rollback takes back with `reverse(call)`.
+
+    The other rules are those of `tool`.
+    """
+    if inspect.isroutine(function):
+        return tool(reverse=reverse, **rules)(function)
+    from wtb import langgraph
+
+    return langgraph.reversible(function, reverse=reverse, **rules)
+
+
+def workspace() -> Path:
+    """Return the versioned folder of the run, in the node that runs here."""
+    return current().workspace
 
 
 def tool_of(

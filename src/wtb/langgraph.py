@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from wtb.application.context import CURRENT, Context
+from wtb.application.context import Context, current
 from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
 from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
-from wtb.flow import Workflow, tool_of
+from wtb.flow import Workflow, tool_of, workspace
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
 
@@ -32,7 +31,7 @@ try:
 except ImportError as error:
     raise InvalidInput("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
-__all__ = ["Imported", "Saver", "history", "import_threads"]
+__all__ = ["Imported", "Saver", "history", "import_threads", "workspace"]
 
 
 if TYPE_CHECKING:
@@ -107,18 +106,7 @@ def workflow(
 
 def context() -> Context:
     """Return what a node of ours is given as `ctx`, in the node that runs here."""
-    found = CURRENT.get(None)
-    if found is None:
-        raise InvalidInput(
-            "no node of a run of wtb is running here; start the graph with bench.run(graph, …), and your own threads "
-            "with contextvars.copy_context().run"
-        )
-    return found
-
-
-def workspace() -> Path:
-    """Return the versioned folder of the run, in the node that runs here."""
-    return context().workspace
+    return current()
 
 
 def recorded(

@@ -57,6 +57,63 @@ def test_a_bare_decorator_makes_a_node_as_one_with_parentheses_does(bench: Bench
     assert second({"seen": []}) == {"seen": ["second"]}
 
 
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_functions_that_a_node_calls_find_its_folder_by_themselves(bench: Bench, timeout_s: float | None) -> None:
+    flow = wtb.Workflow("folder")
+
+    def write(name: str) -> None:
+        (wtb.workspace() / name).write_text("x")
+
+    @flow.node(start=True, timeout_s=timeout_s)
+    def first(state: Any, ctx: Any) -> dict[str, Any]:
+        write("first")
+        return {}
+
+    @flow.node(timeout_s=timeout_s)
+    async def second(state: Any, ctx: Any) -> dict[str, Any]:
+        write("second")
+        return {}
+
+    @flow.node(timeout_s=timeout_s)
+    def third(state: Any) -> dict[str, Any]:
+        write("third")
+        return {}
+
+    flow.edge("first", "second")
+    flow.edge("second", "third")
+    run = bench.run(flow)
+    assert sorted(run.files()) == ["first", "second"]
+    assert run.error is not None
+    assert "let a node of a wtb.Workflow take ctx" in run.error.message
+    with pytest.raises(InvalidInput, match="no node of a run of wtb is running here"):
+        wtb.workspace()
+
+
+def test_a_function_is_made_reversible_by_its_name(bench: Bench) -> None:
+    sent: list[str] = []
+
+    def send_by_post(text: str) -> None:
+        sent.append(text)
+
+    post = wtb.reversible(send_by_post, reverse=lambda call: sent.remove(call.arguments["text"]))
+    flow = wtb.Workflow("post")
+
+    @flow.node(start=True)
+    def begin(state: Any) -> dict[str, Any]:
+        return {}
+
+    @flow.node
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.tool(post, text="hello")
+        return {}
+
+    flow.edge("begin", "send")
+    run = bench.run(flow)
+    assert sent == ["hello"]
+    run.rollback("begin")
+    assert sent == []
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(bench: Bench) -> None:
     for number in range(7):
         bench.create(a_flow(), run_id=f"run-{number}")

@@ -39,6 +39,27 @@ def calls(*names: str, **arguments: Any) -> Any:
     return lambda state: {"messages": [AIMessage("", id="calls", tool_calls=asked)]}
 
 
+def test_folder_and_reversal_are_found_at_the_front_door(bench: wtb.Bench) -> None:
+    sent: list[str] = []
+
+    @tool
+    def send_word(text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    post = wtb.reversible(send_word, reverse=lambda call: sent.remove(call.arguments["text"]))
+
+    def work(state: Any) -> dict[str, Any]:
+        (wtb.workspace() / "note").write_text("sent")
+        return {"log": [post.invoke({"text": "hello"})]}
+
+    run = bench.run(graph_of(Log, {"a": says("a"), "work": work}, row("a", "work")), {"log": []})
+    assert (run.state["log"], sent, list(run.files())) == (["a", "sent"], ["hello"], ["note"])
+    run.rollback("a")
+    assert (run.state["log"], sent, list(run.files())) == (["a"], [], [])
+
+
 def test_a_tool_may_give_an_artifact_beside_its_content(bench: wtb.Bench) -> None:
     @tool(response_format="content_and_artifact")
     def search(text: str) -> tuple[str, list[str]]:

@@ -54,6 +54,17 @@ CURRENT: ContextVar[Context] = ContextVar("wtb_context")
 """The context of the node that runs here, for code that is not given it."""
 
 
+def current() -> Context:
+    """Return the context of the node that runs here; InvalidInput when none does that has one."""
+    found = CURRENT.get(None)
+    if found is None:
+        raise InvalidInput(
+            "no node of a run of wtb is running here: start a graph with bench.run(graph, …), let a node of a "
+            "wtb.Workflow take ctx, and start your own threads with contextvars.copy_context().run"
+        )
+    return found
+
+
 class Context:
     """Tools, recorded steps, files, questions and randomness of one node run."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from wtb.application.context import CURRENT
 from wtb.application.node_runner import NodeRunner
 from wtb.application.state_view import StateView
 from wtb.domain.engine import Advance, Call, Make, Standpoint
@@ -77,7 +78,11 @@ class NativeEngine:
     def _call(self, node: Node, state: State) -> Call:
         def call(context: Any, timeout_s: float | None) -> Mapping[str, Any]:
             view = StateView(state, node.name, node.reads)
-            returned = self._runner.call(node, view, context, timeout_s)
+            token = CURRENT.set(context)
+            try:
+                returned = self._runner.call(node, view, context, timeout_s)
+            finally:
+                CURRENT.reset(token)
             if self._warn_of_changes and (lost := view.changed_in_place()):
                 _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
             return returned
