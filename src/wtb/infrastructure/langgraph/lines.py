@@ -75,6 +75,7 @@ class Lines:
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._lines: OrderedDict[Place, Line] = OrderedDict()
+        self._coming: set[Place] = set()
         self._active: dict[str, BranchId] = {}
         self._lock = threading.Lock()
 
@@ -82,11 +83,21 @@ class Lines:
         with self._lock:
             return self._lines.pop(place, None)
 
+    def announce(self, place: Place) -> None:
+        """Let it be known that a checkpoint is being put: what tasks write after it often comes before it is stored."""
+        self._coming.add(place)
+
+    def withdraw(self, place: Place) -> None:
+        """Forget what was announced, once it is kept or has failed."""
+        self._coming.discard(place)
+
     def row_id(self, place: Place) -> CheckpointId | None:
-        """Return under which id a checkpoint lies."""
+        """Return under which id a checkpoint lies, or is going to."""
         with self._lock:
             line = self._lines.get(place)
-            return None if line is None else line.row_id
+            if line is not None:
+                return line.row_id
+            return CheckpointId(place.checkpoint_id) if place in self._coming else None
 
     def keep(self, place: Place, line: Line) -> None:
         with self._lock:

@@ -60,11 +60,14 @@ class CheckpointWriter:
         When somebody else moved the head meanwhile, it becomes a branch beside theirs.
         """
         taken = self._waiting.take(put.parent)
+        self._lines.announce(put.place)
         try:
             self._put([write for handed in taken for write in handed.writes], put)
         except BaseException:
             settle(taken, failed=True)
             raise
+        finally:
+            self._lines.withdraw(put.place)
         settle(taken)
 
     def _put(self, writes: Sequence[PendingWrite], put: Put) -> None:
