@@ -1,5 +1,6 @@
 """How a transaction talks to Postgres: it waits only for answers that somebody asks for, and hears of every failure."""
 
+import signal
 import socket
 import struct
 import threading
@@ -8,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.services import PgBouncer, PostgresServer
@@ -169,6 +171,50 @@ def test_statements_are_prepared_where_the_connection_leads_to_one_server(
             assert one(transaction, COUNT) == number + 1
     with closing(database.begin()) as transaction:
         assert (one(transaction, PREPARED) > 0) == lasting
+
+
+@directly
+def test_a_table_that_somebody_changed_does_not_make_a_prepared_statement_fail_for_ever(
+    database: PostgresDatabase, postgres: PostgresServer
+) -> None:
+    with psycopg.connect(postgres.url("migrated"), autocommit=True) as other:
+        other.execute("CREATE TABLE other (n int)")
+        try:
+            for _ in range(10):
+                with closing(database.begin()) as transaction:
+                    transaction.rows("SELECT n FROM other")
+            other.execute("ALTER TABLE other ALTER n TYPE text")
+            with (
+                closing(database.begin()) as transaction,
+                pytest.raises(StorageError, match="cached plan must not change"),
+            ):
+                transaction.rows("SELECT n FROM other")
+            with closing(database.begin()) as transaction:
+                assert transaction.rows("SELECT n FROM other") == []
+        finally:
+            other.execute("DROP TABLE other")
+
+
+def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(database: PostgresDatabase) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for wait in ("rows", "run"):
+            with closing(database.begin()) as transaction:
+                transaction.run(INSERT, ("1",))
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                with pytest.raises(KeyboardInterrupt):  # noqa: PT012  the second waits as it commits
+                    getattr(transaction, wait)("SELECT pg_sleep(60)")
+                    transaction.commit()
+                with pytest.raises(StorageError, match="nothing of it is kept"):
+                    transaction.commit()
+            with closing(database.begin()) as transaction:
+                assert one(transaction, COUNT) == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Middlebox:

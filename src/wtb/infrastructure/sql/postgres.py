@@ -67,10 +67,15 @@ class PipelinedTransaction(Transaction):
         self._hear()
         super()._keep()
 
-    def _undo(self) -> None:
+    def _undo(self) -> bool:
+        # Another connection costs little. Of this one, a prepared statement might fail for ever since somebody changed
+        # a table, or an interrupt might have left answers that nobody waits for; the server rolls back when it goes.
+        if self._failed:
+            return False
         self._hear()
         if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
             self._driver.execute("ROLLBACK")
+        return True
 
 
 def _prepare_where_it_lasts(connection: Any, record: object) -> None:
