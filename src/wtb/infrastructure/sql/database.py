@@ -6,6 +6,7 @@ driver directly: on the path of every step its statement layer alone costs more 
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,9 +39,17 @@ class Database(ABC):
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
+        self._process = os.getpid()
+
+    @property
+    def _was_forked(self) -> bool:
+        """Whether this process is a copy of the one whose connections these are: both would talk on them."""
+        return os.getpid() != self._process
 
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
+        if self._was_forked:
+            raise InvalidInput("this process was forked from the one that opened the bench; open another one here")
         try:
             transaction = self.transaction(self.connect())
         except Exception as error:
@@ -54,7 +63,8 @@ class Database(ABC):
 
     def close(self) -> None:
         """Close all connections that are not in use."""
-        self.engine.dispose()
+        if not self._was_forked:
+            self.engine.dispose()
 
     def connect(self) -> sa.PoolProxiedConnection:
         """Take a connection."""

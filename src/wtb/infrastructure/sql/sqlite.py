@@ -64,7 +64,7 @@ class SqliteDatabase(Database):
             connection.close()
 
     def close(self) -> None:
-        while self._idle:
+        while self._idle and not self._was_forked:
             self._idle.pop().close()
         super().close()
 
