@@ -14,7 +14,7 @@ import pytest
 
 from tests.services import PgBouncer, PostgresServer
 from wtb.application.recorder import Recorder
-from wtb.domain.errors import InvalidInput, StorageError
+from wtb.domain.errors import InvalidInput, StorageError, StorageUnavailable
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -215,6 +215,34 @@ def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(database: Po
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("setting", "statement", "problem", "advice"),
+    [
+        ("statement_timeout = 50", "SELECT pg_sleep(60)", "statement timeout", "raise the statement_timeout"),
+        ("lock_timeout = 50", "LOCK TABLE wtb_workflows", "lock timeout", "raise the lock_timeout"),
+        ("transaction_read_only = on", "DELETE FROM wtb_workflows", "read-only transaction", "is this a replica"),
+        ("ROLE pg_monitor", "DELETE FROM wtb_workflows", "permission denied", "grant it to this user"),
+    ],
+)
+def test_what_the_server_does_not_let_happen_comes_with_what_to_do(
+    database: PostgresDatabase, postgres: PostgresServer, setting: str, statement: str, problem: str, advice: str
+) -> None:
+    with psycopg.connect(postgres.url("migrated")) as other, closing(database.begin()) as transaction:
+        other.execute("LOCK TABLE wtb_workflows IN ROW EXCLUSIVE MODE")
+        transaction.run(f"SET LOCAL {setting}")
+        transaction.run(statement)
+        with pytest.raises(StorageUnavailable, match=f"{problem}.*; .*{advice}"):
+            transaction.commit()
+
+
+def test_a_server_that_lets_somebody_not_in_is_not_said_to_be_out_of_reach(postgres: PostgresServer) -> None:
+    with (
+        closing(PostgresDatabase(postgres.url("nowhere"), pool_size=1)) as database,
+        pytest.raises(StorageUnavailable, match='database "nowhere" does not exist; the server answers but refuses'),
+    ):
+        database.begin()
 
 
 class Middlebox:

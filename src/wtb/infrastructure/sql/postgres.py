@@ -22,6 +22,7 @@ When the server goes, it says so at once; what lies between may drop an idle con
 _USED_AT = "wtb_used_at"
 _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
+_REFUSED = "the server answers but refuses: look at the user, the password, the database and its limit of connections"
 
 
 class _ServerGone(StorageUnavailable):
@@ -105,6 +106,10 @@ class PostgresDatabase(Database):
         self._advice = (
             (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
             (psycopg.errors.DiskFull, "the disk of the server is full; everything committed before is intact"),
+            (psycopg.errors.QueryCanceled, "try again, or raise the statement_timeout of this user"),
+            (psycopg.errors.LockNotAvailable, "try again, or raise the lock_timeout of this user"),
+            (psycopg.errors.ReadOnlySqlTransaction, "is this a replica, or a user that may only read?"),
+            (psycopg.errors.InsufficientPrivilege, "grant it to this user, or use the one that owns the tables"),
             (psycopg.errors.OperationalError, "is the server running and reachable?"),
         )
         self._where = make_url(url).render_as_string(hide_password=True)
@@ -173,10 +178,12 @@ class PostgresDatabase(Database):
             return InvalidInput(f"{self._where} cannot hold a value: {error}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction was in the way: {error}; try again")
+        reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
+        if reason.startswith("connection failed") and "FATAL:" in reason:
+            return StorageUnavailable(f"{self._where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:
             if isinstance(error, kind):
-                reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
                 return StorageUnavailable(f"{self._where}: {reason}; {advice}")
         if isinstance(error, self._errors.Error):
-            return StorageError(f"{self._where}: {error}")
+            return StorageError(f"{self._where}: {reason}")
         return error
