@@ -1,5 +1,6 @@
 """How a transaction talks to Postgres: it waits only for answers that somebody asks for, and hears of every failure."""
 
+import os
 import signal
 import socket
 import struct
@@ -243,6 +244,20 @@ def test_a_server_that_lets_somebody_not_in_is_not_said_to_be_out_of_reach(postg
         pytest.raises(StorageUnavailable, match='database "nowhere" does not exist; the server answers but refuses'),
     ):
         database.begin()
+
+
+@pytest.mark.parametrize(("given", "idle_s"), [("", 30), ("?keepalives_idle=7", 7)])
+def test_the_system_asks_whether_a_silent_server_is_still_there(
+    postgres: PostgresServer, given: str, idle_s: int
+) -> None:
+    with (
+        closing(PostgresDatabase(postgres.url() + given, pool_size=1)) as database,
+        closing(database.begin()) as transaction,
+    ):
+        driver: Any = transaction.connection.driver_connection
+        with socket.socket(fileno=os.dup(driver.fileno())) as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle_s
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
 
 
 class Middlebox:

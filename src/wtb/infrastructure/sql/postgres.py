@@ -22,6 +22,8 @@ When the server goes, it says so at once; what lies between may drop an idle con
 _USED_AT = "wtb_used_at"
 _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
+_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""A server whose machine is gone is given up after a minute; by itself Linux takes two hours to ask whether it is."""
 _REFUSED = "the server answers but refuses: look at the user, the password, the database and its limit of connections"
 
 
@@ -112,14 +114,16 @@ class PostgresDatabase(Database):
             (psycopg.errors.InsufficientPrivilege, "grant it to this user, or use the one that owns the tables"),
             (psycopg.errors.OperationalError, "is the server running and reachable?"),
         )
-        self._where = make_url(url).render_as_string(hide_password=True)
+        address = make_url(url)
+        self._where = address.render_as_string(hide_password=True)
         self._texts: dict[str, str] = {}
+        alive = {name: value for name, value in _ALIVE.items() if name not in address.query}
         engine = sa.create_engine(
-            make_url(url).set(drivername="postgresql+psycopg"),
+            address.set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
-            connect_args={"prepare_threshold": None},
+            connect_args={"prepare_threshold": None, **alive},
         )
         sa.event.listen(engine, "connect", _prepare_where_it_lasts)
         super().__init__(engine)
