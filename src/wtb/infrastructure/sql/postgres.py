@@ -93,6 +93,12 @@ def _prepare_where_it_lasts(connection: Any, record: object) -> None:
         connection.prepare_threshold = _PREPARE_AFTER
 
 
+def _drop_unless_idle(connection: Any, record: Any, state: object) -> None:
+    """Close a connection that nobody gave back, such as when an interrupt came before a `with` had begun."""
+    if connection.pgconn.transaction_status or connection.pgconn.pipeline_status:
+        record.invalidate()
+
+
 class PostgresDatabase(Database):
     """Postgres through psycopg 3; behind PgBouncer nothing on a connection outlives a transaction."""
 
@@ -126,6 +132,7 @@ class PostgresDatabase(Database):
             connect_args={"prepare_threshold": None, **alive},
         )
         sa.event.listen(engine, "connect", _prepare_where_it_lasts)
+        sa.event.listen(engine, "reset", _drop_unless_idle)
         super().__init__(engine)
 
     def begin(self, *, readonly: bool = False) -> Transaction:
