@@ -1,5 +1,7 @@
 """How a transaction talks to Postgres: it waits only for answers that somebody asks for, and hears of every failure."""
 
+import os
+import signal
 import socket
 import struct
 import threading
@@ -8,11 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.services import PgBouncer, PostgresServer
 from wtb.application.recorder import Recorder
-from wtb.domain.errors import InvalidInput, StorageError
+from wtb.domain.errors import InvalidInput, StorageError, StorageUnavailable
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -169,6 +172,92 @@ def test_statements_are_prepared_where_the_connection_leads_to_one_server(
             assert one(transaction, COUNT) == number + 1
     with closing(database.begin()) as transaction:
         assert (one(transaction, PREPARED) > 0) == lasting
+
+
+@directly
+def test_a_table_that_somebody_changed_does_not_make_a_prepared_statement_fail_for_ever(
+    database: PostgresDatabase, postgres: PostgresServer
+) -> None:
+    with psycopg.connect(postgres.url("migrated"), autocommit=True) as other:
+        other.execute("CREATE TABLE other (n int)")
+        try:
+            for _ in range(10):
+                with closing(database.begin()) as transaction:
+                    transaction.rows("SELECT n FROM other")
+            other.execute("ALTER TABLE other ALTER n TYPE text")
+            with (
+                closing(database.begin()) as transaction,
+                pytest.raises(StorageError, match="cached plan must not change"),
+            ):
+                transaction.rows("SELECT n FROM other")
+            with closing(database.begin()) as transaction:
+                assert transaction.rows("SELECT n FROM other") == []
+        finally:
+            other.execute("DROP TABLE other")
+
+
+def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(database: PostgresDatabase) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for wait in ("rows", "run"):
+            with closing(database.begin()) as transaction:
+                transaction.run(INSERT, ("1",))
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                with pytest.raises(KeyboardInterrupt):  # noqa: PT012  the second waits as it commits
+                    getattr(transaction, wait)("SELECT pg_sleep(60)")
+                    transaction.commit()
+                with pytest.raises(StorageError, match="nothing of it is kept"):
+                    transaction.commit()
+            with closing(database.begin()) as transaction:
+                assert one(transaction, COUNT) == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("setting", "statement", "problem", "advice"),
+    [
+        ("statement_timeout = 50", "SELECT pg_sleep(60)", "statement timeout", "raise the statement_timeout"),
+        ("lock_timeout = 50", "LOCK TABLE wtb_workflows", "lock timeout", "raise the lock_timeout"),
+        ("transaction_read_only = on", "DELETE FROM wtb_workflows", "read-only transaction", "is this a replica"),
+        ("ROLE pg_monitor", "DELETE FROM wtb_workflows", "permission denied", "grant it to this user"),
+    ],
+)
+def test_what_the_server_does_not_let_happen_comes_with_what_to_do(
+    database: PostgresDatabase, postgres: PostgresServer, setting: str, statement: str, problem: str, advice: str
+) -> None:
+    with psycopg.connect(postgres.url("migrated")) as other, closing(database.begin()) as transaction:
+        other.execute("LOCK TABLE wtb_workflows IN ROW EXCLUSIVE MODE")
+        transaction.run(f"SET LOCAL {setting}")
+        transaction.run(statement)
+        with pytest.raises(StorageUnavailable, match=f"{problem}.*; .*{advice}"):
+            transaction.commit()
+
+
+def test_a_server_that_lets_somebody_not_in_is_not_said_to_be_out_of_reach(postgres: PostgresServer) -> None:
+    with (
+        closing(PostgresDatabase(postgres.url("nowhere"), pool_size=1)) as database,
+        pytest.raises(StorageUnavailable, match='database "nowhere" does not exist; the server answers but refuses'),
+    ):
+        database.begin()
+
+
+@pytest.mark.parametrize(("given", "idle_s"), [("", 30), ("?keepalives_idle=7", 7)])
+def test_the_system_asks_whether_a_silent_server_is_still_there(
+    postgres: PostgresServer, given: str, idle_s: int
+) -> None:
+    with (
+        closing(PostgresDatabase(postgres.url() + given, pool_size=1)) as database,
+        closing(database.begin()) as transaction,
+    ):
+        driver: Any = transaction.connection.driver_connection
+        with socket.socket(fileno=os.dup(driver.fileno())) as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle_s
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
 
 
 class Middlebox:

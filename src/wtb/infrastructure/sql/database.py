@@ -6,15 +6,19 @@ driver directly: on the path of every step its statement layer alone costs more 
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from wtb.domain.errors import InvalidInput, StorageError
+
+Answer = TypeVar("Answer")
 
 _BATCH = 500
 """Values in one IN list; SQLite's limit is far above, but plans are made anew for every length."""
@@ -35,9 +39,17 @@ class Database(ABC):
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
+        self._process = os.getpid()
+
+    @property
+    def _was_forked(self) -> bool:
+        """Whether this process is a copy of the one whose connections these are: both would talk on them."""
+        return os.getpid() != self._process
 
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
+        if self._was_forked:
+            raise InvalidInput("this process was forked from the one that opened the bench; open another one here")
         try:
             transaction = self.transaction(self.connect())
         except Exception as error:
@@ -51,7 +63,8 @@ class Database(ABC):
 
     def close(self) -> None:
         """Close all connections that are not in use."""
-        self.engine.dispose()
+        if not self._was_forked:
+            self.engine.dispose()
 
     def connect(self) -> sa.PoolProxiedConnection:
         """Take a connection."""
@@ -111,30 +124,18 @@ class Transaction:
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute one change whose rows nobody counts; that it failed may be said only by what comes after it."""
-        self._check_open()
-        try:
-            self._send(self.database.text(statement), parameters)
-        except Exception as error:
-            raise self._failure(error) from error
+        self._attempt(self._send, self.database.text(statement), parameters)
 
     def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         """Execute one change and return the number of rows that it met."""
         return self._changed(statement, parameters).rowcount
 
     def _changed(self, statement: str, parameters: Sequence[Any]) -> Cursor:
-        self._check_open()
-        try:
-            return self._execute(self.database.text(statement), parameters)
-        except Exception as error:
-            raise self._failure(error) from error
+        return self._attempt(self._execute, self.database.text(statement), parameters)
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Execute one query and return all its rows: fetching can fail as well as executing."""
-        self._check_open()
-        try:
-            return self._fetch(self.database.text(statement), parameters)
-        except Exception as error:
-            raise self._failure(error) from error
+        return self._attempt(self._fetch, self.database.text(statement), parameters)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> Any | None:
         """Execute one query and return its first row."""
@@ -148,6 +149,16 @@ class Transaction:
             return None if found is None else int(found[0])
         cursor: Any = self._changed(statement, parameters)  # here RETURNING takes three times as long as the insert
         return cursor.lastrowid if cursor.rowcount else None
+
+    def _attempt(self, call: Callable[..., Answer], *arguments: Any) -> Answer:
+        self._check_open()
+        try:
+            return call(*arguments)
+        except Exception as error:
+            raise self._failure(error) from error
+        except BaseException:  # interrupted: nobody knows how much of it was sent
+            self._failed = True
+            raise
 
     def _check_open(self) -> None:
         if not self._open:  # the connection may be somebody else's by now
@@ -188,11 +199,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Keep everything."""
-        self._check_open()
-        try:
-            self._keep()
-        except Exception as error:
-            raise self._failure(error) from error
+        self._attempt(self._keep)
 
     def _send(self, statement: str, parameters: Sequence[Any]) -> None:
         self._driver.execute(statement, parameters)
@@ -207,21 +214,28 @@ class Transaction:
     def _keep(self) -> None:
         self._driver.commit()
 
-    def _undo(self) -> None:
+    def _undo(self) -> bool:
+        """Roll back, and return whether the connection may be used again."""
         self._driver.rollback()
+        return True
 
     def close(self) -> None:
         """Roll back what was not committed, and give the connection back."""
         if not self._open:
             return
         self._open = False
+        usable = False
         try:
-            self._undo()
-        except Exception:  # noqa: BLE001  whatever it was, the connection's state is unknown: never use it again
-            self.connection.invalidate()
-            self.connection.close()
-            return
+            with suppress(Exception):  # whatever it was, the state of the connection is unknown
+                usable = self._undo()
         finally:
             if self.turn is not None:
                 self.turn.release()
-        self.database.give_back(self.connection)
+            self._part(usable)
+
+    def _part(self, usable: bool) -> None:
+        if usable:
+            self.database.give_back(self.connection)
+        else:
+            self.connection.invalidate()
+            self.connection.close()

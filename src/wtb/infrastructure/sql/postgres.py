@@ -22,6 +22,9 @@ When the server goes, it says so at once; what lies between may drop an idle con
 _USED_AT = "wtb_used_at"
 _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
+_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""A server whose machine is gone is given up after a minute; by itself Linux takes two hours to ask whether it is."""
+_REFUSED = "the server answers but refuses: look at the user, the password, the database and its limit of connections"
 
 
 class _ServerGone(StorageUnavailable):
@@ -67,10 +70,15 @@ class PipelinedTransaction(Transaction):
         self._hear()
         super()._keep()
 
-    def _undo(self) -> None:
+    def _undo(self) -> bool:
+        # Another connection costs little. Of this one, a prepared statement might fail for ever since somebody changed
+        # a table, or an interrupt might have left answers that nobody waits for; the server rolls back when it goes.
+        if self._failed:
+            return False
         self._hear()
         if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
             self._driver.execute("ROLLBACK")
+        return True
 
 
 def _prepare_where_it_lasts(connection: Any, record: object) -> None:
@@ -83,6 +91,12 @@ def _prepare_where_it_lasts(connection: Any, record: object) -> None:
     connection.autocommit = False
     if pid == connection.info.backend_pid:
         connection.prepare_threshold = _PREPARE_AFTER
+
+
+def _drop_unless_idle(connection: Any, record: Any, state: object) -> None:
+    """Close a connection that nobody gave back, such as when an interrupt came before a `with` had begun."""
+    if connection.pgconn.transaction_status or connection.pgconn.pipeline_status:
+        record.invalidate()
 
 
 class PostgresDatabase(Database):
@@ -100,18 +114,25 @@ class PostgresDatabase(Database):
         self._advice = (
             (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
             (psycopg.errors.DiskFull, "the disk of the server is full; everything committed before is intact"),
+            (psycopg.errors.QueryCanceled, "try again, or raise the statement_timeout of this user"),
+            (psycopg.errors.LockNotAvailable, "try again, or raise the lock_timeout of this user"),
+            (psycopg.errors.ReadOnlySqlTransaction, "is this a replica, or a user that may only read?"),
+            (psycopg.errors.InsufficientPrivilege, "grant it to this user, or use the one that owns the tables"),
             (psycopg.errors.OperationalError, "is the server running and reachable?"),
         )
-        self._where = make_url(url).render_as_string(hide_password=True)
+        address = make_url(url)
+        self._where = address.render_as_string(hide_password=True)
         self._texts: dict[str, str] = {}
+        alive = {name: value for name, value in _ALIVE.items() if name not in address.query}
         engine = sa.create_engine(
-            make_url(url).set(drivername="postgresql+psycopg"),
+            address.set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
-            connect_args={"prepare_threshold": None},
+            connect_args={"prepare_threshold": None, **alive},
         )
         sa.event.listen(engine, "connect", _prepare_where_it_lasts)
+        sa.event.listen(engine, "reset", _drop_unless_idle)
         super().__init__(engine)
 
     def begin(self, *, readonly: bool = False) -> Transaction:
@@ -168,10 +189,12 @@ class PostgresDatabase(Database):
             return InvalidInput(f"{self._where} cannot hold a value: {error}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction was in the way: {error}; try again")
+        reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
+        if reason.startswith("connection failed") and "FATAL:" in reason:
+            return StorageUnavailable(f"{self._where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:
             if isinstance(error, kind):
-                reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
                 return StorageUnavailable(f"{self._where}: {reason}; {advice}")
         if isinstance(error, self._errors.Error):
-            return StorageError(f"{self._where}: {error}")
+            return StorageError(f"{self._where}: {reason}")
         return error

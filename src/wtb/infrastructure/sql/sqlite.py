@@ -46,6 +46,7 @@ class SqliteDatabase(Database):
             connection.execute("PRAGMA cache_size = -16384")
 
         sa.event.listen(engine, "connect", configure)
+        sa.event.listen(engine, "reset", _roll_back)
         super().__init__(engine)
         self._writing = threading.Lock()
         self._idle: deque[sa.PoolProxiedConnection] = deque()
@@ -64,7 +65,7 @@ class SqliteDatabase(Database):
             connection.close()
 
     def close(self) -> None:
-        while self._idle:
+        while self._idle and not self._was_forked:
             self._idle.pop().close()
         super().close()
 
@@ -120,6 +121,11 @@ def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
             time.sleep(0.005)
         else:
             return
+
+
+def _roll_back(connection: sqlite3.Connection, record: object, state: object) -> None:
+    """End what nobody closed, such as when an interrupt came before a `with` had begun: it keeps all others waiting."""
+    connection.rollback()
 
 
 def _escaped(text: bytes) -> str:
