@@ -330,8 +330,11 @@ def resolve_function(reference: str) -> Callable[..., Any]:
 def load_workflow(reference: str) -> Workflow:
     """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
     if reference.endswith(".json"):
-        flow = Workflow.from_dict(_read_json(Path(reference)))
-        flow.source = str(Path(reference).resolve())
+        path = Path(reference).resolve()
+        data = _read_json(Path(reference))
+        _look_in(path.parent)
+        flow = Workflow.from_dict(data)
+        flow.source = str(path)
         return flow
     found, place, name = load_named(reference, is_workflow, "workflow", "flow")
     flow = as_workflow(found)
@@ -390,9 +393,7 @@ def _module_at(path: Path) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
         return known
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _look_in(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -408,7 +409,14 @@ def _module_at(path: Path) -> ModuleType:
     return module
 
 
+def _look_in(folder: Path) -> None:
+    """Import from a folder too: Python does so for a script that it runs, but not for `wtb`."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
 def _imported(name: str) -> ModuleType:
+    _look_in(Path.cwd())
     try:
         return importlib.import_module(name)
     except ImportError as error:

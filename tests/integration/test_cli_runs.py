@@ -63,6 +63,16 @@ def test_a_run_is_begun_in_one_process_and_finished_in_others(shell: Shell) -> N
     assert shell.json("ls", "--status", "failed") == []
 
 
+def test_a_module_is_found_in_this_folder_and_the_functions_of_a_json_file_beside_it(shell: Shell) -> None:
+    assert shell.json("run", "flow:flow", "--set", "question=hi")["status"] == "completed"
+    inner = shell.folder / "inner"
+    inner.mkdir()
+    (inner / "parts.py").write_text("def double(state):\n    return {'n': state['n'] * 2}\n")
+    data = {"name": "doubler", "nodes": [{"name": "double", "reference": "parts:double", "start": True}]}
+    (inner / "doubler.json").write_text(json.dumps(data))
+    assert shell.json("run", "inner/doubler.json", "--set", "n=2")["state"] == {"n": 4}
+
+
 def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> None:
     shell.wtb("run", "flow.py:flow", "--input", '{"question": "hi", "fail": true}', "--run-id", "r1", code=3)
     shown = shell.wtb("show", "r1").stdout
