@@ -296,6 +296,50 @@ def test_a_recorded_call_answers_when_the_node_is_tried_again(bench: Bench) -> N
     assert kinds.count(EventType.TOOL_STARTED) == kinds.count(EventType.TOOL_COMPLETED) == 3
 
 
+def test_async_tools_and_steps_are_recorded_and_answer_again(bench: Bench) -> None:
+    calls: list[str] = []
+
+    async def buy(item: str, idempotency_key: str) -> int:
+        calls.append(item)
+        return len(calls)
+
+    async def price(item: str) -> str:
+        calls.append(f"price of {item}")
+        return item.upper()
+
+    spec = ToolSpec(name="buy", idempotent=True)
+    buy_tool = Tool(spec=spec, function=buy, takes_key=True)
+
+    async def shop(state: Any, ctx: Any) -> dict[str, Any]:
+        bought = [await ctx.atool(buy_tool, "pen"), await ctx.astep("price", price, "pen")]
+        bought.append(await ctx.astep("sync", len, "pen"))
+        if ctx.run.attempt == 1:
+            raise OSError("try again")
+        return {"bought": bought}
+
+    flow = Workflow("shop")
+    flow.add_node("shop", shop, start=True, retry=2)
+    run = bench.run(flow, {})
+    assert (run.state, calls) == ({"bought": [1, "PEN", 3]}, ["pen", "price of pen"])
+
+
+def test_an_async_tool_or_step_that_is_not_awaited_is_told_how_to_be_called(bench: Bench) -> None:
+    async def fetch() -> int:
+        return 1
+
+    def by_tool(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"n": ctx.tool(Tool(spec=ToolSpec(name="fetch"), function=fetch))}
+
+    def by_step(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"n": ctx.step("fetch", fetch)}
+
+    for node, advice in ((by_tool, "await ctx.atool("), (by_step, "await ctx.astep(")):
+        run = bench.run(chain(node))
+        assert run.error is not None
+        assert advice in run.error.message
+        assert run.calls == ()  # nothing was begun, so nothing is in doubt
+
+
 def test_calls_that_a_new_attempt_never_asks_for_pause_the_run(bench: Bench) -> None:
     send = Tool(spec=ToolSpec(name="send"), function=lambda text: text)
     tries: list[int] = []
