@@ -125,6 +125,16 @@ def test_a_member_of_a_superstep_whose_result_cannot_be_stored_fails_the_run(ben
     assert (run.status, run.error.type, run.error.node) == (FAILED, "StateNotSerialisable", "bad")
 
 
+def test_a_result_that_cannot_even_be_copied_is_named_by_its_path(bench: Bench) -> None:
+    def hold(state: Any) -> dict[str, Any]:
+        return {"docs": [{"lock": threading.Lock()}]}
+
+    run = bench.run(chain(hold))
+    assert run.error is not None
+    assert (run.status, run.error.type) == (FAILED, "StateNotSerialisable")
+    assert run.error.message.startswith("state.docs[0].lock: _thread.lock cannot be stored")
+
+
 def test_two_members_that_write_one_key_without_a_reducer_are_both_named(bench: Bench) -> None:
     flow = Workflow("clash")
     flow.add_node("start", lambda state: None, start=True)
