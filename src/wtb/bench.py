@@ -21,6 +21,7 @@ from wtb.domain.execution import Execution, Neglect
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
+from wtb.domain.workflow import names_of
 from wtb.flow import Workflow, as_workflow, source_of
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
@@ -70,8 +71,8 @@ class Bench:
         input = flow.given(input)
         options = RunOptions.from_dict(
             {
-                "break_before": (*flow.break_before, *break_before),
-                "break_after": (*flow.break_after, *break_after),
+                "break_before": (*flow.break_before, *names_of(break_before)),
+                "break_after": (*flow.break_after, *names_of(break_after)),
                 "max_steps": max_steps,
                 "timeout_s": timeout_s,
                 "seed": seed,

@@ -19,7 +19,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tools import Effects, Tool, ToolSpec
-from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
+from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,13 +87,14 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Add a node; `retry` is a policy, or how often to try."""
-        policy = RetryPolicy(times=retry) if isinstance(retry, int) else retry
+        _check_signature(f"node {name!r}", function)
+        policy = _policy(name, retry)
         self._nodes.append(
             Node(
                 name=name,
                 function=function,
                 start=start,
-                reads=None if reads is None else tuple(reads),
+                reads=None if reads is None else names_of(reads),
                 cache=cache,
                 retry=policy,
                 timeout_s=timeout_s,
@@ -112,7 +113,8 @@ class Workflow:
         priority: int = 0,
     ) -> Workflow:
         """Lead from a node to another, or to END; a list of sources waits for all of them."""
-        sources = (source,) if isinstance(source, str) else tuple(source)
+        _check_ends(source, target)
+        sources = names_of(source)
         self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
         return self
 
@@ -142,7 +144,9 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Add another implementation of a node; without a function, the node's own with another config."""
-        seen = None if reads is None else tuple(reads)
+        if function is not None:
+            _check_signature(f"variant {name!r} of node {node!r}", function)
+        seen = None if reads is None else names_of(reads)
         self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
         return self
 
@@ -177,6 +181,10 @@ class Workflow:
 
     def reducer(self, key: str, function: Reducer) -> Workflow:
         """Say how writes to a key combine with what is there: `wtb.append`, `wtb.merge`, `wtb.add` or your own."""
+        if not callable(function):
+            raise InvalidInput(
+                f"the reducer of {key!r} is {function!r}; give wtb.append, wtb.merge, wtb.add or a function"
+            )
         self._reducers[key] = function
         return self
 
@@ -233,6 +241,43 @@ class Workflow:
         flow._reducers = dict(definition.reducers)
         flow._variants = list(definition.variants)
         return flow
+
+
+def _check_ends(source: object, target: object) -> None:
+    sources = source if isinstance(source, list | tuple) else [source]
+    for end in (*sources, target):
+        if callable(end):
+            name = getattr(end, "__name__", "its name")
+            raise InvalidInput(f"an edge leads from name to name: write {name!r}, not the function")
+        if isinstance(end, list | tuple | set):
+            raise InvalidInput(f"an edge leads to one node, not to {end!r}; write an edge to each of them")
+        if not isinstance(end, str):
+            raise InvalidInput(f"an edge leads from name to name, not to {end!r}; wtb.END ends the run")
+
+
+def _check_signature(what: str, function: NodeFunction) -> None:
+    """Refuse what could not be called as a node; of what shows no signature nothing is known."""
+    try:
+        signature = inspect.signature(function)
+    except TypeError:
+        raise InvalidInput(f"{what} is a {type(function).__name__}; give a function") from None
+    except ValueError:
+        return
+    for given in (("state",), ("state", "ctx")):
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return
+    raise InvalidInput(f"{what}: its function takes {signature}; a node takes (state) or (state, ctx)")
+
+
+def _policy(node: str, retry: object) -> RetryPolicy | None:
+    if retry is None or isinstance(retry, RetryPolicy):
+        return retry
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        return RetryPolicy(times=retry)
+    raise InvalidInput(f"node {node!r}: retry is how often to try, or a wtb.RetryPolicy, not {retry!r}")
 
 
 @overload
@@ -403,10 +448,16 @@ def _module_at(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        where = traceback.extract_tb(error.__traceback__)[-1].lineno
-        line = error.lineno if isinstance(error, SyntaxError) else where
+        line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
         raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
     return module
+
+
+def _line_in(path: Path, error: Exception) -> int | None:
+    """Return the last line of the file on the way to an error, which may lie in what the file calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path)]
+    return (own or frames)[-1].lineno
 
 
 def _look_in(folder: Path) -> None:

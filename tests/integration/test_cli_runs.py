@@ -73,6 +73,12 @@ def test_a_module_is_found_in_this_folder_and_the_functions_of_a_json_file_besid
     assert shell.json("run", "inner/doubler.json", "--set", "n=2")["state"] == {"n": 4}
 
 
+def test_a_workflow_file_that_cannot_be_loaded_is_told_its_own_line(shell: Shell) -> None:
+    (shell.folder / "slip.py").write_text("import wtb\n\nflow = wtb.Workflow('slip')\nflow.edge('a', None)\n")
+    told = shell.wtb("run", "slip.py", code=2).stderr
+    assert told.startswith("wtb: slip.py cannot be imported: InvalidInput in line 4: an edge leads from name to name")
+
+
 def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> None:
     shell.wtb("run", "flow.py:flow", "--input", '{"question": "hi", "fail": true}', "--run-id", "r1", code=3)
     shown = shell.wtb("show", "r1").stdout
