@@ -333,6 +333,24 @@ def test_async_tools_and_steps_are_recorded_and_answer_again(bench: Bench) -> No
     assert (run.state, calls) == ({"bought": [1, "PEN", 3]}, ["pen", "price of pen"])
 
 
+def test_a_tool_whose_parameter_is_called_key_gets_it_by_position(bench: Bench) -> None:
+    kept: dict[str, int] = {}
+    put = Tool(spec=ToolSpec(name="put"), function=lambda value, key: kept.update({key: value}))
+
+    def by_name(state: Any, ctx: Any) -> None:
+        ctx.tool(put, 1, key="a")
+
+    def by_position(state: Any, ctx: Any) -> None:
+        ctx.tool(put, 1, "a", key="the first")
+
+    run = bench.run(chain(by_name))
+    assert run.error is not None
+    assert "give the tool's own `key` by position" in run.error.message
+    assert (run.calls, kept) == ((), {})
+    assert bench.run(chain(by_position)).status is COMPLETED
+    assert kept == {"a": 1}
+
+
 def test_an_async_tool_or_step_that_is_not_awaited_is_told_how_to_be_called(bench: Bench) -> None:
     async def fetch() -> int:
         return 1

@@ -114,13 +114,13 @@ class Context:
         known = self._known(tool)
         if inspect.iscoroutinefunction(known.function):
             raise InvalidInput(f"tool {known.spec.name!r} is async: call it with `await ctx.atool(…)` in an async node")
-        call = self._lookup(known, _bound(known, args, kwargs), key)
+        call = self._lookup(known, _bound(known, args, kwargs, key), key)
         return made(self._journal, call, lambda: self._function(known, call)(*args, **kwargs))
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
         known = self._known(tool)
-        call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs), key)
+        call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs, key), key)
 
         return await self._amade(call, lambda: _awaited(self._function(known, call), *args, **kwargs))
 
@@ -295,6 +295,12 @@ async def _awaited(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return await returned if inspect.iscoroutine(returned) else returned
 
 
-def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> dict[str, Any]:
     """Return arguments by their names."""
-    return dict(inspect.signature(tool.function).bind_partial(*args, **kwargs).arguments)
+    signature = inspect.signature(tool.function)
+    bound = dict(signature.bind_partial(*args, **kwargs).arguments)
+    if key is not None and "key" in signature.parameters and "key" not in bound:
+        raise InvalidInput(
+            f"key= names the call of {tool.spec.name!r} and is not passed on; give the tool's own `key` by position"
+        )
+    return bound
