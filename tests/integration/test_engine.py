@@ -514,6 +514,36 @@ def test_changing_the_state_in_place_has_no_effect(bench: Bench) -> None:
     assert bench.run(chain(sly), {"items": []}).state == {"items": [], "length": 1}
 
 
+def test_a_node_that_changes_the_state_and_returns_nothing_is_warned_of(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forgetful(state: Any) -> None:
+        state["other"] = 2
+
+    def whole(state: Any) -> Any:
+        state["other"] = 2
+        return state
+
+    assert bench.run(chain(whole), {"n": 1}).state == {"n": 1, "other": 2}
+    assert caplog.messages == []
+    assert bench.run(chain(forgetful), {"n": 1}).state == {"n": 1}
+    assert caplog.messages == ["node forgetful changed other in place; only what it returns has an effect"]
+
+
+def test_a_key_that_the_state_does_not_have_is_told_with_those_that_it_has(bench: Bench) -> None:
+    def ask(state: Any) -> dict[str, Any]:
+        assert state.get("question") is None
+        return {"answer": state["question"]}
+
+    flow = Workflow("ask")
+    flow.add_node("ask", ask, start=True, retry=wtb.RetryPolicy(times=2, wait_s=0, errors=("KeyError",)))
+    run = bench.run(flow, {"qestion": "?", "k": 1})
+    assert run.error is not None
+    assert run.error.message == "the state has no 'question'; it has k, qestion"
+    assert [event.data["attempt"] for event in run.events(types=[EventType.NODE_RETRIED])] == [1]
+    assert bench.run(flow).error.message == "the state has no 'question'; it has nothing"  # type: ignore[union-attr]
+
+
 def test_a_reused_run_id_is_refused(bench: Bench) -> None:
     bench.run(chain(one), {}, run_id="mine")
     with pytest.raises(AlreadyExists, match="there is a run 'mine' already"):
