@@ -100,6 +100,15 @@ def test_a_name_alone_stands_for_a_list_of_one(bench: Bench) -> None:
     assert (run.status, run.state["answer"]) == ("paused", "?")
 
 
+def test_what_is_printed_of_an_error_and_of_a_history_is_short(bench: Bench) -> None:
+    flow = wtb.Workflow("prints")
+    flow.add_node("fail", lambda state: [][0], start=True)
+    run = bench.run(flow, run_id="mine")
+    assert str(run.error) == "IndexError: list index out of range"
+    assert "Traceback" not in repr(run.error)
+    assert repr(run.history) == "<ExecutionHistory of mine: 1 branches, 1 checkpoints, 1 node runs>"
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(bench: Bench) -> None:
     for number in range(7):
         bench.create(a_flow(), run_id=f"run-{number}")
