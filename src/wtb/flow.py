@@ -8,7 +8,9 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -378,7 +380,8 @@ def load_workflow(reference: str) -> Workflow:
         path = Path(reference).resolve()
         data = _read_json(Path(reference))
         _look_in(path.parent)
-        flow = Workflow.from_dict(data)
+        with _loading():
+            flow = Workflow.from_dict(data)
         flow.source = str(path)
         return flow
     found, place, name = load_named(reference, is_workflow, "workflow", "flow")
@@ -406,12 +409,33 @@ def as_workflow(flow: Any) -> Workflow:
     raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
 
 
+_is_loading = ContextVar("_is_loading", default=False)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    before = _is_loading.set(True)
+    try:
+        yield
+    finally:
+        _is_loading.reset(before)
+
+
+def refuse_while_loading() -> None:
+    """Raise InvalidInput in a script that runs workflows when it is loaded for the one that it defines."""
+    if _is_loading.get():
+        raise InvalidInput(
+            'this runs a workflow whenever the file is loaded; put it under `if __name__ == "__main__":`'
+        )
+
+
 def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
     """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
     place, _, name = reference.rpartition(":")
     place, name = (place, name) if place else (reference, usual)
     is_file = place.endswith(".py")
-    module = _module_at(Path(place)) if is_file else _imported(place)
+    with _loading():
+        module = _module_at(Path(place)) if is_file else _imported(place)
     found = getattr(module, name, None)
     if not fits(found):
         names = [key for key, value in vars(module).items() if fits(value)]
@@ -478,7 +502,8 @@ def source_of(flow: Workflow) -> str | None:
     """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
     if flow.source is not None:
         return flow.source
-    for module in list(sys.modules.values()):
+    # A script that imports its workflow comes last: what defines it is loaded with less.
+    for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
         if file and not file.endswith("__main__.py"):
             for name, value in list(vars(module).items()):

@@ -102,9 +102,9 @@ def test_a_name_alone_stands_for_a_list_of_one(bench: Bench) -> None:
 
 def test_what_is_printed_of_an_error_and_of_a_history_is_short(bench: Bench) -> None:
     flow = wtb.Workflow("prints")
-    flow.add_node("fail", lambda state: [][0], start=True)
+    flow.add_node("fail", lambda state: state.get("n", 1) / 0, start=True)
     run = bench.run(flow, run_id="mine")
-    assert str(run.error) == "IndexError: list index out of range"
+    assert str(run.error) == "ZeroDivisionError: division by zero"
     assert "Traceback" not in repr(run.error)
     assert repr(run.history) == "<ExecutionHistory of mine: 1 branches, 1 checkpoints, 1 node runs>"
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.shell import Shell, Terminal
+from tests.shell import Shell, Terminal, environment
 from wtb.cli.runs import advice
 
 FLOW = """
@@ -77,6 +78,20 @@ def test_a_workflow_file_that_cannot_be_loaded_is_told_its_own_line(shell: Shell
     (shell.folder / "slip.py").write_text("import wtb\n\nflow = wtb.Workflow('slip')\nflow.edge('a', None)\n")
     told = shell.wtb("run", "slip.py", code=2).stderr
     assert told.startswith("wtb: slip.py cannot be imported: InvalidInput in line 4: an edge leads from name to name")
+
+
+def test_a_script_that_runs_its_workflow_when_it_is_loaded_is_not_run_a_second_time(shell: Shell) -> None:
+    script = shell.folder / "script.py"
+    script.write_text(
+        "import wtb\nfrom flow import flow\n\nwtb.Bench().run(flow, {'question': 'invoice'}, run_id='r1')\n"
+    )
+    subprocess.run([sys.executable, str(script)], cwd=shell.folder, env=environment(), check=True, timeout=60)
+    assert shell.json("resume", "r1", "--answer", "yes")["status"] == "completed"  # by flow.py, which defines it
+
+    told = shell.wtb("run", "script.py", code=2).stderr
+    assert "script.py cannot be imported: InvalidInput in line 4" in told
+    assert 'put it under `if __name__ == "__main__":`' in told
+    assert [row["run"] for row in shell.json("ls")] == ["r1"]
 
 
 def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import numpy
 import ormsgpack
-import pandas
+import pandas  # type: ignore[import-untyped]
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
