@@ -94,6 +94,15 @@ def test_a_script_that_runs_its_workflow_when_it_is_loaded_is_not_run_a_second_t
     assert [row["run"] for row in shell.json("ls")] == ["r1"]
 
 
+def test_what_nodes_print_is_kept_apart_from_json(shell: Shell) -> None:
+    talk = "import wtb\nprint('loaded')\nflow = wtb.Workflow('talk')\n@flow.node(start=True)\n"
+    (shell.folder / "talk.py").write_text(f"{talk}def say(state):\n    print('hello')\n    return {{'n': 1}}\n")
+    done = shell.wtb("run", "talk.py", "--json")
+    assert json.loads(done.stdout)["state"] == {"n": 1}
+    assert "loaded\nhello\n" in done.stderr.replace("\r", "")
+    assert "hello\n" in shell.wtb("run", "talk.py").stdout
+
+
 def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> None:
     shell.wtb("run", "flow.py:flow", "--input", '{"question": "hi", "fail": true}', "--run-id", "r1", code=3)
     shown = shell.wtb("show", "r1").stdout

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from wtb.bench import Bench
 from wtb.cli.files import readable
-from wtb.cli.output import as_json, counted, cut, example, moment, printable, size, to_json, url
+from wtb.cli.output import as_json, counted, cut, example, moment, print_json, printable, size, url
 from wtb.domain.alignment import unified
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, StateDiff
@@ -70,7 +70,7 @@ def diff(
         found = bench.get(run_id).diff(a, b, texts=not stat, **parts)
     shown = [name for name, wanted in parts.items() if wanted]
     if as_json:
-        click.echo(to_json(_data(found, shown, stat=stat)))
+        print_json(_data(found, shown, stat=stat))
         return
     # Through a pipe the lines stay whole: there is no screen that they must fit.
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1_000)

@@ -12,7 +12,19 @@ from wtb.bench import Bench
 from wtb.cli.files import rows_for_people, rows_for_programs, totals
 from wtb.cli.half_done import half_done
 from wtb.cli.live import usage
-from wtb.cli.output import as_json, counted, duration, example, moment, print_table, show_rows, size, to_json, url
+from wtb.cli.output import (
+    as_json,
+    counted,
+    duration,
+    example,
+    moment,
+    print_json,
+    print_table,
+    show_rows,
+    size,
+    to_json,
+    url,
+)
 from wtb.cli.replay import show_replay
 from wtb.cli.runs import advice, outcome
 from wtb.domain.errors import InvalidInput
@@ -163,7 +175,7 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
     ]
     tables = {"nodes": nodes, "tools": tools, "events": events, "severities": severities}
     if as_json:
-        click.echo(to_json(tables))
+        print_json(tables)
         return
     for number, rows in enumerate(rows for rows in tables.values() if rows):
         if number:
@@ -175,7 +187,7 @@ def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
     neglect = bench.neglect(run.execution)
     if as_json:
         found = None if neglect is None else neglect.value
-        click.echo(to_json({**outcome(run), "neglect": found, **_more(run)}))
+        print_json({**outcome(run), "neglect": found, **_more(run)})
         return
     _print_facts(_facts(run, neglect))
     click.echo(to_json(run.state, indent=2))
