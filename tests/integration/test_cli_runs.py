@@ -94,6 +94,15 @@ def test_a_script_that_runs_its_workflow_when_it_is_loaded_is_not_run_a_second_t
     assert [row["run"] for row in shell.json("ls")] == ["r1"]
 
 
+def test_a_run_that_a_script_began_goes_on_without_being_told_that_its_workflow_has_changed(shell: Shell) -> None:
+    begin = "if __name__ == '__main__':\n    wtb.Bench().run(flow, {'question': 'invoice'}, run_id='r1')\n"
+    (shell.folder / "script.py").write_text(f"{FLOW}\n{begin}")
+    subprocess.run([sys.executable, "script.py"], cwd=shell.folder, env=environment(), check=True, timeout=60)
+    done = shell.wtb("resume", "r1", "--answer", "yes", "--strict")
+    assert "Completed" in done.stdout
+    assert "has changed" not in done.stderr
+
+
 def test_what_nodes_print_is_kept_apart_from_json(shell: Shell) -> None:
     talk = "import wtb\nprint('loaded')\nflow = wtb.Workflow('talk')\n@flow.node(start=True)\n"
     (shell.folder / "talk.py").write_text(f"{talk}def say(state):\n    print('hello')\n    return {{'n': 1}}\n")
