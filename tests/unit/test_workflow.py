@@ -96,7 +96,7 @@ def test_loops_fan_outs_joins_and_conditions_are_ordinary() -> None:
         (WorkflowDefinition(name="flow", nodes=()), "a workflow needs at least one node"),
         (WorkflowDefinition(name="flow", nodes=(Node(name="a", function=work),)), "no entry"),
         (WorkflowDefinition(name="flow", nodes=nodes("a") + nodes("b")), "several entries: a, b"),
-        (flow("a b b", edge("a>b")), "2 nodes are called 'b'"),
+        (flow("a b b", edge("a>b")), "2 nodes are called 'b'; names must be unique (in a notebook, run the cell"),
         (flow("a", edge("a>x")), "edge a -> x: there is no node 'x'"),
         (flow("a", edge("x>a")), "edge x -> a: there is no node 'x'"),
         (flow("a", edge(f"{END}>a")), f"there is no node '{END}'"),

@@ -234,7 +234,8 @@ class WorkflowDefinition:
             yield from node.faults()
         for name, count in Counter(node.name for node in self.nodes).items():
             if count > 1:
-                yield f"{count} nodes are called {name!r}; names must be unique"
+                notebook = "in a notebook, run the cell that makes the workflow again first"
+                yield f"{count} nodes are called {name!r}; names must be unique ({notebook})"
 
     def _entry_faults(self) -> Iterator[str]:
         starts = [node.name for node in self.nodes if node.start]
