@@ -32,6 +32,7 @@ from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import ExecutionStatus, Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
+from wtb.flow import load_workflow
 from wtb.runs import Run
 
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
@@ -59,7 +60,9 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 )
 @click.option("--limit", type=click.IntRange(1), help="Only so many of the latest events.")
 @click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
-@click.option("--workflow", metavar="WORKFLOW", help="With --replay: where the workflow is now, if not where it was.")
+@click.option(
+    "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
+)
 @click.option("--summary", is_flag=True, help="Count events, calls of tools and visits of nodes, with their times.")
 @url
 @as_json
@@ -86,6 +89,8 @@ def show_run(
 
     RUN is the id, or as much of its beginning as no other run has.
     """
+    if workflow:
+        load_workflow(workflow)
     with Bench(url) as bench:
         run = bench.get(run_id)
         if files or at is not None:
