@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-WTB = (sys.executable, "-m", "wtb")
+WTB = (sys.executable, "-P", "-m", "wtb")
+"""As the installed command: -m alone would make Python look for modules in the folder."""
 
 
 class Shell:

@@ -21,7 +21,8 @@ from wtb.domain.execution import Execution, Neglect
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
-from wtb.flow import Workflow, as_workflow, source_of
+from wtb.domain.workflow import names_of
+from wtb.flow import Workflow, as_workflow, refuse_while_loading, source_of
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.runs import Run
@@ -66,12 +67,13 @@ class Bench:
         `on_success` or `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or
         `fatal` (the settings decide). The files of the folder `workspace` are what the run begins with.
         """
+        refuse_while_loading()
         flow = as_workflow(flow)
         input = flow.given(input)
         options = RunOptions.from_dict(
             {
-                "break_before": (*flow.break_before, *break_before),
-                "break_after": (*flow.break_after, *break_after),
+                "break_before": (*flow.break_before, *names_of(break_before)),
+                "break_after": (*flow.break_after, *names_of(break_after)),
                 "max_steps": max_steps,
                 "timeout_s": timeout_s,
                 "seed": seed,
@@ -143,6 +145,7 @@ class Bench:
         Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
         implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed.
         """
+        refuse_while_loading()
         test = flow if isinstance(flow, BatchTest) else BatchTest(as_workflow(flow), **options)
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)

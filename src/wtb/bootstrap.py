@@ -274,5 +274,7 @@ def _private_folder(folder: Path) -> Path:
             _check_own(folder)
             folder.chmod(0o700)
     except OSError as error:
-        raise StorageUnavailable(f"{folder} cannot be used: {error.strerror}; choose another folder") from error
+        raise StorageUnavailable(
+            f"{folder.absolute()} cannot be used: {error.strerror}; set WTB_FOLDER to another folder"
+        ) from error
     return folder

@@ -8,7 +8,9 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +22,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tools import Effects, Tool, ToolSpec
-from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
+from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,13 +90,14 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Add a node; `retry` is a policy, or how often to try."""
-        policy = RetryPolicy(times=retry) if isinstance(retry, int) else retry
+        _check_signature(f"node {name!r}", function)
+        policy = _policy(name, retry)
         self._nodes.append(
             Node(
                 name=name,
                 function=function,
                 start=start,
-                reads=None if reads is None else tuple(reads),
+                reads=None if reads is None else names_of(reads),
                 cache=cache,
                 retry=policy,
                 timeout_s=timeout_s,
@@ -113,7 +116,8 @@ class Workflow:
         priority: int = 0,
     ) -> Workflow:
         """Lead from a node to another, or to END; a list of sources waits for all of them."""
-        sources = (source,) if isinstance(source, str) else tuple(source)
+        _check_ends(source, target)
+        sources = names_of(source)
         self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
         return self
 
@@ -143,7 +147,9 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Add another implementation of a node; without a function, the node's own with another config."""
-        seen = None if reads is None else tuple(reads)
+        if function is not None:
+            _check_signature(f"variant {name!r} of node {node!r}", function)
+        seen = None if reads is None else names_of(reads)
         self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
         return self
 
@@ -178,6 +184,10 @@ class Workflow:
 
     def reducer(self, key: str, function: Reducer) -> Workflow:
         """Say how writes to a key combine with what is there: `wtb.append`, `wtb.merge`, `wtb.add` or your own."""
+        if not callable(function):
+            raise InvalidInput(
+                f"the reducer of {key!r} is {function!r}; give wtb.append, wtb.merge, wtb.add or a function"
+            )
         self._reducers[key] = function
         return self
 
@@ -234,6 +244,43 @@ class Workflow:
         flow._reducers = dict(definition.reducers)
         flow._variants = list(definition.variants)
         return flow
+
+
+def _check_ends(source: object, target: object) -> None:
+    sources = source if isinstance(source, list | tuple) else [source]
+    for end in (*sources, target):
+        if callable(end):
+            name = getattr(end, "__name__", "its name")
+            raise InvalidInput(f"an edge leads from name to name: write {name!r}, not the function")
+        if isinstance(end, list | tuple | set):
+            raise InvalidInput(f"an edge leads to one node, not to {end!r}; write an edge to each of them")
+        if not isinstance(end, str):
+            raise InvalidInput(f"an edge leads from name to name, not to {end!r}; wtb.END ends the run")
+
+
+def _check_signature(what: str, function: NodeFunction) -> None:
+    """Refuse what could not be called as a node; of what shows no signature nothing is known."""
+    try:
+        signature = inspect.signature(function)
+    except TypeError:
+        raise InvalidInput(f"{what} is a {type(function).__name__}; give a function") from None
+    except ValueError:
+        return
+    for given in (("state",), ("state", "ctx")):
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return
+    raise InvalidInput(f"{what}: its function takes {signature}; a node takes (state) or (state, ctx)")
+
+
+def _policy(node: str, retry: object) -> RetryPolicy | None:
+    if retry is None or isinstance(retry, RetryPolicy):
+        return retry
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        return RetryPolicy(times=retry)
+    raise InvalidInput(f"node {node!r}: retry is how often to try, or a wtb.RetryPolicy, not {retry!r}")
 
 
 @overload
@@ -348,8 +395,12 @@ def resolve_function(reference: str) -> Callable[..., Any]:
 def load_workflow(reference: str) -> Workflow:
     """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
     if reference.endswith(".json"):
-        flow = Workflow.from_dict(_read_json(Path(reference)))
-        flow.source = str(Path(reference).resolve())
+        path = Path(reference).resolve()
+        data = _read_json(Path(reference))
+        _look_in(path.parent)
+        with _loading():
+            flow = Workflow.from_dict(data)
+        flow.source = str(path)
         return flow
     found, place, name = load_named(reference, is_workflow, "workflow", "flow")
     flow = as_workflow(found)
@@ -376,12 +427,33 @@ def as_workflow(flow: Any) -> Workflow:
     raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
 
 
+_is_loading = ContextVar("_is_loading", default=False)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    before = _is_loading.set(True)
+    try:
+        yield
+    finally:
+        _is_loading.reset(before)
+
+
+def refuse_while_loading() -> None:
+    """Raise InvalidInput in a script that runs workflows when it is loaded for the one that it defines."""
+    if _is_loading.get():
+        raise InvalidInput(
+            'this runs a workflow whenever the file is loaded; put it under `if __name__ == "__main__":`'
+        )
+
+
 def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
     """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
     place, _, name = reference.rpartition(":")
     place, name = (place, name) if place else (reference, usual)
     is_file = place.endswith(".py")
-    module = _module_at(Path(place)) if is_file else _imported(place)
+    with _loading():
+        module = _module_at(Path(place)) if is_file else _imported(place)
     found = getattr(module, name, None)
     if not fits(found):
         names = [key for key, value in vars(module).items() if fits(value)]
@@ -408,9 +480,7 @@ def _module_at(path: Path) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
         return known
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _look_in(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -420,13 +490,26 @@ def _module_at(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        where = traceback.extract_tb(error.__traceback__)[-1].lineno
-        line = error.lineno if isinstance(error, SyntaxError) else where
+        line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
         raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
     return module
 
 
+def _line_in(path: Path, error: Exception) -> int | None:
+    """Return the last line of the file on the way to an error, which may lie in what the file calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path)]
+    return (own or frames)[-1].lineno
+
+
+def _look_in(folder: Path) -> None:
+    """Import from a folder too: Python does so for a script that it runs, but not for `wtb`."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
 def _imported(name: str) -> ModuleType:
+    _look_in(Path.cwd())
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -437,7 +520,8 @@ def source_of(flow: Workflow) -> str | None:
     """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
     if flow.source is not None:
         return flow.source
-    for module in list(sys.modules.values()):
+    # A script that imports its workflow comes last: what defines it is loaded with less.
+    for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
         if file and not file.endswith("__main__.py"):
             for name, value in list(vars(module).items()):

@@ -24,7 +24,7 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.domain.workflow import ENGINE
-from wtb.flow import Workflow, load_workflow
+from wtb.flow import Workflow, load_workflow, refuse_while_loading
 from wtb.infrastructure.codecs.foreign import live
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class Run:
         on with a workflow that has changed since the run began; otherwise that is only warned of. `watch(node_run)`
         gives a context that is entered while an attempt of a node runs.
         """
+        refuse_while_loading()
         flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
         self._bench.services.controller.run(
             self.id,

@@ -114,6 +114,58 @@ def test_a_function_is_made_reversible_by_its_name(bench: Bench) -> None:
     assert sent == []
 
 
+def nothing(state: Any) -> None:
+    """Stand for a node."""
+
+
+@pytest.mark.parametrize(
+    ("slip", "advice"),
+    [
+        (
+            lambda flow: flow.edge("a", ["b", "c"]),
+            "an edge leads to one node, not to ['b', 'c']; write an edge to each",
+        ),
+        (lambda flow: flow.edge("a", nothing), "write 'nothing', not the function"),
+        (lambda flow: flow.edge(nothing, "a"), "write 'nothing', not the function"),
+        (lambda flow: flow.edge("a", None), "not to None; wtb.END ends the run"),
+        (lambda flow: flow.add_node("a", lambda: None), "its function takes (); a node takes (state) or (state, ctx)"),
+        (lambda flow: flow.add_node("a", lambda state, ctx, more: None), "takes (state, ctx, more); a node takes"),
+        (lambda flow: flow.add_node("a", {"n": 1}), "node 'a' is a dict; give a function"),
+        (lambda flow: flow.add_variant("a", "b", lambda: None), "variant 'b' of node 'a': its function takes ()"),
+        (
+            lambda flow: flow.add_node("a", nothing, retry="3"),
+            "retry is how often to try, or a wtb.RetryPolicy, not '3'",
+        ),
+        (lambda flow: flow.add_node("a", nothing, retry=True), "not True"),
+        (lambda flow: flow.reducer("notes", "append"), "the reducer of 'notes' is 'append'; give wtb.append"),
+    ],
+)
+def test_a_slip_in_building_a_workflow_is_told_where_it_is_made(slip: Any, advice: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        slip(wtb.Workflow("slips"))
+    assert advice in str(refused.value)
+
+
+def test_a_name_alone_stands_for_a_list_of_one(bench: Bench) -> None:
+    flow = wtb.Workflow("names")
+    flow.add_node("ask", lambda state: {"answer": state["question"]}, start=True, reads="question")
+    flow.add_node("check", nothing)
+    flow.edge("ask", "check")
+    run = bench.run(flow, {"question": "?"}, break_before="ask")
+    assert (run.status, run.state) == ("paused", {"question": "?"})
+    run = run.resume(break_before=(), break_after="ask")
+    assert (run.status, run.state["answer"]) == ("paused", "?")
+
+
+def test_what_is_printed_of_an_error_and_of_a_history_is_short(bench: Bench) -> None:
+    flow = wtb.Workflow("prints")
+    flow.add_node("fail", lambda state: state.get("n", 1) / 0, start=True)
+    run = bench.run(flow, run_id="mine")
+    assert str(run.error) == "ZeroDivisionError: division by zero"
+    assert "Traceback" not in repr(run.error)
+    assert repr(run.history) == "<ExecutionHistory of mine: 1 branches, 1 checkpoints, 1 node runs>"
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(bench: Bench) -> None:
     for number in range(7):
         bench.create(a_flow(), run_id=f"run-{number}")

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.shell import Shell, Terminal
+from tests.shell import Shell, Terminal, environment
 from wtb.cli.runs import advice
 
 FLOW = """
@@ -61,6 +62,65 @@ def test_a_run_is_begun_in_one_process_and_finished_in_others(shell: Shell) -> N
     assert [(row["step"], row["node"]) for row in rows] == [(0, ""), (1, "classify"), (2, "approve"), (3, "answer")]
     assert [row["status"] for row in shell.json("ls")] == ["completed"]
     assert shell.json("ls", "--status", "failed") == []
+
+
+def test_a_module_is_found_in_this_folder_and_the_functions_of_a_json_file_beside_it(shell: Shell) -> None:
+    assert shell.json("run", "flow:flow", "--set", "question=hi")["status"] == "completed"
+    inner = shell.folder / "inner"
+    inner.mkdir()
+    (inner / "parts.py").write_text("def double(state):\n    return {'n': state['n'] * 2}\n")
+    data = {"name": "doubler", "nodes": [{"name": "double", "reference": "parts:double", "start": True}]}
+    (inner / "doubler.json").write_text(json.dumps(data))
+    assert shell.json("run", "inner/doubler.json", "--set", "n=2")["state"] == {"n": 4}
+
+
+def test_a_workflow_file_that_cannot_be_loaded_is_told_its_own_line(shell: Shell) -> None:
+    (shell.folder / "slip.py").write_text("import wtb\n\nflow = wtb.Workflow('slip')\nflow.edge('a', None)\n")
+    told = shell.wtb("run", "slip.py", code=2).stderr
+    assert told.startswith("wtb: slip.py cannot be imported: InvalidInput in line 4: an edge leads from name to name")
+
+
+def test_a_script_that_runs_its_workflow_when_it_is_loaded_is_not_run_a_second_time(shell: Shell) -> None:
+    script = shell.folder / "script.py"
+    script.write_text(
+        "import wtb\nfrom flow import flow\n\nwtb.Bench().run(flow, {'question': 'invoice'}, run_id='r1')\n"
+    )
+    subprocess.run([sys.executable, str(script)], cwd=shell.folder, env=environment(), check=True, timeout=60)
+    assert shell.json("resume", "r1", "--answer", "yes")["status"] == "completed"  # by flow.py, which defines it
+
+    told = shell.wtb("run", "script.py", code=2).stderr
+    assert "script.py cannot be imported: InvalidInput in line 4" in told
+    assert 'put it under `if __name__ == "__main__":`' in told
+    assert [row["run"] for row in shell.json("ls")] == ["r1"]
+
+
+def test_a_run_that_a_script_began_goes_on_without_being_told_that_its_workflow_has_changed(shell: Shell) -> None:
+    begin = "if __name__ == '__main__':\n    wtb.Bench().run(flow, {'question': 'invoice'}, run_id='r1')\n"
+    (shell.folder / "script.py").write_text(f"{FLOW}\n{begin}")
+    subprocess.run([sys.executable, "script.py"], cwd=shell.folder, env=environment(), check=True, timeout=60)
+    done = shell.wtb("resume", "r1", "--answer", "yes", "--strict")
+    assert "Completed" in done.stdout
+    assert "has changed" not in done.stderr
+
+
+def test_a_state_with_classes_of_ones_own_is_shown_once_their_file_is_loaded(shell: Shell) -> None:
+    (shell.folder / "typed.py").write_text(
+        "import dataclasses\nimport wtb\n\n@wtb.serialisable\n@dataclasses.dataclass\nclass Doc:\n    title: str\n\n"
+        "flow = wtb.Workflow('typed')\nflow.add_node('fetch', lambda state: {'doc': Doc('a')}, start=True)\n"
+    )
+    shell.wtb("run", "typed.py", "--run-id", "r1")
+    for command in (("show", "r1"), ("diff", "r1", "0")):
+        assert "`--workflow FILE`" in shell.wtb(*command, code=1).stderr
+        assert "title" in shell.wtb(*command, "--workflow", "typed.py").stdout
+
+
+def test_what_nodes_print_is_kept_apart_from_json(shell: Shell) -> None:
+    talk = "import wtb\nprint('loaded')\nflow = wtb.Workflow('talk')\n@flow.node(start=True)\n"
+    (shell.folder / "talk.py").write_text(f"{talk}def say(state):\n    print('hello')\n    return {{'n': 1}}\n")
+    done = shell.wtb("run", "talk.py", "--json")
+    assert json.loads(done.stdout)["state"] == {"n": 1}
+    assert "loaded\nhello\n" in done.stderr.replace("\r", "")
+    assert "hello\n" in shell.wtb("run", "talk.py").stdout
 
 
 def test_a_failed_run_says_why_exits_with_3_and_can_be_resumed(shell: Shell) -> None:

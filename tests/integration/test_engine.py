@@ -125,6 +125,16 @@ def test_a_member_of_a_superstep_whose_result_cannot_be_stored_fails_the_run(ben
     assert (run.status, run.error.type, run.error.node) == (FAILED, "StateNotSerialisable", "bad")
 
 
+def test_a_result_that_cannot_even_be_copied_is_named_by_its_path(bench: Bench) -> None:
+    def hold(state: Any) -> dict[str, Any]:
+        return {"docs": [{"lock": threading.Lock()}]}
+
+    run = bench.run(chain(hold))
+    assert run.error is not None
+    assert (run.status, run.error.type) == (FAILED, "StateNotSerialisable")
+    assert run.error.message.startswith("state.docs[0].lock: _thread.lock cannot be stored")
+
+
 def test_two_members_that_write_one_key_without_a_reducer_are_both_named(bench: Bench) -> None:
     flow = Workflow("clash")
     flow.add_node("start", lambda state: None, start=True)
@@ -296,6 +306,68 @@ def test_a_recorded_call_answers_when_the_node_is_tried_again(bench: Bench) -> N
     assert kinds.count(EventType.TOOL_STARTED) == kinds.count(EventType.TOOL_COMPLETED) == 3
 
 
+def test_async_tools_and_steps_are_recorded_and_answer_again(bench: Bench) -> None:
+    calls: list[str] = []
+
+    async def buy(item: str, idempotency_key: str) -> int:
+        calls.append(item)
+        return len(calls)
+
+    async def price(item: str) -> str:
+        calls.append(f"price of {item}")
+        return item.upper()
+
+    spec = ToolSpec(name="buy", idempotent=True)
+    buy_tool = Tool(spec=spec, function=buy, takes_key=True)
+
+    async def shop(state: Any, ctx: Any) -> dict[str, Any]:
+        bought = [await ctx.atool(buy_tool, "pen"), await ctx.astep("price", price, "pen")]
+        bought.append(await ctx.astep("sync", len, "pen"))
+        if ctx.run.attempt == 1:
+            raise OSError("try again")
+        return {"bought": bought}
+
+    flow = Workflow("shop")
+    flow.add_node("shop", shop, start=True, retry=2)
+    run = bench.run(flow, {})
+    assert (run.state, calls) == ({"bought": [1, "PEN", 3]}, ["pen", "price of pen"])
+
+
+def test_a_tool_whose_parameter_is_called_key_gets_it_by_position(bench: Bench) -> None:
+    kept: dict[str, int] = {}
+    put = Tool(spec=ToolSpec(name="put"), function=lambda value, key: kept.update({key: value}))
+
+    def by_name(state: Any, ctx: Any) -> None:
+        ctx.tool(put, 1, key="a")
+
+    def by_position(state: Any, ctx: Any) -> None:
+        ctx.tool(put, 1, "a", key="the first")
+
+    run = bench.run(chain(by_name))
+    assert run.error is not None
+    assert "give the tool's own `key` by position" in run.error.message
+    assert (run.calls, kept) == ((), {})
+    assert bench.run(chain(by_position)).status is COMPLETED
+    assert kept == {"a": 1}
+
+
+def test_an_async_tool_or_step_that_is_not_awaited_is_told_how_to_be_called(bench: Bench) -> None:
+    async def fetch() -> int:
+        return 1
+
+    def by_tool(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"n": ctx.tool(Tool(spec=ToolSpec(name="fetch"), function=fetch))}
+
+    def by_step(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"n": ctx.step("fetch", fetch)}
+
+    for node, advice in ((by_tool, "await ctx.atool("), (by_step, "await ctx.astep(")):
+        run = bench.run(chain(node))
+        assert run.error is not None
+        assert advice in run.error.message
+        assert run.calls == ()  # nothing was begun, so nothing is in doubt
+
+
 def test_calls_that_a_new_attempt_never_asks_for_pause_the_run(bench: Bench) -> None:
     send = Tool(spec=ToolSpec(name="send"), function=lambda text: text)
     tries: list[int] = []
@@ -440,6 +512,36 @@ def test_changing_the_state_in_place_has_no_effect(bench: Bench) -> None:
         return {"length": len(state["items"])}
 
     assert bench.run(chain(sly), {"items": []}).state == {"items": [], "length": 1}
+
+
+def test_a_node_that_changes_the_state_and_returns_nothing_is_warned_of(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forgetful(state: Any) -> None:
+        state["other"] = 2
+
+    def whole(state: Any) -> Any:
+        state["other"] = 2
+        return state
+
+    assert bench.run(chain(whole), {"n": 1}).state == {"n": 1, "other": 2}
+    assert caplog.messages == []
+    assert bench.run(chain(forgetful), {"n": 1}).state == {"n": 1}
+    assert caplog.messages == ["node forgetful changed other in place; only what it returns has an effect"]
+
+
+def test_a_key_that_the_state_does_not_have_is_told_with_those_that_it_has(bench: Bench) -> None:
+    def ask(state: Any) -> dict[str, Any]:
+        assert state.get("question") is None
+        return {"answer": state["question"]}
+
+    flow = Workflow("ask")
+    flow.add_node("ask", ask, start=True, retry=wtb.RetryPolicy(times=2, wait_s=0, errors=("KeyError",)))
+    run = bench.run(flow, {"qestion": "?", "k": 1})
+    assert run.error is not None
+    assert run.error.message == "the state has no 'question'; it has k, qestion"
+    assert [event.data["attempt"] for event in run.events(types=[EventType.NODE_RETRIED])] == [1]
+    assert bench.run(flow).error.message == "the state has no 'question'; it has nothing"  # type: ignore[union-attr]
 
 
 def test_a_reused_run_id_is_refused(bench: Bench) -> None:

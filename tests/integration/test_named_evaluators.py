@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,28 @@ def test_an_installed_evaluator_scores_a_batch_by_its_name() -> None:
 def test_a_name_that_gives_no_evaluator_is_told_with_its_package(name: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         read_evaluators([name])
+
+
+def shorter_than(limit: int) -> Any:
+    def brief(context: Any) -> bool:
+        return len(context.state["answer"]) < limit
+
+    return brief
+
+
+async def polite(context: Any) -> float:
+    return 0.25
+
+
+def test_a_function_scores_under_its_own_name_and_again_when_it_has_changed() -> None:
+    flow = Workflow("answers")
+    flow.add_node("answer", lambda state: {"answer": state["question"]}, start=True)
+    cases = [{"id": text, "input": {"question": text}} for text in ("why", "wherefore")]
+    with Bench("memory://") as bench:
+        summaries = bench.batch(flow, cases=cases, evaluators=[shorter_than(5), polite]).matrix[0].summaries
+        assert {name: each.mean for name, each in summaries.items()} == {"brief": 0.5, "polite": 0.25}
+        result = bench.batch(flow, cases=cases, evaluators=[shorter_than(50)])
+        assert (result.matrix[0].summaries["brief"].mean, result.sharing["executed"]) == (1.0, 2)
 
 
 def test_a_built_in_one_that_needs_no_settings_goes_by_the_name_of_its_metric() -> None:

@@ -206,7 +206,7 @@ def test_a_folder_in_which_nothing_may_be_made_is_a_clear_error(reachable: Path)
     reachable.chmod(0o555)
     with no_privileges(), pytest.raises(StorageUnavailable) as refused:
         bootstrap(Settings(folder=reachable / ".wtb"))
-    assert str(refused.value) == f"{reachable}/.wtb cannot be used: Permission denied; choose another folder"
+    assert str(refused.value) == f"{reachable}/.wtb cannot be used: Permission denied; set WTB_FOLDER to another folder"
 
 
 def test_a_read_only_database_is_a_clear_error_and_stays_intact(reachable: Path) -> None:

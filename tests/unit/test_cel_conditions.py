@@ -163,6 +163,12 @@ def test_an_expression_that_does_not_parse_says_where(expression: str, where: st
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("expression", ["a = 1", "a and b", "not a", "a is None", "ok == True", "a != None", "False"])
+def test_an_expression_in_python_is_told_how_cel_is_written(expression: str) -> None:
+    with pytest.raises(InvalidCondition, match=r"CEL is written with ==, &&, \|\|, !, true, false and null"):
+        CelConditions().compile(expression)
+
+
 def test_a_workflow_names_all_its_wrong_conditions() -> None:
     nodes = tuple(Node(name=name, reference=f"m:{name}", start=name == "a") for name in "abc")
     edges = (

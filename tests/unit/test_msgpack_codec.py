@@ -2,17 +2,20 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag, StrEnum
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy
 import ormsgpack
+import pandas  # type: ignore[import-untyped]
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
@@ -306,6 +309,42 @@ class _Abstract(ABC):
 def test_a_class_that_would_not_come_back_whole_cannot_be_registered(cls: type) -> None:
     with pytest.raises(InvalidInput, match=cls.__name__):
         TypeRegistry().register(cls)
+
+
+async def _answer() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Path("a"), "use its text: str(path)"),
+        (ValueError("a"), "use its text: str(error)"),
+        (defaultdict(list), "use dict(…)"),
+        ({"a": 1}.keys(), "use list(…)"),
+        (range(2), "use list(…)"),
+        (deque([1]), "use list(…)"),
+        ((number for number in [1]), "use list(…)"),
+        (numpy.float32(1), "use .tolist()"),
+        (numpy.str_("a"), "use str(…)"),
+        (pandas.Timestamp("2024-01-01"), "use .to_pydatetime()"),
+        (pandas.DataFrame({"a": [1]}), "use .to_dict(), or a file in ctx.workspace"),
+        (pandas.Series([1]), "use .tolist()"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_cannot_be_stored_is_told_what_can_be_instead(codec: MsgpackCodec, value: Any, advice: str) -> None:
+    with pytest.raises(StateNotSerialisable) as refused:
+        codec.encode(value, "state.x")
+    assert advice in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_a_coroutine_is_to_be_awaited(codec: MsgpackCodec) -> None:
+    forgotten = _answer()
+    with pytest.raises(StateNotSerialisable, match="coroutine cannot be stored; await it first"):
+        codec.encode([forgotten], "state.x")
+    forgotten.close()
 
 
 class _Subclass(str):

@@ -96,10 +96,12 @@ def test_loops_fan_outs_joins_and_conditions_are_ordinary() -> None:
         (WorkflowDefinition(name="flow", nodes=()), "a workflow needs at least one node"),
         (WorkflowDefinition(name="flow", nodes=(Node(name="a", function=work),)), "no entry"),
         (WorkflowDefinition(name="flow", nodes=nodes("a") + nodes("b")), "several entries: a, b"),
-        (flow("a b b", edge("a>b")), "2 nodes are called 'b'"),
+        (flow("a b b", edge("a>b")), "2 nodes are called 'b'; names must be unique (in a notebook, run the cell"),
         (flow("a", edge("a>x")), "edge a -> x: there is no node 'x'"),
         (flow("a", edge("x>a")), "edge x -> a: there is no node 'x'"),
         (flow("a", edge(f"{END}>a")), f"there is no node '{END}'"),
+        (flow("retrieve", edge("retreive>retrieve")), "no node 'retreive'; did you mean 'retrieve'?"),
+        (flow("a", edge("a>END")), "there is no node 'END'; wtb.END ends the run"),
         (flow("a b"), "node 'b' cannot be reached from the entry"),
         (flow("a b c", edge("a>b"), edge("b,c>c")), "node 'c' cannot be reached"),
         (flow("a", Edge(sources=(), target="a")), "edge to 'a' has no source"),
@@ -125,6 +127,15 @@ def test_loops_fan_outs_joins_and_conditions_are_ordinary() -> None:
         (flow("a b", edge("a>b", when="(" * 50 + "x" + ")" * 50)), "edge a -> b: "),
         (WorkflowDefinition(name="flow", nodes=(Node(name="a", start=True),)), "'a' has neither a function nor"),
         (WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s=0)), "timeout_s must be positive, not 0"),
+        (WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s="3")), "timeout_s must be positive, not '3'"),
+        (
+            WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(errors=(OSError,)))),  # type: ignore[arg-type]
+            "retry errors are a list of names, such as ['TimeoutError'], not (<class 'OSError'>,)",
+        ),
+        (
+            WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(errors="OSError"))),  # type: ignore[arg-type]
+            "such as ['TimeoutError'], not 'OSError'",
+        ),
         (WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(times=0))), "retry times must be at least"),
         (WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(wait_s=-1))), "retry waits must not be"),
         (WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(jitter=2))), "jitter between 0 and 1"),

@@ -123,21 +123,17 @@ class Context:
     def tool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Call a tool by name or as it is; when the node is tried again, a recorded result answers."""
         known = self._known(tool)
-        call = self._lookup(known, _bound(known, args, kwargs), key)
+        if inspect.iscoroutinefunction(known.function):
+            raise InvalidInput(f"tool {known.spec.name!r} is async: call it with `await ctx.atool(…)` in an async node")
+        call = self._lookup(known, _bound(known, args, kwargs, key), key)
         return made(self._journal, call, lambda: self._function(known, call)(*args, **kwargs))
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
         known = self._known(tool)
-        call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs), key)
+        call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs, key), key)
 
-        async def result() -> Any:
-            function = self._function(known, call)
-            if inspect.iscoroutinefunction(function):
-                return await function(*args, **kwargs)
-            return await asyncio.to_thread(function, *args, **kwargs)
-
-        return await self._amade(call, result)
+        return await self._amade(call, lambda: _awaited(self._function(known, call), *args, **kwargs))
 
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
         """Call a tool of another library, of which these arguments are worth recording."""
@@ -193,8 +189,16 @@ class Context:
 
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function whose result may differ the next time, such as a model, and record what it gave."""
+        if inspect.iscoroutinefunction(function):
+            raise InvalidInput(f"what step {key!r} calls is async: use `await ctx.astep(…)` in an async node")
         call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
         return made(self._journal, call, lambda: function(*args))
+
+    async def astep(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Like `step`, for async nodes; a sync function runs on a thread."""
+        arguments = {"args": list(args)}
+        call = await asyncio.to_thread(self._journal.lookup, CallKind.STEP, key, Effects.NONE, arguments, None)
+        return await self._amade(call, lambda: _awaited(function, *args))
 
     def ask(
         self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str | None = None
@@ -295,6 +299,19 @@ class Context:
         return with_key
 
 
-def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+async def _awaited(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **kwargs)
+    returned = await asyncio.to_thread(function, *args, **kwargs)
+    return await returned if inspect.iscoroutine(returned) else returned
+
+
+def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> dict[str, Any]:
     """Return arguments by their names."""
-    return dict(inspect.signature(tool.function).bind_partial(*args, **kwargs).arguments)
+    signature = inspect.signature(tool.function)
+    bound = dict(signature.bind_partial(*args, **kwargs).arguments)
+    if key is not None and "key" in signature.parameters and "key" not in bound:
+        raise InvalidInput(
+            f"key= names the call of {tool.spec.name!r} and is not passed on; give the tool's own `key` by position"
+        )
+    return bound

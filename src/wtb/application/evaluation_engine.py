@@ -98,7 +98,7 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
     for evaluator in evaluators:
         label = type(evaluator).__qualname__
         if isinstance(evaluator, type):
-            faults.append(f"{evaluator.__qualname__} is a class; make one: {evaluator.__qualname__}()")
+            faults.append(f"{evaluator.__qualname__} is a class; make one: {evaluator.__qualname__}(…)")
             continue
         if not isinstance(getattr(evaluator, "name", None), str) or not callable(getattr(evaluator, "evaluate", None)):
             faults.append(f"{label} is no evaluator: it needs a name and evaluate(context)")

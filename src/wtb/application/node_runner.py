@@ -182,7 +182,14 @@ def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
         if not isinstance(key, str):
             raise InvalidInput(f"node {node.name!r} returned the key {key!r}; keys of the state are strings")
         is_plain = is_plain and is_immutable(value)
-    return dict(returned) if is_plain else deepcopy(dict(returned))  # as a whole: values may share what they hold
+    return dict(returned) if is_plain else _copied(dict(returned))
+
+
+def _copied(update: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return deepcopy(update)  # as a whole: values may share what they hold
+    except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it lies
+        return update
 
 
 def _too_slow(node: str, timeout_s: float | None) -> NodeTimeout:

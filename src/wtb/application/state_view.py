@@ -24,6 +24,17 @@ class UndeclaredRead(InvalidInput, KeyError):
         return str(self.args[0])
 
 
+class MissingKey(KeyError):
+    """A node asked for a key that the state does not have; says which it has."""
+
+    def __init__(self, key: str, view: StateView) -> None:
+        super().__init__(key)
+        self._view = view
+
+    def __str__(self) -> str:
+        return f"the state has no {self.args[0]!r}; it has {', '.join(self._view) or 'nothing'}"
+
+
 class StateView(MutableMapping[str, Any]):
     """A mapping over a state that copies a value when it is first read.
 
@@ -37,20 +48,26 @@ class StateView(MutableMapping[str, Any]):
         self._reads = reads
         self._own: dict[str, Any] = {}
         self._gone: set[str] = set()
+        self.assigned: set[str] = set()
+        """Keys that the node assigned to: lost unless it returned them."""
 
     def __getitem__(self, key: str) -> Any:
         if key in self._own:
             return self._own[key]
         self._check_declared(key)
         if key in self._gone:
-            raise KeyError(key)
-        value = self._state[key]
+            raise MissingKey(key, self)
+        try:
+            value = self._state[key]
+        except KeyError:
+            raise MissingKey(key, self) from None
         own = self._own[key] = value if is_immutable(value) else deepcopy(value)
         return own
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._own[key] = value
         self._gone.discard(key)
+        self.assigned.add(key)
 
     def __delitem__(self, key: str) -> None:
         if key not in self:

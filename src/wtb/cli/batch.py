@@ -31,7 +31,7 @@ from wtb.cli.batch_tables import (
     why,
 )
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, example, show, show_rows, to_json, url
+from wtb.cli.output import as_json, counted, example, print_json, show, show_rows, url
 from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.cases import read_cases
@@ -166,7 +166,7 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     data = as_data(result, rows)
     if as_json:
         data["jobs"]["kept"] = kept
-        click.echo(to_json(data))
+        print_json(data)
         return
     _print(result, rows)
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
@@ -262,7 +262,7 @@ def show_batch(
             front = result.pareto(*pareto) if pareto else result.combinations
             rows = [row for row in best_first(result) if row.combination in front]
             if as_json:
-                click.echo(to_json(as_data(result, rows)))
+                print_json(as_data(result, rows))
             else:
                 _print(result, rows)
 
@@ -283,7 +283,7 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     jobs = [job for job in result.results if job.case_id in place]
     jobs.sort(key=lambda job: (place[job.case_id], columns[job.combination], job.repeat))
     if as_json:
-        click.echo(to_json([_plain(job) for job in jobs]))
+        print_json([_plain(job) for job in jobs])
         return
     metrics = list(result.metrics) if different is None else [different]
     empty = "No results yet." if different is None else f"All combinations agree on {different}."

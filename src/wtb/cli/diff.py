@@ -12,7 +12,7 @@ from rich.text import Text
 
 from wtb.bench import Bench
 from wtb.cli.files import readable
-from wtb.cli.output import as_json, counted, cut, example, moment, printable, size, to_json, url
+from wtb.cli.output import as_json, counted, cut, example, moment, print_json, printable, size, url
 from wtb.domain.alignment import unified
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, StateDiff
@@ -20,6 +20,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.files import EntryKind, FileEntry
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallStatus
+from wtb.flow import load_workflow
 
 _LONGEST = 160
 """Characters of a value that a person is shown."""
@@ -42,6 +43,7 @@ _NOUNS = {"state": "value", "files": "file", "calls": "call"}
 @click.option("--stat", is_flag=True, help="Only say how much differs.")
 @click.option("--state-only", is_flag=True, help="Leave out files and calls.")
 @click.option("--files-only", is_flag=True, help="Leave out state and calls.")
+@click.option("--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state.")
 @url
 @as_json
 @example(
@@ -55,6 +57,7 @@ def diff(
     stat: bool,
     state_only: bool,
     files_only: bool,
+    workflow: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -66,11 +69,13 @@ def diff(
     if state_only and files_only:
         raise InvalidInput("--state-only and --files-only leave nothing to compare; give one of them")
     parts = {"state": not files_only, "files": not state_only, "calls": not (state_only or files_only)}
+    if workflow:
+        load_workflow(workflow)
     with Bench(url) as bench:
         found = bench.get(run_id).diff(a, b, texts=not stat, **parts)
     shown = [name for name, wanted in parts.items() if wanted]
     if as_json:
-        click.echo(to_json(_data(found, shown, stat=stat)))
+        print_json(_data(found, shown, stat=stat))
         return
     # Through a pipe the lines stay whole: there is no screen that they must fit.
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1_000)

@@ -107,7 +107,8 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 def _text(folder: Path, names: list[str], way: list[str], *, keep_out: bool) -> str:
     width = max(len(command) for command, _ in _COMMANDS)
-    lines = [f"Made {', '.join(names)} in {folder}."]
+    place = f"in {folder}" if way else "here"
+    lines = [f"Made {', '.join(names)} {place}."]
     lines += ["Add `.wtb/` to your .gitignore, which was left as it is."] if keep_out else []
     lines += ["Now type:", "", *(f"  {step}" for step in way)]
     lines += [f"  {command:{width}}  # {meaning}" for command, meaning in _COMMANDS]

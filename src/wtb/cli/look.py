@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from wtb.bench import Bench
-from wtb.cli.output import as_json, example, show_rows, to_json, url
+from wtb.cli.output import as_json, example, print_json, show_rows, url
 from wtb.cli.tree import print_tree
 from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.errors import InvalidInput
@@ -64,7 +64,7 @@ def ls(
         )
         rows = [_run_row(execution, bench.neglect(execution)) for execution in executions[:limit]]
     if as_json:
-        click.echo(to_json(rows))
+        print_json(rows)
         return
     filtered = statuses or workflow is not None or since is not None or offset
     empty = "No run fits." if filtered else "No runs here yet; `wtb run file.py` makes one."
@@ -131,7 +131,7 @@ def history(*, run_id: str, tree: bool, everything: bool, url: str | None, as_js
 
 def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(to_json(tree.to_dict()))
+        print_json(tree.to_dict())
     else:
         print_tree(tree, unfolded=unfolded)
 

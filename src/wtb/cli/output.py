@@ -7,6 +7,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,7 +20,24 @@ from wtb.domain.values import Legible
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of text for people.")
+_STDOUT = "wtb.stdout"
+
+
+def _keep_apart(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    """Send what nodes print to stderr: a program that reads JSON is to find nothing else."""
+    if value:
+        context.meta[_STDOUT] = sys.stdout
+        context.with_resource(redirect_stdout(sys.stderr))
+    return value
+
+
+as_json = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=_keep_apart,
+    help="Print JSON for programs instead of text for people; what nodes print goes to stderr.",
+)
 url = click.option(
     "--url",
     metavar="ADDRESS",
@@ -34,13 +52,22 @@ _NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", 
 
 def show(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     """Print the result for a program or for a person."""
-    click.echo(to_json(result) if as_json else text)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(text)
+
+
+def print_json(value: Any) -> None:
+    """Print a value for a program that reads standard output."""
+    context = click.get_current_context(silent=True)
+    click.echo(to_json(value), file=None if context is None else context.meta.get(_STDOUT))
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
     """Print rows as JSON, or as a table; `empty` is said when there are none."""
     if as_json:
-        click.echo(to_json(rows))
+        print_json(rows)
     elif rows:
         print_table(rows)
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
+from wtb.cli.output import print_json
 from wtb.cli.runs import FAILED
 from wtb.domain.checkpoint import Trigger
 from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, Verdict
@@ -25,7 +25,7 @@ def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
     """Replay a run and print what came of it; exit with 3 when something differs."""
     report = run.replay(load_workflow(workflow) if workflow else None)
     if as_json:
-        click.echo(json.dumps(_report(report), default=str))
+        print_json(_report(report))
     else:
         for step in report.steps:
             click.echo("\n".join(_lines(step)))

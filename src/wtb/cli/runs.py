@@ -14,7 +14,7 @@ from wtb.bench import Bench
 from wtb.cli.half_done import ways_on
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.live import LiveDisplay
-from wtb.cli.output import as_json, example, show, to_json, url
+from wtb.cli.output import as_json, example, print_json, show, to_json, url
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
@@ -221,7 +221,7 @@ def report(run: Run, *, as_json: bool, **more: Any) -> None:
     """Print how a run ended or why it waits, for people or as JSON."""
     result = {**outcome(run), **more}
     if as_json:
-        click.echo(to_json(result))
+        print_json(result)
         return
     click.echo(advice(run))
     if result["status"] == ExecutionStatus.COMPLETED:

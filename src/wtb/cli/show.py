@@ -12,7 +12,19 @@ from wtb.bench import Bench
 from wtb.cli.files import rows_for_people, rows_for_programs, totals
 from wtb.cli.half_done import half_done
 from wtb.cli.live import usage
-from wtb.cli.output import as_json, counted, duration, example, moment, print_table, show_rows, size, to_json, url
+from wtb.cli.output import (
+    as_json,
+    counted,
+    duration,
+    example,
+    moment,
+    print_json,
+    print_table,
+    show_rows,
+    size,
+    to_json,
+    url,
+)
 from wtb.cli.replay import show_replay
 from wtb.cli.runs import advice, outcome
 from wtb.domain.errors import InvalidInput
@@ -20,6 +32,7 @@ from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import ExecutionStatus, Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
+from wtb.flow import load_workflow
 from wtb.runs import Run
 
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
@@ -47,7 +60,9 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 )
 @click.option("--limit", type=click.IntRange(1), help="Only so many of the latest events.")
 @click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
-@click.option("--workflow", metavar="WORKFLOW", help="With --replay: where the workflow is now, if not where it was.")
+@click.option(
+    "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
+)
 @click.option("--summary", is_flag=True, help="Count events, calls of tools and visits of nodes, with their times.")
 @url
 @as_json
@@ -74,6 +89,8 @@ def show_run(
 
     RUN is the id, or as much of its beginning as no other run has.
     """
+    if workflow:
+        load_workflow(workflow)
     with Bench(url) as bench:
         run = bench.get(run_id)
         if files or at is not None:
@@ -163,7 +180,7 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
     ]
     tables = {"nodes": nodes, "tools": tools, "events": events, "severities": severities}
     if as_json:
-        click.echo(to_json(tables))
+        print_json(tables)
         return
     for number, rows in enumerate(rows for rows in tables.values() if rows):
         if number:
@@ -175,7 +192,7 @@ def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
     neglect = bench.neglect(run.execution)
     if as_json:
         found = None if neglect is None else neglect.value
-        click.echo(to_json({**outcome(run), "neglect": found, **_more(run)}))
+        print_json({**outcome(run), "neglect": found, **_more(run)})
         return
     _print_facts(_facts(run, neglect))
     click.echo(to_json(run.state, indent=2))

@@ -14,7 +14,7 @@ from wtb.application.reversals import Doubt, RedoDiverged
 from wtb.bench import Bench
 from wtb.cli.files import readable
 from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
-from wtb.cli.output import as_json, counted, example, show, to_json, url
+from wtb.cli.output import as_json, counted, example, print_json, show, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import THREAD, ExecutionStatus
@@ -312,7 +312,7 @@ def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> 
         act()
     except (RollbackFailed, RedoDiverged) as error:
         if as_json:
-            click.echo(to_json({**_standing(run), **more}))
+            print_json({**_standing(run), **more})
         is_half_done = run.status is ExecutionStatus.ROLLING_BACK
         click.echo(f"wtb: {ways_on(run) if is_half_done and not as_json else error}", err=True)
         sys.exit(FAILED)

@@ -57,10 +57,13 @@ class Failure:
 
     type: str
     message: str
-    traceback: str = ""
+    traceback: str = field(default="", repr=False)
     node: str | None = None
     visit: int | None = None
     input_checkpoint_id: CheckpointId | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

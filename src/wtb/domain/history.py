@@ -43,6 +43,10 @@ class ExecutionHistory:
     node_runs: tuple[NodeRun, ...]
     complete: bool = True
 
+    def __repr__(self) -> str:
+        figures = f"{len(self.branches)} branches, {len(self.checkpoints)} checkpoints, {len(self.node_runs)} node runs"
+        return f"<ExecutionHistory of {self.execution_id}: {figures}>"
+
     @cached_property
     def _by_id(self) -> dict[CheckpointId, Checkpoint]:
         return {checkpoint.id: checkpoint for checkpoint in self.checkpoints}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
-from wtb.domain.workflow import WorkflowDefinition
+from wtb.domain.workflow import WorkflowDefinition, names_of
 
 DEFAULT_MAX_STEPS = 1_000
 
@@ -74,7 +74,7 @@ class RunOptions:
         if unknown:
             raise InvalidInput(f"unknown option {', '.join(sorted(unknown))}; a run has {', '.join(cls.__slots__)}")
         for option in ("break_before", "break_after"):
-            read[option] = tuple(read.get(option, ()))
+            read[option] = names_of(read.get(option, ()))
         for option, kind in (("checkpoints", Keep), ("checkpoint_failure", OnFailure)):
             if option in read:
                 read[option] = _choice(option, kind, read[option])

@@ -37,12 +37,14 @@ def normal(combination: Combination) -> dict[str, str]:
     return {node: name for node, name in sorted(combination.items()) if name != BASELINE}
 
 
-def combinations(choices: Choices, wanted: Any, *, baseline: Combination, seed: int = 0) -> list[dict[str, str]]:
+def combinations(choices: Choices, wanted: Any, *, baseline: Any, seed: int = 0) -> list[dict[str, str]]:
     """Return the combinations that are wanted, the baseline first, each once.
 
     `wanted` is `all`, `one_at_a_time` (each variant alone against the baseline), `pairwise` (every two variants meet at
     least once), `random:N`, or a list of combinations.
     """
+    if not isinstance(baseline, Mapping):
+        raise InvalidInput(f"baseline={baseline!r} is no combination; say {{'NODE': 'VARIANT'}}, or leave it out")
     base = normal(baseline)
     options = {node: [BASELINE, *names] for node, names in choices.items()}
     match wanted:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
@@ -24,6 +25,15 @@ NodeFunction = Callable[..., Any]
 Condition = str | Callable[..., Any]
 
 _RESERVED = "#@:/"
+
+
+def names_of(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a text is one name, not its characters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _are_names(names: object) -> bool:
+    return isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,8 @@ class RetryPolicy:
         """Say what is wrong with the figures."""
         if self.times < 1:
             yield f"retry times must be at least 1, not {self.times}"
+        if not _are_names(self.errors):
+            yield f"retry errors are a list of names, such as ['TimeoutError'], not {self.errors!r}"
         if self.wait_s < 0 or self.max_wait_s < 0 or self.backoff < 1 or not 0 <= self.jitter <= 1:
             yield "retry waits must not be negative, backoff at least 1, jitter between 0 and 1"
 
@@ -78,10 +90,14 @@ class Node:
             yield f"a node cannot be called {self.name!r}: {reserved}"
         if self.function is None and self.reference is None:
             yield f"node {self.name!r} has neither a function nor a reference to one"
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s}"
+        if self.timeout_s is not None and not _is_positive(self.timeout_s):
+            yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s!r}"
         if self.retry is not None:
             yield from (f"node {self.name!r}: {fault}" for fault in self.retry.faults())
+
+
+def _is_positive(number: object) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0
 
 
 def _is_node_name(name: object) -> bool:
@@ -218,7 +234,8 @@ class WorkflowDefinition:
             yield from node.faults()
         for name, count in Counter(node.name for node in self.nodes).items():
             if count > 1:
-                yield f"{count} nodes are called {name!r}; names must be unique"
+                notebook = "in a notebook, run the cell that makes the workflow again first"
+                yield f"{count} nodes are called {name!r}; names must be unique ({notebook})"
 
     def _entry_faults(self) -> Iterator[str]:
         starts = [node.name for node in self.nodes if node.start]
@@ -247,9 +264,9 @@ class WorkflowDefinition:
                 yield f"edge to {edge.target!r} has no source"
             for source in edge.sources:
                 if source not in names:
-                    yield f"edge {edge}: there is no node {source!r}"
+                    yield f"edge {edge}: {_no_node(source, names)}"
             if edge.target != END and edge.target not in names:
-                yield f"edge {edge}: there is no node {edge.target!r}"
+                yield f"edge {edge}: {_no_node(edge.target, names)}"
             if len(set(edge.sources)) < len(edge.sources):
                 yield f"edge {edge}: a join names each source once"
             if edge.is_join and not edge.is_plain:
@@ -306,6 +323,14 @@ class WorkflowDefinition:
         from wtb.domain.workflow_data import workflow_from_dict
 
         return workflow_from_dict(data, resolve)
+
+
+def _no_node(name: str, names: set[str]) -> str:
+    """Say that there is no such node, and what may have been meant."""
+    if name.strip("_").upper() == "END":
+        return f"there is no node {name!r}; wtb.END ends the run"
+    meant = get_close_matches(name, sorted(names), n=1)
+    return f"there is no node {name!r}" + (f"; did you mean {meant[0]!r}?" if meant else "")
 
 
 def _by_source(edges: tuple[Edge, ...]) -> dict[str, list[Edge]]:

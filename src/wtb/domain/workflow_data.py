@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from types import MethodType
 from typing import Any
 
@@ -44,7 +46,18 @@ def _reference(function: Callable[..., Any] | None) -> str | None:
         return next(name for name, reducer in REDUCERS.items() if reducer is function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
     is_bound = isinstance(function, MethodType) and not isinstance(function.__self__, type)
-    return None if module is None or "<" in name or is_bound else f"{module}:{name}"
+    return None if module is None or "<" in name or is_bound else f"{_importable(module)}:{name}"
+
+
+def _importable(module: str) -> str:
+    """Return the name by which another process imports a module: the script of this one is `__main__` only here."""
+    if module != "__main__":
+        return module
+    script = sys.modules[module]
+    spec, file = getattr(script, "__spec__", None), getattr(script, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return module if file is None else PurePath(file).stem
 
 
 def _node_to_dict(node: Node) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def read_cases(source: Any) -> tuple[Case, ...]:
             raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
         return cases_of((f"case {number}", row) for number, row in enumerate(source, 1))
     path = Path(source)
+    if not path.exists():
+        raise InvalidInput(f"there is no file {path.absolute()} with cases")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

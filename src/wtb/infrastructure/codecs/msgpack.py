@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MappingView
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
+from pathlib import PurePath
 from typing import Any, NoReturn
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -240,7 +243,7 @@ class _Walk:
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
-    raise StateNotSerialisable(_shortened(path), problem)
+    raise StateNotSerialisable(_shortened(path), problem) from None  # that the native encoder refused it tells nothing
 
 
 def _shortened(path: str) -> str:
@@ -258,13 +261,32 @@ def _hint(value: Any) -> str:
         return " cannot be stored; keep a name in the state and look the function up in the node"
     if isinstance(value, Secret):
         return " is never stored: read it in the node that needs it"
-    if isinstance(value, bytearray | memoryview):
-        return " cannot be stored; use bytes"
-    if hasattr(value, "tolist"):
-        return " cannot be stored; use .tolist() or bytes"
     if any(hasattr(type(value), name) for name in ("__dataclass_fields__", "model_fields", "__members__")):
         return " cannot be stored before it is registered with wtb.serialisable"
-    return " cannot be stored; use plain data, or register a dataclass, enum or pydantic model"
+    return f" cannot be stored; {_instead(value)}"
+
+
+def _instead(value: Any) -> str:
+    """Say what to store in place of a value; by method what numpy and pandas have, which are not imported here."""
+    by_kind = (advice for kinds, advice in _INSTEAD_OF if isinstance(value, kinds))
+    by_method = (advice for method, advice in _INSTEAD_WITH if hasattr(value, method))
+    return next(chain(by_kind, by_method), "use plain data, or register a dataclass, enum or pydantic model")
+
+
+_INSTEAD_OF: tuple[tuple[Any, str], ...] = (
+    (bytearray | memoryview, "use bytes"),
+    (Awaitable, "await it first"),
+    (PurePath, "use its text: str(path)"),
+    (BaseException, "use its text: str(error)"),
+    (dict, "use dict(…)"),
+    (str, "use str(…)"),
+    (deque | range | MappingView | Iterator, "use list(…)"),
+)
+_INSTEAD_WITH = (
+    ("tolist", "use .tolist() or bytes"),
+    ("to_pydatetime", "use .to_pydatetime()"),
+    ("to_dict", "use .to_dict(), or a file in ctx.workspace"),
+)
 
 
 def is_valid_text(text: str) -> bool:

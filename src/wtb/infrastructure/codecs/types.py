@@ -51,8 +51,8 @@ class TypeRegistry:
         known = self._by_name.get(name)
         if known is None:
             raise UnknownFormat(
-                f"a stored value is a {name!r}, which is not registered here; import the module that defines it, "
-                "and see that it is registered with wtb.serialisable"
+                f"a stored value is a {name!r}, which is not registered here; import the module that defines it "
+                "(`--workflow FILE`), and see that it is registered with wtb.serialisable"
             )
         try:
             return known.build(content)

@@ -35,6 +35,10 @@ _LONGEST_PATTERN = 1_000
 
 _SYNTAX = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*?)(?: expecting \{.*)?$", re.MULTILINE)
 
+_PYTHON_VALUES = ("True", "False", "None")
+_PYTHON_WORDS = re.compile(r"\b(and|or|not|is)\b|[^=!<>]=[^=]")
+_WRITTEN = "CEL is written with ==, &&, ||, !, true, false and null"
+
 
 class CelConditions:
     """The conditions language of workflows."""
@@ -56,6 +60,7 @@ class CelConditions:
         program = _parse(expression, expression)
         _refuse_first(expression, self._cost_faults(source))
         names = tuple(name for name in program.variables() if name in source.free_names)
+        _refuse_first(expression, (f"names {name!r}: {_WRITTEN}" for name in names if name in _PYTHON_VALUES))
         if not source.macros:
             return CelCondition(expression, program, names)
         guarded = _parse(source.guarded(f"{GUARD}()"), expression)
@@ -97,7 +102,8 @@ def _parse(text: str, expression: str) -> Program:
     except FAILURES as error:
         syntax = _SYNTAX.search(str(error))
         where = f"line {syntax[1]}, column {syntax[2]}: {syntax[3]}" if syntax else sentence(error)
-        raise invalid(expression, f"cannot be read: {where}") from error
+        advice = f"; {_WRITTEN}" if _PYTHON_WORDS.search(expression) else ""
+        raise invalid(expression, f"cannot be read: {where}{advice}") from error
 
 
 def _pattern_faults(literal: str | None) -> Iterator[str]:

@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from wtb.application.evaluation_engine import check_evaluators
 from wtb.domain.errors import InvalidInput
-from wtb.infrastructure.evaluators.builtin import Cost, Latency, Steps, Tokens, ToolErrors
+from wtb.domain.evaluation import EvaluationContext
+from wtb.infrastructure.evaluators.builtin import (
+    Contains,
+    Cost,
+    ExactMatch,
+    FitsSchema,
+    Latency,
+    NumericMatch,
+    RegexMatch,
+    Steps,
+    TokenF1,
+    Tokens,
+    ToolErrors,
+)
 
 GROUP = "wtb.evaluators"
 
 _BUILT_IN = {each.name: each for each in (Latency(), Cost(), Tokens(), Steps(), ToolErrors())}
+_KEYED = {each.name: each.__name__ for each in (ExactMatch, Contains, RegexMatch, NumericMatch, TokenF1, FitsSchema)}
 
 
 def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
     """Return evaluators, of which some may be given by name, after checking all of them."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
-    found = tuple(evaluator_named(each) if isinstance(each, str) else each for each in given)
+    found = tuple(_evaluator(each) for each in given)
     check_evaluators(found)
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionEvaluator:
+    """A function of the context, as an evaluator that has its name."""
+
+    name: str
+    evaluate: Callable[[EvaluationContext], Any]
+
+
+def _evaluator(given: Any) -> Any:
+    if isinstance(given, str):
+        return evaluator_named(given)
+    if inspect.isfunction(given) and given.__name__.isidentifier():  # a lambda has no name
+        return FunctionEvaluator(name=given.__name__, evaluate=given)
+    return given
 
 
 def evaluator_named(name: str) -> Any:
@@ -31,7 +63,8 @@ def evaluator_named(name: str) -> Any:
     installed = {each.name: each for each in entry_points(group=GROUP)}
     if name not in installed:
         known = ", ".join([*_BUILT_IN, *sorted(map(_told, installed.values()))])
-        raise InvalidInput(f"there is no evaluator {name!r}; by name there are {known}")
+        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which looks at a key of the state" if name in _KEYED else ""
+        raise InvalidInput(f"there is no evaluator {name!r}; by name there are {known}{keyed}")
     entry = installed[name]
     try:
         found = entry.load()

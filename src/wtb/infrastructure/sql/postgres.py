@@ -185,11 +185,11 @@ class PostgresDatabase(Database):
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
             error = error.orig
+        reason = str(error).partition("\n")[0]  # libpq and the server go on with advice of their own
         if isinstance(error, self._errors.DataError | UnicodeEncodeError):
-            return InvalidInput(f"{self._where} cannot hold a value: {error}")
+            return InvalidInput(f"{self._where} cannot hold a value: {reason}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
-            return Conflict(f"another transaction was in the way: {error}; try again")
-        reason = str(error).partition("\n")[0]  # libpq goes on with advice of its own
+            return Conflict(f"another transaction was in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
             return StorageUnavailable(f"{self._where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:

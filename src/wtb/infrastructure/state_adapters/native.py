@@ -83,8 +83,14 @@ class NativeEngine:
                 returned = self._runner.call(node, view, context, timeout_s)
             finally:
                 CURRENT.reset(token)
-            if self._warn_of_changes and (lost := view.changed_in_place()):
+            if lost := self._lost(view, returned):
                 _log.warning("node %s changed %s in place; only what it returns has an effect", node.name, lost)
             return returned
 
         return call
+
+    def _lost(self, view: StateView, returned: Mapping[str, Any]) -> str:
+        """Name what a node changed and did not return; unless it is to be told of all, when it returned nothing."""
+        if self._warn_of_changes:
+            return ", ".join(key for key in view.changed_in_place() if key not in returned)
+        return "" if returned else ", ".join(sorted(view.assigned))
