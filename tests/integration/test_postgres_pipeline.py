@@ -15,7 +15,7 @@ import pytest
 
 from tests.services import PgBouncer, PostgresServer
 from wtb.application.recorder import Recorder
-from wtb.domain.errors import InvalidInput, StorageError, StorageUnavailable
+from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -236,6 +236,34 @@ def test_what_the_server_does_not_let_happen_comes_with_what_to_do(
         transaction.run(statement)
         with pytest.raises(StorageUnavailable, match=f"{problem}.*; .*{advice}"):
             transaction.commit()
+
+
+@directly
+def test_two_writers_in_each_others_way_are_told_in_one_line(database: PostgresDatabase) -> None:
+    with closing(database.begin()) as setup:
+        for name in ("1", "2"):
+            setup.run(INSERT, (name,))
+        setup.commit()
+    held, told = threading.Barrier(2), list[Exception]()
+
+    def change(first: str, second: str) -> None:
+        with closing(database.begin()) as transaction:
+            transaction.change(RENAME, (first,))
+            held.wait(10)
+            try:
+                transaction.change(RENAME, (second,))
+                transaction.commit()
+            except Exception as error:  # noqa: BLE001  looked at below
+                told.append(error)
+
+    writers = [threading.Thread(target=change, args=order) for order in (("1", "2"), ("2", "1"))]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(30)
+    assert [(type(error), str(error)) for error in told] == [
+        (Conflict, "another transaction was in the way: deadlock detected; try again")
+    ]
 
 
 def test_a_server_that_lets_somebody_not_in_is_not_said_to_be_out_of_reach(postgres: PostgresServer) -> None:
