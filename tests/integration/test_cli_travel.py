@@ -121,7 +121,12 @@ def test_a_rollback_in_a_new_process_takes_back_state_files_and_calls_and_redo_b
     assert (desk.tickets, desk.state()) == (["a"], {"log": ["a"]})
     assert [row["path"] for row in desk.json("show", "first", "--files")] == ["a.txt", "all.txt"]
     assert "first waits there already" in desk.wtb("rollback", "first", "a", "--yes").stdout
-    assert "Paused: gone forward to c#1" in desk.wtb("redo", "first").stdout
+    assert "there is no terminal to ask on, and nothing was done" in desk.wtb("redo", "first", code=2).stderr
+    assert desk.tickets == ["a"]
+    assert desk.wtb("redo", "first", "--yes").stdout == (
+        "Calls made again, in this order:\n  open_ticket(title='b')\n  open_ticket(title='c')\n"
+        "Paused: gone forward to c#1. Go on with `wtb resume first`.\n"
+    )
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a", "b", "c"]})
     assert "has no rollback to redo" in desk.wtb("redo", "first", code=2).stderr
 
@@ -217,7 +222,7 @@ def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became
 def test_a_redo_that_gives_something_else_takes_that_back_and_stays(desk: Desk) -> None:
     desk.wtb("rollback", "first", "a", "--yes")
     (desk.folder / "series").write_text("-2")
-    diverged = desk.wtb("redo", "first", code=3).stderr
+    diverged = desk.wtb("redo", "first", "--yes", code=3).stderr
     assert "gave 'b-2' when it was called again, and 'b' before; the run stays where it is" in diverged
     assert (desk.tickets, desk.json("show", "first")["status"]) == (["a"], "paused")
 

@@ -18,7 +18,7 @@ from wtb.cli.output import as_json, counted, example, print_json, show, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import THREAD, ExecutionStatus
-from wtb.domain.rollback import RollbackPlan
+from wtb.domain.rollback import RollbackPlan, chosen, redoable
 from wtb.flow import load_workflow
 from wtb.runs import Run
 
@@ -151,18 +151,24 @@ def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @workflow_option
 @url
 @as_json
 @example("wtb redo first")
-def redo(*, run_id: str, workflow: str | None, url: str | None, as_json: bool) -> None:
+def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_json: bool) -> None:
     """Go forward again to where the last rollback came from, unless the run has gone on since.
 
-    Calls that were taken back are made again. When one gives something else than before, they are taken back once more
-    and the run stays where it is.
+    Calls that were taken back are shown, and made again. When one gives something else than before, they are taken back
+    once more and the run stays where it is.
     """
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
+        last = redoable(run.rollbacks)
+        again = chosen(run.calls, last.calls)[::-1] if last is not None else []
+        if again and run.status is ExecutionStatus.PAUSED:
+            click.echo("\n".join(listed("Calls made again, in this order", again)), err=as_json)
+            _ask("Go forward?", yes=yes)
         _act(run, run.redo, as_json=as_json)
 
 

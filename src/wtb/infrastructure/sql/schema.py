@@ -33,7 +33,8 @@ def check(database: Database) -> None:
     found = current(database)
     if found == HEAD:
         return
-    where = database.engine.url.render_as_string(hide_password=True)
+    url = database.engine.url
+    where = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
     if found is None:
         raise SchemaOutdated(f"{where} has no wtb tables yet; run `wtb db upgrade`")
     if found in revisions():
