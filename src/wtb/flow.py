@@ -90,7 +90,7 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Add a node; `retry` is a policy, or how often to try."""
-        _check_signature(f"node {name!r}", function)
+        self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
         self._nodes.append(
             Node(
@@ -148,10 +148,26 @@ class Workflow:
     ) -> Workflow:
         """Add another implementation of a node; without a function, the node's own with another config."""
         if function is not None:
-            _check_signature(f"variant {name!r} of node {node!r}", function)
+            self._check_function(f"variant {name!r} of node {node!r}", function)
         seen = None if reads is None else names_of(reads)
         self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
         return self
+
+    def _check_function(self, what: str, function: NodeFunction) -> None:
+        """Refuse what could not be called as a node; of what shows no signature nothing is known."""
+        try:
+            signature = inspect.signature(function)
+        except TypeError:
+            raise InvalidInput(f"{what} is a {type(function).__name__}; give a function") from None
+        except ValueError:
+            return
+        for given in (("state",), ("state", "ctx")):
+            try:
+                signature.bind(*given)
+            except TypeError:
+                continue
+            return
+        raise InvalidInput(f"{what}: its function takes {signature}; a node takes (state) or (state, ctx)")
 
     def given(self, input: Any) -> Mapping[str, Any]:
         """Return the input of a run as a mapping; InvalidInput when it is none."""
@@ -256,23 +272,6 @@ def _check_ends(source: object, target: object) -> None:
             raise InvalidInput(f"an edge leads to one node, not to {end!r}; write an edge to each of them")
         if not isinstance(end, str):
             raise InvalidInput(f"an edge leads from name to name, not to {end!r}; wtb.END ends the run")
-
-
-def _check_signature(what: str, function: NodeFunction) -> None:
-    """Refuse what could not be called as a node; of what shows no signature nothing is known."""
-    try:
-        signature = inspect.signature(function)
-    except TypeError:
-        raise InvalidInput(f"{what} is a {type(function).__name__}; give a function") from None
-    except ValueError:
-        return
-    for given in (("state",), ("state", "ctx")):
-        try:
-            signature.bind(*given)
-        except TypeError:
-            continue
-        return
-    raise InvalidInput(f"{what}: its function takes {signature}; a node takes (state) or (state, ctx)")
 
 
 def _policy(node: str, retry: object) -> RetryPolicy | None:

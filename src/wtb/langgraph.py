@@ -70,6 +70,9 @@ class GraphWorkflow(Workflow):
         super().add_variant(node, name, self._hosting.graph.known_by(function), config=config)
         return self
 
+    def _check_function(self, what: str, function: Any) -> None:
+        """Accept whatever LangGraph does, which says itself what it cannot call."""
+
     def given(self, input: Any) -> Mapping[str, Any]:
         """Return the input of a run as a mapping, of a model or a dataclass what it says of the channels."""
         if isinstance(input, Command):
