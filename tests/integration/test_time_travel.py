@@ -11,12 +11,13 @@ import pytest
 
 import wtb
 from wtb.application.journeys import RollbackFailed
+from wtb.application.leases import Leases
 from wtb.application.reversals import RedoDiverged
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
-from wtb.domain.execution import ExecutionStatus
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import Tool, ToolCall
 from wtb.flow import Workflow
@@ -230,6 +231,26 @@ def test_a_redo_whose_call_gives_something_else_takes_back_what_it_made_again(be
         run.redo()
     assert (run.status, world(run, desk)) == (ExecutionStatus.PAUSED, AFTER_B)
     assert run.resume().state["d"] == "new d"
+
+
+def test_a_rollback_that_is_refused_lets_go_of_the_run_though_somebody_names_a_checkpoint_meanwhile(
+    bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.run(support(desk, mail=True))
+    release, named = Leases.released, list[str]()
+
+    def released(leases: Leases, execution: Execution) -> Execution:
+        if not named:
+            named.append("meanwhile")
+            with bench.services.storage.unit_of_work() as uow:
+                uow.executions.save(execution.stepped(execution.updated_at))
+                uow.commit()
+        return release(leases, execution)
+
+    monkeypatch.setattr(Leases, "released", released)
+    with pytest.raises(CannotUndo):
+        run.rollback("b")
+    assert (named, run.execution.lease) == (["meanwhile"], None)
 
 
 def test_a_call_that_cannot_be_taken_back_refuses_the_rollback_unless_that_is_allowed(bench: Bench, desk: Desk) -> None:

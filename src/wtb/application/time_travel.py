@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,9 @@ from wtb.domain.rollback import (
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
+
+_TRIES = 5
+"""How often a lease is given back that others change the run beside."""
 
 
 class TimeTravel:
@@ -239,10 +242,17 @@ class TimeTravel:
             try:
                 yield
             except Exception:
-                current = self._recorder.load(at.execution.id).execution
-                if current.lease is not None and current.lease.token == at.token:
-                    self._leases.released(current)
+                self._let_go(at)
                 raise
+
+    def _let_go(self, at: Position) -> None:
+        """Give the lease back if it is still ours; somebody who names a checkpoint may change the run meanwhile."""
+        for _ in range(_TRIES):
+            current = self._recorder.load(at.execution.id).execution
+            if current.lease is None or current.lease.token != at.token:
+                return
+            with suppress(Conflict):
+                self._leases.released(current)
 
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:
