@@ -82,21 +82,18 @@ def on_sqlite(folder: Path, synchronous: str) -> Iterator[Services]:
 def recorded() -> Iterator[list[Statement]]:
     """Collect the statements that go to the database."""
     statements: list[Statement] = []
-    run, rows = Transaction.run, Transaction.rows
+    attempt = Transaction._attempt
 
-    def noted_run(self: Transaction, statement: str, parameters: Sequence[Any] = ()) -> Any:
-        statements.append((statement, parameters))
-        return run(self, statement, parameters)
+    def noted(self: Transaction, call: Any, *arguments: Any) -> Any:
+        if arguments:  # a commit has none
+            statements.append((arguments[0], arguments[1]))
+        return attempt(self, call, *arguments)
 
-    def noted_rows(self: Transaction, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        statements.append((statement, parameters))
-        return rows(self, statement, parameters)
-
-    Transaction.run, Transaction.rows = noted_run, noted_rows  # type: ignore[method-assign]
+    Transaction._attempt = noted  # type: ignore[method-assign]
     try:
         yield statements
     finally:
-        Transaction.run, Transaction.rows = run, rows  # type: ignore[method-assign]
+        Transaction._attempt = attempt  # type: ignore[method-assign]
 
 
 def by_hand(path: Path, synchronous: str) -> sqlite3.Connection:
