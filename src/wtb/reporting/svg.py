@@ -10,8 +10,8 @@ from typing import Any
 from wtb.domain.intervals import Interval
 from wtb.reporting.markup import Markup, element, joined
 
-_CHARACTER = 7.5
-"""About how wide a character is; there is no way to measure it here."""
+_CHARACTER = 9
+"""How wide a bold digit is in a wide typeface; there is no way to measure it here."""
 _LINE = 13
 
 
