@@ -1,20 +1,23 @@
 """WaitingWrites: lets what a task wrote go into the transaction of the checkpoint that follows at once.
 
 Whoever hands in writes returns when they are stored, and not before. They wait a few milliseconds for the checkpoint
-where one is likely: unless the superstep before had several tasks. A second task, or the end of that time, and they
-are stored by themselves. LangGraph itself waits for writes at the end of a run only, so that no step is longer for it.
+where one is likely to come: not after a superstep of several tasks, nor where others waited in vain. A second task, or
+the end of that time, and they are stored by themselves. LangGraph itself waits for writes at the end of a run only.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from wtb.domain.checkpoint import PendingWrite
 
 LINGER_S = 0.005
 """How much later than at once writes are stored when no checkpoint follows."""
+_REST = 50
+"""How many tasks do not wait after one waited in vain, in its namespace of a thread."""
 _MOST = 1024
 
 
@@ -55,6 +58,22 @@ def settle(taken: Sequence[Handed], *, failed: bool = False) -> None:
         handed.settle(failed=failed)
 
 
+@dataclass(slots=True)
+class _Steps:
+    """What is known of the supersteps of a namespace, to tell whether a checkpoint is likely to follow at once."""
+
+    checkpoint_id: str = ""
+    """After which tasks have written last."""
+    tasks: int = 0
+    """How many tasks have written after it."""
+    followed_id: str = ""
+    """The checkpoint that was followed by another last."""
+    in_parallel: bool = False
+    """Whether the superstep before had several tasks."""
+    rest: int = 0
+    """How many tasks are not to wait, after one did in vain."""
+
+
 class WaitingWrites:
     """Writes on their way, by the checkpoint that they follow."""
 
@@ -62,10 +81,7 @@ class WaitingWrites:
         self._linger_s = linger_s
         self._lock = threading.Lock()
         self._handed: dict[Place, list[Handed]] = {}
-        self._tasks: dict[tuple[str, str], tuple[str, int]] = {}
-        """How many tasks have written after which checkpoint, in each namespace of a thread."""
-        self._followed: dict[tuple[str, str], str] = {}
-        """The checkpoint of each namespace that was followed by another last; empty after several tasks in parallel."""
+        self._steps: dict[tuple[str, str], _Steps] = {}
 
     def store(
         self,
@@ -78,12 +94,15 @@ class WaitingWrites:
         """Store writes, by oneself or through the checkpoint that follows; `store` takes those of several tasks."""
         mine = Handed(writes)
         with self._lock:
+            steps = self._steps_of(place)
             waiting = self._handed.setdefault(place, [])
             waiting.append(mine)
-            wait = self._is_alone(place) and len(waiting) == 1 and wait
+            wait = self._is_likely(steps, place) and wait and len(waiting) == 1
         if wait:
             mine.wait(self._linger_s)
         taken = self._take(place, mine)
+        if wait and taken:
+            steps.rest = _REST
         if not taken:
             mine.wait()
             taken = [mine] if mine.failed else []
@@ -96,16 +115,22 @@ class WaitingWrites:
                 raise
             settle(others)
 
-    def _is_alone(self, place: Place) -> bool:
-        """Count a task, and say whether it is likely to be the only one of its superstep, as those before it."""
-        namespace = place.thread_id, place.namespace
-        checkpoint_id, count = self._tasks.get(namespace, ("", 0))
-        count = count + 1 if checkpoint_id == place.checkpoint_id else 1
-        if len(self._tasks) > _MOST:
-            self._tasks.clear()
-        self._tasks[namespace] = place.checkpoint_id, count
-        # What follows the checkpoint may be stored already, when its writes come late.
-        return self._linger_s > 0 and count == 1 and self._followed.get(namespace) not in ("", place.checkpoint_id)
+    def _steps_of(self, place: Place) -> _Steps:
+        if len(self._steps) > _MOST:
+            self._steps.clear()
+        return self._steps.setdefault((place.thread_id, place.namespace), _Steps())
+
+    def _is_likely(self, steps: _Steps, place: Place) -> bool:
+        """Count a task, and say whether a checkpoint is likely to follow it at once: not where tasks run in parallel.
+
+        Who waits keeps a thread of the graph's: where these are few, or all taken, no checkpoint can come meanwhile.
+        """
+        steps.tasks = steps.tasks + 1 if steps.checkpoint_id == place.checkpoint_id else 1
+        steps.checkpoint_id = place.checkpoint_id
+        is_alone = steps.tasks == 1 and not steps.in_parallel
+        has_come = steps.followed_id == place.checkpoint_id  # writes may come late
+        steps.rest = max(steps.rest - 1, 0)
+        return self._linger_s > 0 and is_alone and not has_come and not steps.rest
 
     def _take(self, place: Place, mine: Handed) -> list[Handed]:
         with self._lock:
@@ -115,11 +140,8 @@ class WaitingWrites:
         """Take what waits for the checkpoint after this one; whoever does settles it."""
         if place is None:
             return []
-        namespace = place.thread_id, place.namespace
         with self._lock:
-            checkpoint_id, count = self._tasks.get(namespace, ("", 0))
-            in_parallel = checkpoint_id == place.checkpoint_id and count > 1
-            if len(self._followed) > _MOST:
-                self._followed.clear()
-            self._followed[namespace] = "" if in_parallel else place.checkpoint_id
+            steps = self._steps_of(place)
+            steps.followed_id = place.checkpoint_id
+            steps.in_parallel = steps.checkpoint_id == place.checkpoint_id and steps.tasks > 1
             return self._handed.pop(place, [])
