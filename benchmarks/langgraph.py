@@ -115,25 +115,29 @@ class Peer:
     seconds: list[float] = field(default_factory=list)
 
 
-def run(graph: StateGraph[Any], saver: BaseCheckpointSaver[Any], values: dict[str, Any]) -> tuple[float, str]:
+def run(
+    graph: StateGraph[Any], saver: BaseCheckpointSaver[Any], values: dict[str, Any], **more: Any
+) -> tuple[float, str]:
     """Return how long a graph took in a new thread, and the thread."""
     thread_id = f"thread-{next(_threads)}"
     compiled = graph.compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": 10_000}
+    config: Any = {"configurable": {"thread_id": thread_id}, "recursion_limit": 10_000, **more}
     began = perf_counter()
     compiled.invoke(values, config, durability="sync")
     return perf_counter() - began, thread_id
 
 
-def interleaved(graph: StateGraph[Any], peers: list[Peer], values: dict[str, Any], times: int) -> dict[str, float]:
+def interleaved(
+    graph: StateGraph[Any], peers: list[Peer], values: dict[str, Any], times: int, **config: Any
+) -> dict[str, float]:
     """Return the median seconds of each, one run of each after the other."""
     for peer in peers:
-        run(graph, peer.saver, values)
+        run(graph, peer.saver, values, **config)
         peer.seconds.clear()
     gc.collect()
     for _ in range(times):
         for peer in peers:
-            peer.seconds.append(run(graph, peer.saver, values)[0])
+            peer.seconds.append(run(graph, peer.saver, values, **config)[0])
     return {peer.name: median(peer.seconds) for peer in peers}
 
 
@@ -222,6 +226,24 @@ def chains(folder: Path, server: PostgresServer) -> Iterator[Figure]:
             yield Figure(
                 name=f"chain of {NODES}, {kind}: cost ÷ {theirs}'s", value=cost[ours] / cost[theirs], unit="×", bar=bar
             )
+
+
+def small_chains(folder: Path) -> Iterator[Figure]:
+    """Measure the chain where a state of a few kilobytes costs nothing to write whole, and where threads are few."""
+    for threads in (None, 1):
+        with ExitStack() as stack:
+            peers = [Peer("nothing", NoSaver()), *on_sqlite(folder, "NORMAL", stack)]
+            took = interleaved(
+                chain(Plain, plain), peers, {"constant": "", "messages": []}, 25, max_concurrency=threads
+            )
+        cost = {name: (seconds - took["nothing"]) / NODES * 1e3 for name, seconds in took.items()}
+        yield Figure(
+            name=f"chain of {NODES}, 20 KB of state{', one thread' if threads else ''}: cost ÷ SqliteSaver NORMAL's",
+            value=cost["Saver NORMAL"] / cost["SqliteSaver NORMAL"],
+            unit="×",
+            detail=", ".join(f"{name} {value:.3f} ms" for name, value in cost.items() if name != "nothing"),
+            raw={name: round(value, 4) for name, value in cost.items()},
+        )
 
 
 def loops(folder: Path, server: PostgresServer) -> Iterator[Figure]:
@@ -349,7 +371,7 @@ def main() -> None:
     """Measure everything."""
     figures: list[Figure] = []
     with _folder() as folder, PostgresServer(parent=Path("/var/tmp")) as server:
-        for part in (chains(folder, server), loops(folder, server), long_threads(folder)):
+        for part in (chains(folder, server), small_chains(folder), loops(folder, server), long_threads(folder)):
             for figure in part:
                 figures.append(figure)
                 Console().print(f"{figure.name}: {figure.value:.3g} {figure.unit} {figure.detail}", highlight=False)
