@@ -188,6 +188,13 @@ class PgBouncer:
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
+    def restart(self) -> None:
+        """Stop at once, dropping every connection, and start again on the same port."""
+        assert self._process is not None
+        assert self._folder is not None
+        _stop(self._process, signal.SIGTERM, signal.SIGKILL)
+        self._start(self._folder, port=self.port)
+
     def url(self, database: str = "postgres") -> str:
         """Where to connect. psycopg needs `prepare_threshold=None`: statements do not follow a client."""
         return f"postgresql://{SUPERUSER}@{HOST}:{self.port}/{database}"
@@ -206,9 +213,9 @@ class PgBouncer:
     ) -> None:
         self._close()
 
-    def _start(self, folder: Path) -> None:
+    def _start(self, folder: Path, port: int | None = None) -> None:
         for _ in range(5):
-            self.port = free_port()
+            self.port = port or free_port()
             (folder / "users").write_text(f'"{SUPERUSER}" ""\n"{folder.name}" ""\n')
             (folder / "ini").write_text(self._ini(folder))
             self._process = _spawn([f"{self._program}", f"{folder}/ini"], folder, signal.SIGTERM)

@@ -1,5 +1,6 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
+from wtb.application.context import Context
 from wtb.batches import BatchResult, BatchTest
 from wtb.bench import Bench
 from wtb.domain.errors import (
@@ -14,6 +15,7 @@ from wtb.domain.errors import (
     StorageError,
     WTBError,
 )
+from wtb.domain.evaluation import EvaluationContext
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
@@ -45,8 +47,10 @@ __all__ = [
     "CheckpointNotFound",
     "Conflict",
     "Contains",
+    "Context",
     "Cost",
     "DamagedData",
+    "EvaluationContext",
     "ExactMatch",
     "FitsSchema",
     "InvalidInput",
