@@ -1,5 +1,6 @@
 """How a transaction talks to Postgres: it waits only for answers that somebody asks for, and hears of every failure."""
 
+import gc
 import os
 import signal
 import socket
@@ -360,3 +361,15 @@ def test_the_connections_of_a_server_that_was_restarted_are_replaced() -> None:
         for _ in range(3):
             with closing(database.begin()) as transaction:
                 assert one(transaction, "SELECT 1") == 1
+
+
+def test_a_connection_that_was_lost_is_said_to_be_once_by_the_error(caplog: pytest.LogCaptureFixture) -> None:
+    with PostgresServer(fsync=False) as server, closing(PostgresDatabase(server.url(), pool_size=1)) as database:
+        with closing(database.begin()) as transaction:
+            transaction.run("SELECT 1")
+            server.kill()
+            with pytest.raises(StorageUnavailable):
+                transaction.rows("SELECT 1")
+        del transaction
+        gc.collect()
+    assert caplog.messages == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,6 +74,9 @@ class PipelinedTransaction(Transaction):
         # Another connection costs little. Of this one, a prepared statement might fail for ever since somebody changed
         # a table, or an interrupt might have left answers that nobody waits for; the server rolls back when it goes.
         if self._failed:
+            self._driver.close()
+            with suppress(Exception):  # left to the collector, psycopg would warn of it
+                self._hear()
             return False
         self._hear()
         if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
