@@ -17,7 +17,7 @@ from wtb.domain.errors import (
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
-from wtb.flow import Workflow, reversible, tool, workspace
+from wtb.flow import Workflow
 from wtb.infrastructure.codecs.types import serialisable
 from wtb.infrastructure.evaluators.builtin import (
     Contains,
@@ -34,6 +34,7 @@ from wtb.infrastructure.evaluators.builtin import (
 )
 from wtb.runs import Run
 from wtb.settings import Settings
+from wtb.tools import reversible, tool, workspace
 
 __all__ = [
     "DELETE",

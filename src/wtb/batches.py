@@ -27,9 +27,10 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.variants import combinations, label, parse_label
-from wtb.flow import Workflow, as_workflow, load_named, source_of
+from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
+from wtb.loading import as_workflow, load_named, source_of
 
 if TYPE_CHECKING:
     from wtb.bench import Bench

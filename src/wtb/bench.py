@@ -22,9 +22,10 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.workflow import names_of
-from wtb.flow import Workflow, as_workflow, refuse_while_loading, source_of
+from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
+from wtb.loading import as_workflow, refuse_while_loading, source_of
 from wtb.runs import Run
 from wtb.settings import load_settings
 

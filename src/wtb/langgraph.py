@@ -13,9 +13,10 @@ from wtb.bench import Bench
 from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
-from wtb.flow import Workflow, tool_of, workspace
+from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
+from wtb.tools import tool_of, workspace
 
 try:
     from langgraph.graph import StateGraph
