@@ -18,10 +18,11 @@ from wtb.application.node_cache import Sharing
 from wtb.application.node_host import Equipment, NodeHost, Watch
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
-from wtb.application.recorder import Ending, Position, Recorder
+from wtb.application.recorder import Recorder
 from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import RunDriver
+from wtb.application.steps import Ending, Position
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
