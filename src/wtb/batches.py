@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.application.batch_test_runner import BatchPlan, check_plan
+from wtb.application.batch_plan import BatchPlan, check_plan
 from wtb.application.evaluation_engine import check_cases, error_of
 from wtb.domain.batch import Batch, Budget, Job, JobStatus, Spent
 from wtb.domain.errors import InvalidInput
