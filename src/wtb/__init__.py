@@ -1,6 +1,7 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
-from wtb.batches import BatchResult, BatchTest
+from wtb.batch_results import BatchResult
+from wtb.batches import BatchTest
 from wtb.bench import Bench
 from wtb.domain.errors import (
     AlreadyExists,

@@ -12,7 +12,8 @@ from typing import Any, Self
 from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest, default_workers
+from wtb.batch_results import BatchResult
+from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
