@@ -101,7 +101,7 @@ def fingerprints(plan: BatchPlan, find_tool: FindTool) -> dict[str, dict[str, Fi
     return found
 
 
-def made_of(plan: BatchPlan, prints: Prints, codec: Codec, find_tool: FindTool) -> dict[tuple[str, str], str]:
+def result_digests(plan: BatchPlan, prints: Prints, codec: Codec, find_tool: FindTool) -> dict[tuple[str, str], str]:
     """Return what the result of each combination on each case depends on."""
     kept = plan.definition.kept
     cases = {case.id: codec.encode(dict(kept(case.input)), f"case {case.id}")[1] for case in plan.cases}

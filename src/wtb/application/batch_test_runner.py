@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
-from wtb.application.batch_plan import BatchPlan, FindTool, Prints, fingerprints, made_of, plan_data
+from wtb.application.batch_plan import BatchPlan, FindTool, Prints, fingerprints, plan_data, result_digests
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
@@ -92,7 +92,7 @@ class BatchTestRunner:
         Also return what the earlier one has taken.
         """
         now = self._clock.now()
-        wanted = made_of(plan, prints, self._codec, self._find_tool)
+        wanted = result_digests(plan, prints, self._codec, self._find_tool)
         with self._storage.unit_of_work() as uow:
             uow.batches.lock(plan.name)
             before = uow.batches.list_batches(name=plan.name, limit=1)

@@ -348,7 +348,7 @@ class ExecutionController:
             return
         at = self._recorder.load(execution_id)
         if self._nobody_runs(at.execution, request):
-            self._recorder.end(at, _requested(request))
+            self._recorder.end(at, Ending.requested(request))
             return
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
@@ -404,12 +404,6 @@ def _as_it_was(execution: Execution) -> Ending:
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
     return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
-
-
-def _requested(request: str) -> Ending:
-    if request == "stop":
-        return Ending(status=ExecutionStatus.CANCELLED)
-    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
 
 
 def _stopped_before(at: Position) -> bool:

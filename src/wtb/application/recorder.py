@@ -14,7 +14,7 @@ from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, No
 from wtb.domain.engine import Standpoint
 from wtb.domain.errors import AlreadyExists
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
@@ -245,7 +245,8 @@ class Recorder:
         execution = at.execution
         if ending is None:
             execution = execution.stepped(head.created_at)
-            ending = _requested(uow.executions.advance(execution, token=at.token))
+            request = uow.executions.advance(execution, token=at.token)
+            ending = None if request is None else Ending.requested(request)
         if ending is not None:
             execution = self._ended(uow, execution, ending)
             uow.executions.save(execution, token=at.token)
@@ -510,16 +511,6 @@ def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpo
                 raise
             draft = evolve(draft, name=f"{name}#{number}")
     raise AssertionError
-
-
-def _requested(request: str | None) -> Ending | None:
-    """Return the end that another process asked for meanwhile."""
-    match request:
-        case "pause":
-            return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
-        case "stop":
-            return Ending(status=ExecutionStatus.CANCELLED)
-    return None
 
 
 def _failed(run: NodeRun, at: datetime) -> Event:

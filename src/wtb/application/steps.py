@@ -41,6 +41,13 @@ class Ending:
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def requested(cls, request: str) -> Ending:
+        """Return the end that somebody asked for: `pause` or `stop`."""
+        if request == "stop":
+            return cls(status=ExecutionStatus.CANCELLED)
+        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
