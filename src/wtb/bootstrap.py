@@ -151,6 +151,7 @@ class _Parts:
     objects: ObjectStore
     scratch: Path | None
     home: Path
+    """Where workspaces and their indexes lie."""
     folders: LocalFolders
     workspaces: Workspaces
     masker: Masker
@@ -246,7 +247,7 @@ def _batches(
         ids=parts.ids,
         codec=parts.codec,
         controller=controller,
-        cache=NodeCache(parts.storage, parts.clock, parts.codec, parts.owners),
+        cache=NodeCache(parts.storage, parts.clock, parts.owners),
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,

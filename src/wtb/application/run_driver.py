@@ -57,7 +57,6 @@ class RunDriver:
         bases: Mapping[NodeRunId, FileCommitId | None],
     ) -> None:
         self._tools = equipment
-        self._definition = definition
         self._nodes = {node.name: node for node in definition.nodes}
         self._engine = engine
         self._options = options
