@@ -11,8 +11,9 @@ from typing import Any
 
 from tests.workspaces import Description, described
 from wtb.application.integrity import Integrity
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Recorder
 from wtb.application.retention import Retention
+from wtb.application.steps import Position
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.execution import Branch, Execution, ExecutionStatus

@@ -1,7 +1,8 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
 from wtb.application.context import Context
-from wtb.batches import BatchResult, BatchTest
+from wtb.batch_results import BatchResult
+from wtb.batches import BatchTest
 from wtb.bench import Bench
 from wtb.domain.errors import (
     AlreadyExists,
@@ -19,7 +20,7 @@ from wtb.domain.evaluation import EvaluationContext
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
-from wtb.flow import Workflow, reversible, tool, workspace
+from wtb.flow import Workflow
 from wtb.infrastructure.codecs.types import serialisable
 from wtb.infrastructure.evaluators.builtin import (
     Contains,
@@ -36,6 +37,7 @@ from wtb.infrastructure.evaluators.builtin import (
 )
 from wtb.runs import Run
 from wtb.settings import Settings
+from wtb.tools import reversible, tool, workspace
 
 __all__ = [
     "DELETE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wtb.batches import BatchResult, compare_results
+from wtb.batch_results import BatchResult, compare_results
 from wtb.domain.batch import Baseline, JobStatus
 from wtb.domain.errors import InvalidInput
 from wtb.domain.variants import label, parse_label

@@ -12,7 +12,8 @@ from typing import Any, Self
 from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.baselines import GateResult
-from wtb.batches import BatchResult, BatchTest, default_workers
+from wtb.batch_results import BatchResult
+from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
@@ -22,9 +23,10 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.workflow import names_of
-from wtb.flow import Workflow, as_workflow, refuse_while_loading, source_of
+from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
+from wtb.loading import as_workflow, refuse_while_loading, source_of
 from wtb.runs import Run
 from wtb.settings import load_settings
 

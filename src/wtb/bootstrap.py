@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
-
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from wtb.application.batch_test_runner import BatchTestRunner
 from wtb.application.branching import Branching
@@ -46,19 +43,19 @@ from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
-from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
-from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import Database
-from wtb.infrastructure.sql.postgres import PostgresDatabase
-from wtb.infrastructure.sql.sqlite import SqliteDatabase
-from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings
+
+if TYPE_CHECKING:  # SQLAlchemy takes a third of the time in which a command starts: it is loaded where it is used
+    from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+    from wtb.infrastructure.sql.database import Database
+    from wtb.infrastructure.sql.sqlite import SqliteDatabase
+    from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,109 +106,181 @@ class Services:
 
 def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, ids: Ids | None = None) -> Services:
     """Put everything together as the settings say."""
-    settings = settings or load_settings()
-    clock = clock or SystemClock()
-    codec = MsgpackCodec()
-    bus = QueueEventBus()
+    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
+    controller = _controller(parts)
+    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.runner)
+    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
+    return Services(
+        settings=parts.settings,
+        clock=parts.clock,
+        ids=parts.ids,
+        owners=parts.owners,
+        codec=parts.codec,
+        conditions=parts.conditions,
+        bus=parts.bus,
+        storage=parts.storage,
+        objects=parts.objects,
+        workspaces=parts.workspaces,
+        heartbeat=parts.heartbeat,
+        engine_of=parts.engine_of,
+        controller=controller,
+        travel=_travel(parts),
+        branching=Branching(parts.storage, parts.clock, parts.owners, parts.recorder, parts.workspaces),
+        replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
+        comparison=Comparison(parts.storage, parts.objects),
+        batches=_batches(parts, controller, evaluation, scoring),
+        scoring=scoring,
+        retention=_retention(parts),
+        integrity=_integrity(parts),
+        scratch=parts.scratch,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What several services are made of: there is one of each."""
+
+    settings: Settings
+    clock: Clock
+    ids: Ids
+    owners: Owners
+    codec: Codec
+    conditions: Conditions
+    bus: EventBus
+    storage: MemoryStorage | SqlStorage
+    objects: ObjectStore
+    scratch: Path | None
+    home: Path
+    """Where workspaces and their indexes lie."""
+    folders: LocalFolders
+    workspaces: Workspaces
+    masker: Masker
+    recorder: Recorder
+    reversals: Reversals
+    heartbeat: Heartbeat
+    runner: NodeRunner
+    garbage: SweptGarbage
+
+    def engine_of(self, definition: WorkflowDefinition) -> Engine:
+        """Return what drives a workflow: the engine that it brings along, or ours."""
+        if definition.engine is not None:
+            return definition.engine(definition, self.runner)
+        warns = self.settings.preset is Preset.TESTING
+        return NativeEngine(definition, self.conditions, self.runner, warn_of_changes=warns)
+
+    @property
+    def grace(self) -> timedelta:
+        """How long something must be unused before it is collected."""
+        return timedelta(seconds=self.settings.sweep_grace_s)
+
+
+def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
+    codec, bus = MsgpackCodec(), QueueEventBus()
     storage = _storage(settings, codec, clock, bus)
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
-    ids = ids or Uuid7Ids()
-    owners = ProcessOwners()
-    conditions = CelConditions()
     folders = LocalFolders(objects, home / "indexes")
-    workspaces = Workspaces(storage, folders, home / "workspaces")
     masker = Masker(settings.secret_keys, settings.secret_patterns)
-    recorder = Recorder(storage, clock, ids, masker)
-    reversals = Reversals(storage, clock, codec, TOOLS.get, masker)
-    heartbeat = Heartbeat(storage)
-    garbage = SweptGarbage(storage, objects, codec=codec, clock=clock)
-    grace = timedelta(seconds=settings.sweep_grace_s)
-    runner = NodeRunner(sleep=time.sleep)
-
-    def engine_of(definition: WorkflowDefinition) -> Engine:
-        if definition.engine is not None:
-            return definition.engine(definition, runner)
-        return NativeEngine(definition, conditions, runner, warn_of_changes=settings.preset is Preset.TESTING)
-
-    evaluation = EvaluationEngine(storage, masker, runner)
-    scoring = Scoring(storage, clock, codec, evaluation)
-    controller = ExecutionController(
-        storage=storage,
-        clock=clock,
-        codec=codec,
-        conditions=conditions,
-        owners=owners,
-        workspaces=workspaces,
-        recorder=recorder,
-        reversals=reversals,
-        heartbeat=heartbeat,
-        find_tool=TOOLS.get,
-        masker=masker,
-        price=price_usd,
-        runner=runner,
-        engine_of=engine_of,
-    )
-    return Services(
+    return _Parts(
         settings=settings,
         clock=clock,
         ids=ids,
-        owners=owners,
+        owners=ProcessOwners(),
         codec=codec,
-        conditions=conditions,
+        conditions=CelConditions(),
         bus=bus,
         storage=storage,
         objects=objects,
-        workspaces=workspaces,
-        controller=controller,
-        engine_of=engine_of,
-        replay=Replayer(storage, conditions, codec, engine_of),
-        travel=TimeTravel(
-            storage=storage,
-            clock=clock,
-            ids=ids,
-            owners=owners,
-            workspaces=workspaces,
-            recorder=recorder,
-            reversals=reversals,
-            heartbeat=heartbeat,
-            masker=masker,
-        ),
-        batches=BatchTestRunner(
-            storage=storage,
-            clock=clock,
-            ids=ids,
-            codec=codec,
-            controller=controller,
-            cache=NodeCache(storage, clock, codec, owners),
-            evaluation=evaluation,
-            scoring=scoring,
-            masker=masker,
-            find_tool=TOOLS.get,
-        ),
-        scoring=scoring,
-        branching=Branching(storage, clock, owners, recorder, workspaces),
-        heartbeat=heartbeat,
-        comparison=Comparison(storage, objects),
-        retention=Retention(storage, clock, garbage, policy_for=settings.retention.policy, grace=grace),
-        integrity=Integrity(
-            storage=storage,
-            clock=clock,
-            owners=owners,
-            inspection=StoredInspection(storage, objects, home / "workspaces", codec=codec),
-            garbage=garbage,
-            workspaces=workspaces,
-            folders=folders,
-            grace=grace,
-        ),
         scratch=scratch,
+        home=home,
+        folders=folders,
+        workspaces=Workspaces(storage, folders, home / "workspaces"),
+        masker=masker,
+        recorder=Recorder(storage, clock, ids, masker),
+        reversals=Reversals(storage, clock, codec, TOOLS.get, masker),
+        heartbeat=Heartbeat(storage),
+        runner=NodeRunner(sleep=time.sleep),
+        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
+    )
+
+
+def _controller(parts: _Parts) -> ExecutionController:
+    return ExecutionController(
+        storage=parts.storage,
+        clock=parts.clock,
+        codec=parts.codec,
+        conditions=parts.conditions,
+        owners=parts.owners,
+        workspaces=parts.workspaces,
+        recorder=parts.recorder,
+        reversals=parts.reversals,
+        heartbeat=parts.heartbeat,
+        find_tool=TOOLS.get,
+        masker=parts.masker,
+        price=price_usd,
+        runner=parts.runner,
+        engine_of=parts.engine_of,
+    )
+
+
+def _travel(parts: _Parts) -> TimeTravel:
+    return TimeTravel(
+        storage=parts.storage,
+        clock=parts.clock,
+        ids=parts.ids,
+        owners=parts.owners,
+        workspaces=parts.workspaces,
+        recorder=parts.recorder,
+        reversals=parts.reversals,
+        heartbeat=parts.heartbeat,
+        masker=parts.masker,
+    )
+
+
+def _batches(
+    parts: _Parts, controller: ExecutionController, evaluation: EvaluationEngine, scoring: Scoring
+) -> BatchTestRunner:
+    return BatchTestRunner(
+        storage=parts.storage,
+        clock=parts.clock,
+        ids=parts.ids,
+        codec=parts.codec,
+        controller=controller,
+        cache=NodeCache(parts.storage, parts.clock, parts.owners),
+        evaluation=evaluation,
+        scoring=scoring,
+        masker=parts.masker,
+        find_tool=TOOLS.get,
+    )
+
+
+def _retention(parts: _Parts) -> Retention:
+    policy_for = parts.settings.retention.policy
+    return Retention(parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace)
+
+
+def _integrity(parts: _Parts) -> Integrity:
+    return Integrity(
+        storage=parts.storage,
+        clock=parts.clock,
+        owners=parts.owners,
+        inspection=StoredInspection(parts.storage, parts.objects, parts.home / "workspaces", codec=parts.codec),
+        garbage=parts.garbage,
+        workspaces=parts.workspaces,
+        folders=parts.folders,
+        grace=parts.grace,
     )
 
 
 def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
+        from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+
         return MemoryStorage(codec=codec, clock=clock, bus=bus)
+    from wtb.infrastructure.sql import schema
+    from wtb.infrastructure.sql.unit_of_work import SqlStorage
+
     database = open_database(settings)
     try:
         if settings.url is None and schema.current(database) != schema.HEAD:
@@ -235,6 +304,9 @@ def open_database(settings: Settings) -> Database:
     """Open the database that the settings name, whatever its schema; memory has none."""
     if settings.url is None:
         return _sqlite(settings, _private_folder(settings.folder) / _FILE)
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(settings.url)
     except (ArgumentError, ValueError) as error:
@@ -244,6 +316,8 @@ def open_database(settings: Settings) -> Database:
         case "sqlite", str() as path if path != ":memory:" and not url.query:
             return _sqlite(settings, Path(path))
         case "postgresql", _:
+            from wtb.infrastructure.sql.postgres import PostgresDatabase
+
             return PostgresDatabase(settings.url, pool_size=settings.pool_size)
     raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
 
@@ -253,6 +327,8 @@ _ADDRESSES = "use memory://, sqlite:///path or postgresql://user@host/database"
 
 
 def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
+    from wtb.infrastructure.sql.sqlite import SqliteDatabase
+
     try:
         path.touch(mode=0o600)  # SQLite gives its other files the same mode
     except OSError as error:

@@ -1,27 +1,18 @@
-"""Workflow and @tool: the builder that a user holds. Building gives the domain's frozen definition."""
+"""Workflow: the builder that a user holds. Building gives the domain's frozen definition."""
 
 from __future__ import annotations
 
 import copy
-import importlib.util
+import importlib
 import inspect
-import json
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, overload
 
-from wtb.application.context import current
 from wtb.application.mocks import mock
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
-from wtb.domain.tools import Effects, Tool, ToolSpec
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -282,99 +273,6 @@ def _policy(node: str, retry: object) -> RetryPolicy | None:
     raise InvalidInput(f"node {node!r}: retry is how often to try, or a wtb.RetryPolicy, not {retry!r}")
 
 
-@overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    effects: str = "external",
-    reverse: Callable[..., Any] | None = None,
-    reverse_in_doubt: bool = False,
-    idempotent: bool = False,
-    confirm: Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    effects: str = "external",
-    reverse: Callable[..., Any] | None = None,
-    reverse_in_doubt: bool = False,
-    idempotent: bool = False,
-    confirm: Callable[..., Any] | None = None,
-) -> Any:
-    """Make a function a tool that nodes call through `ctx.tool`, by name or as it is.
-
-    `effects` is `none`, `workspace` or `external`; `reverse(call)` undoes a call, `confirm(call)` says whether a
-    call whose fate is unknown happened; an idempotent tool that takes `idempotency_key` is given one.
-    """
-
-    rules: dict[str, Any] = {
-        "reverse": reverse,
-        "reverse_in_doubt": reverse_in_doubt,
-        "idempotent": idempotent,
-        "confirm": confirm,
-    }
-
-    def register(function: Callable[..., Any]) -> Tool:
-        return TOOLS.add(tool_of(function, name=name or function.__name__, effects=effects, **rules))
-
-    return register if function is None else register(function)
-
-
-def reversible(function: Any, /, *, reverse: Callable[..., Any], **rules: Any) -> Any:
-    """Return a function as a tool, or a LangChain tool, that a rollback takes back with `reverse(call)`.
-
-    The other rules are those of `tool`.
-    """
-    if inspect.isroutine(function):
-        return tool(reverse=reverse, **rules)(function)
-    from wtb import langgraph
-
-    return langgraph.reversible(function, reverse=reverse, **rules)
-
-
-def workspace() -> Path:
-    """Return the versioned folder of the run, in the node that runs here."""
-    return current().workspace
-
-
-def tool_of(
-    function: Callable[..., Any],
-    *,
-    name: str,
-    effects: str,
-    reverse: Callable[..., Any] | None = None,
-    reverse_in_doubt: bool = False,
-    idempotent: bool = False,
-    confirm: Callable[..., Any] | None = None,
-) -> Tool:
-    """Return a function as a tool, as `tool` does, that nobody finds by its name."""
-    spec = ToolSpec(
-        name=name,
-        effects=_effects(effects),
-        reversible=reverse is not None,
-        reverse_in_doubt=reverse_in_doubt,
-        idempotent=idempotent,
-        confirmable=confirm is not None,
-    )
-    takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
-    made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
-    # What `functools.wraps` would do, for a frozen value: help() and inspect see the function.
-    made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
-    return made
-
-
-def _effects(effects: str) -> Effects:
-    try:
-        return Effects(effects)
-    except ValueError:
-        known = ", ".join(Effects)
-        raise InvalidInput(f"effects={effects!r} is unknown; a tool's effects are one of {known}") from None
-
-
 def resolve_function(reference: str) -> Callable[..., Any]:
     """Return the function that `module:name` or the name of a registered tool means."""
     module, _, name = reference.partition(":")
@@ -389,142 +287,3 @@ def resolve_function(reference: str) -> Callable[..., Any]:
     if not callable(found):
         raise InvalidInput(f"{reference!r} is a {type(found).__name__}, not a function")
     return found  # type: ignore[no-any-return]
-
-
-def load_workflow(reference: str) -> Workflow:
-    """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
-    if reference.endswith(".json"):
-        path = Path(reference).resolve()
-        data = _read_json(Path(reference))
-        _look_in(path.parent)
-        with _loading():
-            flow = Workflow.from_dict(data)
-        flow.source = str(path)
-        return flow
-    found, place, name = load_named(reference, is_workflow, "workflow", "flow")
-    flow = as_workflow(found)
-    flow.source = f"{place}:{name}"
-    return flow
-
-
-def is_workflow(value: object) -> bool:
-    """Whether something can be run: a workflow, or a graph of LangGraph's."""
-    graphs = sys.modules.get("langgraph.graph.state")
-    return isinstance(value, Workflow) or (
-        graphs is not None and isinstance(value, graphs.StateGraph | graphs.CompiledStateGraph)
-    )
-
-
-def as_workflow(flow: Any) -> Workflow:
-    """Return a workflow, or that of a graph of LangGraph's; InvalidInput for anything else."""
-    if isinstance(flow, Workflow):
-        return flow
-    if type(flow).__module__.partition(".")[0] == "langgraph":
-        from wtb.langgraph import workflow
-
-        return workflow(flow)
-    raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
-
-
-_is_loading = ContextVar("_is_loading", default=False)
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    before = _is_loading.set(True)
-    try:
-        yield
-    finally:
-        _is_loading.reset(before)
-
-
-def refuse_while_loading() -> None:
-    """Raise InvalidInput in a script that runs workflows when it is loaded for the one that it defines."""
-    if _is_loading.get():
-        raise InvalidInput(
-            'this runs a workflow whenever the file is loaded; put it under `if __name__ == "__main__":`'
-        )
-
-
-def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
-    """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
-    place, _, name = reference.rpartition(":")
-    place, name = (place, name) if place else (reference, usual)
-    is_file = place.endswith(".py")
-    with _loading():
-        module = _module_at(Path(place)) if is_file else _imported(place)
-    found = getattr(module, name, None)
-    if not fits(found):
-        names = [key for key, value in vars(module).items() if fits(value)]
-        hint = f"it has {', '.join(names)}" if names else "it defines none"
-        raise InvalidInput(f"{place} has no {noun} called {name!r}; {hint}")
-    return found, str(Path(place).resolve()) if is_file else place, name
-
-
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} is no workflow as JSON: {error}") from error
-    if not isinstance(data, Mapping):
-        raise InvalidInput(f"{path} is no workflow as JSON: it holds a {type(data).__name__}")
-    return data
-
-
-def _module_at(path: Path) -> ModuleType:
-    """Import a file under a name of its own, its folder on the path as if it had been run."""
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}")
-    name = path.stem
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
-        return known
-    _look_in(path.resolve().parent)
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
-        raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
-    return module
-
-
-def _line_in(path: Path, error: Exception) -> int | None:
-    """Return the last line of the file on the way to an error, which may lie in what the file calls."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == str(path)]
-    return (own or frames)[-1].lineno
-
-
-def _look_in(folder: Path) -> None:
-    """Import from a folder too: Python does so for a script that it runs, but not for `wtb`."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-
-def _imported(name: str) -> ModuleType:
-    _look_in(Path.cwd())
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidInput(f"module {name!r} cannot be imported: {error}") from error
-
-
-def source_of(flow: Workflow) -> str | None:
-    """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
-    if flow.source is not None:
-        return flow.source
-    # A script that imports its workflow comes last: what defines it is loaded with less.
-    for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
-        file = getattr(module, "__file__", None)
-        if file and not file.endswith("__main__.py"):
-            for name, value in list(vars(module).items()):
-                if value is flow or value is flow.origin:
-                    place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
-                    return f"{place}:{name}"
-    return None

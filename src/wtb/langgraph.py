@@ -13,9 +13,10 @@ from wtb.bench import Bench
 from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
-from wtb.flow import Workflow, tool_of, workspace
+from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
+from wtb.tools import tool_of, workspace
 
 try:
     from langgraph.graph import StateGraph
@@ -31,7 +32,18 @@ try:
 except ImportError as error:
     raise InvalidInput("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
-__all__ = ["Imported", "Saver", "history", "import_threads", "workspace"]
+__all__ = [
+    "GraphWorkflow",
+    "Imported",
+    "Saver",
+    "context",
+    "history",
+    "import_threads",
+    "recorded",
+    "reversible",
+    "workflow",
+    "workspace",
+]
 
 
 if TYPE_CHECKING:

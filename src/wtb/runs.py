@@ -24,8 +24,9 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.domain.workflow import ENGINE
-from wtb.flow import Workflow, load_workflow, refuse_while_loading
+from wtb.flow import Workflow
 from wtb.infrastructure.codecs.foreign import live
+from wtb.loading import load_workflow, refuse_while_loading
 
 if TYPE_CHECKING:
     from wtb.bench import Bench

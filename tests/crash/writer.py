@@ -28,7 +28,8 @@ import alembic.command  # noqa: F401  imported on first use otherwise, which eve
 import psycopg  # noqa: F401
 import sqlalchemy as sa
 
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Recorder
+from wtb.application.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
 from wtb.domain.execution import ExecutionStatus

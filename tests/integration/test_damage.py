@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Recorder
+from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import CheckpointNotFound, DamagedData, NotFound, UnknownFormat, WTBError
 from wtb.domain.events import EventType

@@ -10,8 +10,8 @@ import pytest
 
 from tests.upkeep import GRACE, World
 from wtb.application import retention
-from wtb.application.recorder import Ending, Position
 from wtb.application.retention import Retention, RunPruning
+from wtb.application.steps import Ending, Position
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.events import EventType

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wtb.application.recorder import MAIN, Position, Recorder
+from wtb.application.recorder import MAIN, Recorder
+from wtb.application.steps import Position
 from wtb.domain.checkpoint import CheckpointDraft, Snapshot
 from wtb.domain.errors import (
     AlreadyExists,

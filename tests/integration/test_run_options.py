@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.recorder import LEASE
+from wtb.application.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind, Trigger
 from wtb.domain.errors import CheckpointNotFound, InvalidInput, StorageUnavailable

@@ -10,7 +10,7 @@ import pytest
 import wtb
 from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
 from wtb.application.journeys import Journeys, RollbackFailed
-from wtb.application.recorder import LEASE
+from wtb.application.leases import LEASE
 from wtb.application.reversals import RedoDiverged, Reversals
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint

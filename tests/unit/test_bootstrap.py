@@ -3,6 +3,8 @@
 import os
 import pwd
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +51,11 @@ def test_the_testing_preset_keeps_everything_in_memory(empty_folder: Path) -> No
         use(services)
         assert isinstance(services.storage, MemoryStorage)
     assert list(empty_folder.iterdir()) == []
+
+
+def test_who_opens_no_database_does_not_wait_for_the_library_that_could() -> None:
+    code = "import sys, wtb.cli; wtb.Bench('memory://').close(); sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_default_is_a_folder_here_that_migrates_itself(empty_folder: Path) -> None:

@@ -2,70 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import traceback
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
-from wtb.application.code import Fingerprint, fingerprint
-from wtb.application.evaluation_engine import EvaluationEngine, digests
+from wtb.application.batch_plan import BatchPlan, FindTool, Prints, fingerprints, plan_data, result_digests
+from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
-from wtb.application.scoring import Scoring, cases_to_keep, scored_by
-from wtb.domain.batch import Batch, BatchStatus, Budget, Case, Job, JobStatus, Spent
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, WTBError
-from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.application.scoring import Scoring, scored_by
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage
 from wtb.domain.secrets import Masker
-from wtb.domain.variants import Combination, label
-from wtb.domain.workflow import WorkflowDefinition
 
 _NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
-
-Prints = Mapping[str, Mapping[str, Fingerprint]]
-"""What every implementation is made of, by combination and node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchPlan:
-    """What a batch is to run."""
-
-    name: str
-    definition: WorkflowDefinition
-    source: str | None
-    combinations: Sequence[Combination]
-    cases: Sequence[Case]
-    repeats: int
-    baseline: Combination
-    evaluators: Sequence[Evaluator]
-    weights: Mapping[str, float] = field(default_factory=dict)
-    share: bool = True
-    seed: int = 0
-    retries: int = 0
-    workers: int = 1
-    budget: Budget = field(default_factory=Budget)
-
-    @cached_property
-    def digests(self) -> Mapping[str, str]:
-        """What each evaluator was made of when the batch was planned, by name."""
-        return digests(self.evaluators)
-
-    @cached_property
-    def by_label(self) -> Mapping[str, Combination]:
-        """The combinations by what they are called."""
-        return {label(combination): combination for combination in self.combinations}
 
 
 class BatchTestRunner:
@@ -87,7 +48,7 @@ class BatchTestRunner:
         evaluation: EvaluationEngine,
         scoring: Scoring,
         masker: Masker,
-        find_tool: Callable[[str], Any],
+        find_tool: FindTool,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -109,7 +70,7 @@ class BatchTestRunner:
         told: Callable[[Progress], None] = lambda progress: None,
     ) -> Batch:
         """Run what is missing until it is done, stopped, cancelled from elsewhere, or the budget is used up."""
-        prints = self._fingerprints(plan)
+        prints = fingerprints(plan, self._find_tool)
         batch, jobs, spent = self._recorded(plan, prints)
         pending = [job for job in jobs if job.status is JobStatus.PENDING]
         random.Random(plan.seed).shuffle(pending)
@@ -125,30 +86,13 @@ class BatchTestRunner:
             raise
         return self._ended(batch, floor, planned)
 
-    def _fingerprints(self, plan: BatchPlan) -> dict[str, dict[str, Fingerprint]]:
-        """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
-        made: dict[tuple[str, str], Fingerprint] = {}
-        found: dict[str, dict[str, Fingerprint]] = {}
-        for combination in plan.combinations:
-            definition = plan.definition.with_variants(combination)
-            for node in definition.nodes:
-                if (node.name, node.variant) not in made:
-                    made[node.name, node.variant] = fingerprint(
-                        node.function,
-                        {**node.config, **definition.surroundings},
-                        definition.version,
-                        self._find_tool,
-                    )
-            found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
-        return found
-
     def _recorded(self, plan: BatchPlan, prints: Prints) -> tuple[Batch, list[Job], Spent]:
         """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
 
         Also return what the earlier one has taken.
         """
         now = self._clock.now()
-        made_of = self._digests(plan, prints)
+        wanted = result_digests(plan, prints, self._codec, self._find_tool)
         with self._storage.unit_of_work() as uow:
             uow.batches.lock(plan.name)
             before = uow.batches.list_batches(name=plan.name, limit=1)
@@ -159,11 +103,11 @@ class BatchTestRunner:
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={**_plan_data(plan, self._codec), "spent_s": spent.s},
+                plan={**plan_data(plan, self._codec), "spent_s": spent.s},
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
-            jobs = self._jobs(batch.id, plan, made_of, known)
+            jobs = self._jobs(batch.id, plan, wanted, known)
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in jobs if id(job) not in same])
@@ -172,29 +116,8 @@ class BatchTestRunner:
             uow.commit()
         return batch, jobs, spent
 
-    def _digests(self, plan: BatchPlan, prints: Prints) -> dict[tuple[str, str], str]:
-        """Return what the result of each combination on each case depends on."""
-        kept = plan.definition.kept
-        cases = {case.id: self._codec.encode(dict(kept(case.input)), f"case {case.id}")[1] for case in plan.cases}
-        found: dict[tuple[str, str], str] = {}
-        for combination in plan.combinations:
-            name, definition = label(combination), plan.definition.with_variants(combination)
-            made_of = "".join(prints[name][node.name].digest for node in definition.nodes)
-            made_of += f"{self._structure(definition)}{plan.seed}"
-            for case_id, about in cases.items():
-                found[name, case_id] = self._codec.digest(made_of.encode(), about).hex()[:32]
-        return found
-
-    def _structure(self, definition: WorkflowDefinition) -> str:
-        """Return a digest of how nodes are set up and hang together: edges, conditions, reducers."""
-        data = definition.to_dict()
-        nodes = [{**node, "reference": None, "config": None} for node in data["nodes"]]
-        functions = (*(edge.when for edge in definition.edges if callable(edge.when)), *definition.reducers.values())
-        prints = [fingerprint(function, {}, "", self._find_tool).digest for function in functions]
-        return self._codec.digest(self._codec.encode([nodes, data["edges"], prints], "the workflow")[1]).hex()
-
     def _jobs(
-        self, batch_id: str, plan: BatchPlan, made_of: Mapping[tuple[str, str], str], known: Sequence[Job]
+        self, batch_id: str, plan: BatchPlan, digests: Mapping[tuple[str, str], str], known: Sequence[Job]
     ) -> list[Job]:
         """Return all jobs of a plan; a known one is kept when everything it depends on is the same.
 
@@ -204,8 +127,8 @@ class BatchTestRunner:
         before = {(job.combination, job.case_id, job.repeat): job for job in known}
         wanted = {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
         jobs: list[Job] = []
-        numbers = iter(range(len(known), len(known) + len(made_of) * plan.repeats))
-        for (name, case_id), digest in made_of.items():
+        numbers = iter(range(len(known), len(known) + len(digests) * plan.repeats))
+        for (name, case_id), digest in digests.items():
             for repeat in range(plan.repeats):
                 job = before.get((name, case_id, repeat))
                 if job is None:
@@ -323,7 +246,7 @@ class BatchTestRunner:
     def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
         """Begin the run of a job and take it to its end; None when somebody has begun it before."""
         assert job.execution_id is not None
-        options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=_seed(plan, job))
+        options = RunOptions(variants=dict(plan.by_label[job.combination]), seed=plan.seed_of(job))
         try:
             return self._controller.run_new(
                 plan.definition,
@@ -434,10 +357,6 @@ class _Go:
         return self._runner.is_cancelled(self._batch)
 
 
-def _seed(plan: BatchPlan, job: Job) -> int:
-    return zlib.crc32(f"{plan.seed}/{job.case_id}/{job.repeat}".encode())
-
-
 def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
     return {
         "executed": sharing.executed,
@@ -463,26 +382,3 @@ def _why(execution: Execution) -> dict[str, Any]:
 
 def _origin(job: Job) -> dict[str, Any]:
     return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}
-
-
-def _plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
-    return {
-        "combinations": [label(combination) for combination in plan.combinations],
-        "baseline": label(plan.baseline),
-        "cases": [case.id for case in plan.cases],
-        "expected": cases_to_keep(plan.cases, codec),
-        "repeats": plan.repeats,
-        "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
-        "weights": dict(plan.weights),
-        "workers": plan.workers,
-        "cores": os.cpu_count() or 1,
-        "source": plan.source,
-    }
-
-
-def check_plan(plan: BatchPlan) -> None:
-    """Raise InvalidInput for figures that make no sense, before anything runs."""
-    if plan.repeats < 1:
-        raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
-    if not plan.evaluators:
-        raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")

@@ -18,10 +18,11 @@ from wtb.application.node_cache import Sharing
 from wtb.application.node_host import Equipment, NodeHost, Watch
 from wtb.application.node_runner import NodeRunner
 from wtb.application.progress import Progress
-from wtb.application.recorder import Ending, Position, Recorder
+from wtb.application.recorder import Recorder
 from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import RunDriver
+from wtb.application.steps import Ending, Position
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
@@ -347,7 +348,7 @@ class ExecutionController:
             return
         at = self._recorder.load(execution_id)
         if self._nobody_runs(at.execution, request):
-            self._recorder.end(at, _requested(request))
+            self._recorder.end(at, Ending.requested(request))
             return
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
@@ -403,12 +404,6 @@ def _as_it_was(execution: Execution) -> Ending:
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
     return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
-
-
-def _requested(request: str) -> Ending:
-    if request == "stop":
-        return Ending(status=ExecutionStatus.CANCELLED)
-    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
 
 
 def _stopped_before(at: Position) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from wtb.application.recorder import LEASE, Position
+from wtb.application.leases import LEASE
+from wtb.application.steps import Position
 from wtb.domain.errors import WTBError
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from wtb.application.recorder import Position
 from wtb.application.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
+from wtb.application.steps import Position
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
-from wtb.application.recorder import LEASE, Position
+from wtb.application.steps import Position
 from wtb.domain.errors import Conflict
 from wtb.domain.execution import Execution
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
+
+LEASE = timedelta(seconds=30)
+"""How long a process may be silent before others may take its run over."""
 
 _TAKEN: set[BranchId] = set()
 """Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""

@@ -57,10 +57,9 @@ class Go:
 class NodeCache:
     """Claims, results and failures by key, in the database, so that processes share them too."""
 
-    def __init__(self, storage: Storage, clock: Clock, codec: Codec, owners: Owners) -> None:
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
         self._storage = storage
         self._clock = clock
-        self._codec = codec
         self._owners = owners
         self._listeners: list[Callable[[bytes], None]] = []
         self._for_each: set[bytes] = set()

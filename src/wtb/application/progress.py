@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-from wtb.application.recorder import Ending, Position, Recorder, Step
+from wtb.application.recorder import Recorder
+from wtb.application.steps import Ending, Position, Step
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import StorageUnavailable
 from wtb.domain.state import State

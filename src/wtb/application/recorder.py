@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from wtb.application.leases import LEASE
+from wtb.application.steps import Also, Ending, Position, SaveFiles, Step
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
 from wtb.domain.engine import Standpoint
 from wtb.domain.errors import AlreadyExists
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
@@ -23,15 +25,6 @@ _MS = timedelta(milliseconds=1)
 
 MAIN = "main"
 """The branch that every execution begins with."""
-
-LEASE = timedelta(seconds=30)
-"""How long a process may be silent before others may take its run over."""
-
-SaveFiles = Callable[[UnitOfWork], str | None]
-"""Saves the files of a step in its transaction, and returns their commit, None for no files."""
-
-Also = Callable[[UnitOfWork, str | None], None]
-"""Writes what belongs to a step in its transaction; given the commit of its files."""
 
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _UNKNOWN: Any = None
@@ -48,62 +41,6 @@ _ENDED = {
     ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
     ExecutionStatus.CANCELLED: EventType.EXECUTION_CANCELLED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a run stands: its execution, the branch that it is on and the head of that branch."""
-
-    execution: Execution
-    branch: Branch
-    head: Checkpoint
-
-    @property
-    def token(self) -> int | None:
-        """The token of the lease that this process holds."""
-        return None if self.execution.lease is None else self.execution.lease.token
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """Why a run stops being driven here, and how it stands then."""
-
-    status: ExecutionStatus
-    pause: Pause | None = None
-    failure: Failure | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
-
-    `memory` is what the engine keeps with it, `data` what is said of each run in its event. `missed` are runs of
-    earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
-    checkpoint of their own.
-    """
-
-    runs: tuple[NodeRun, ...]
-    delta: StateDelta
-    returned: Mapping[str, Mapping[str, Any]] | None = None
-    next_nodes: tuple[str, ...] = ()
-    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    data: tuple[Mapping[str, Any], ...] = ()
-    ending: Ending | None = None
-    files: SaveFiles | None = None
-    also: tuple[Also, ...] = ()
-    missed: tuple[NodeRun, ...] = ()
-
-    def followed_by(self, later: Step) -> Step:
-        """Return the one step that does what this one, which could not be written, and then the later one did."""
-        return replace(
-            later,
-            delta=self.delta.compose(later.delta),
-            returned={**(self.returned or {}), **(later.returned or {})},
-            also=(*self.also, *later.also),
-            missed=(*self.missed, *self.runs, *later.missed),
-        )
 
 
 class Recorder:
@@ -132,10 +69,8 @@ class Recorder:
     ) -> Position:
         """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input."""
         now = self._clock.now()
-        execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
-        branch = Branch(
-            id=BranchId(self._ids.new()), execution_id=execution_id, name=MAIN, head_id=None, created_at=now
-        )
+        execution_id = self._execution_id(execution_id)
+        branch = self._branch(execution_id, MAIN, None, now)
         draft = CheckpointDraft(
             id=CheckpointId(self._ids.new()),
             execution_id=execution_id,
@@ -171,6 +106,20 @@ class Recorder:
             uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution_id, at=now, data=data))
             uow.commit()
         return Position(execution=execution, branch=branch.moved(head.id), head=head)
+
+    def _execution_id(self, given: str | None) -> ExecutionId:
+        return ExecutionId(self._ids.new() if given is None else check_id(given, "the run id"))
+
+    def _branch(self, execution_id: ExecutionId, name: str, origin: CheckpointId | None, now: datetime) -> Branch:
+        """Return a new branch that begins at a checkpoint, or at nothing."""
+        return Branch(
+            id=BranchId(self._ids.new()),
+            execution_id=execution_id,
+            name=name,
+            head_id=origin,
+            forked_from_id=origin,
+            created_at=now,
+        )
 
     def start(self, workflow: Mapping[str, Any], state: Mapping[str, Any], **facts: Any) -> Position:
         """Record a new run that is running from the beginning, without a lease."""
@@ -296,7 +245,8 @@ class Recorder:
         execution = at.execution
         if ending is None:
             execution = execution.stepped(head.created_at)
-            ending = _requested(uow.executions.advance(execution, token=at.token))
+            request = uow.executions.advance(execution, token=at.token)
+            ending = None if request is None else Ending.requested(request)
         if ending is not None:
             execution = self._ended(uow, execution, ending)
             uow.executions.save(execution, token=at.token)
@@ -498,15 +448,8 @@ class Recorder:
         A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
         """
         now = self._clock.now()
-        execution_id = ExecutionId(self._ids.new() if execution_id is None else check_id(execution_id, "the run id"))
-        branch = Branch(
-            id=BranchId(self._ids.new()),
-            execution_id=execution_id,
-            name=name,
-            head_id=point.id,
-            forked_from_id=point.id,
-            created_at=now,
-        )
+        execution_id = self._execution_id(execution_id)
+        branch = self._branch(execution_id, name, point.id, now)
         execution = Execution(
             id=execution_id,
             workflow_id=source.workflow_id,
@@ -534,14 +477,7 @@ class Recorder:
     def fork(self, at: Position, checkpoint_id: CheckpointId, name: str) -> Position:
         """Record a new branch of the run that begins at a checkpoint, and make it the active one."""
         now = self._clock.now()
-        branch = Branch(
-            id=BranchId(self._ids.new()),
-            execution_id=at.execution.id,
-            name=name,
-            head_id=checkpoint_id,
-            forked_from_id=checkpoint_id,
-            created_at=now,
-        )
+        branch = self._branch(at.execution.id, name, checkpoint_id, now)
         with self._storage.unit_of_work() as uow:
             head = uow.checkpoints.get(checkpoint_id)
             execution = at.execution.on_branch(branch.id, now)
@@ -575,16 +511,6 @@ def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpo
                 raise
             draft = evolve(draft, name=f"{name}#{number}")
     raise AssertionError
-
-
-def _requested(request: str | None) -> Ending | None:
-    """Return the end that another process asked for meanwhile."""
-    match request:
-        case "pause":
-            return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
-        case "stop":
-            return Ending(status=ExecutionStatus.CANCELLED)
-    return None
 
 
 def _failed(run: NodeRun, at: datetime) -> Event:

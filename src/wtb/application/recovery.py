@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.answers import check_answer
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Recorder
+from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause

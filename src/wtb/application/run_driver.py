@@ -11,7 +11,7 @@ from typing import Any
 from wtb.application.node_host import Equipment, NodeHost, Outcome, Work, file_commit
 from wtb.application.node_runner import failure_of, takes_context
 from wtb.application.progress import Progress
-from wtb.application.recorder import Ending, Position, SaveFiles, Step
+from wtb.application.steps import Ending, Position, SaveFiles, Step
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
 from wtb.domain.errors import (
@@ -57,7 +57,6 @@ class RunDriver:
         bases: Mapping[NodeRunId, FileCommitId | None],
     ) -> None:
         self._tools = equipment
-        self._definition = definition
         self._nodes = {node.name: node for node in definition.nodes}
         self._engine = engine
         self._options = options

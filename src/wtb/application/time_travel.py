@@ -11,9 +11,10 @@ from wtb.application.branching import STILL, check_still, resolved
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.journeys import Journeys, last_undone
 from wtb.application.leases import Leases, alone
-from wtb.application.recorder import Position, Recorder
+from wtb.application.recorder import Recorder
 from wtb.application.recovery import is_open
 from wtb.application.reversals import Doubt, Reversals
+from wtb.application.steps import Position
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition

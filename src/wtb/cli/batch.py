@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from wtb.baselines import KEPT
-from wtb.batches import BatchResult, BatchTest, JobResult, MatrixRow, load_batch
+from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
 from wtb.cli.batch_live import BatchDisplay, BatchWatch
 from wtb.cli.batch_tables import (

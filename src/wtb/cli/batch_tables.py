@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batches import BatchResult, JobResult, MatrixRow
+from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.cli.output import counted, duration, printable
 from wtb.domain.batch import JobStatus, Spent
 from wtb.infrastructure.evaluators.builtin import Latency

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from wtb.bootstrap import open_database
 from wtb.cli.output import as_json, example, show, url
 from wtb.domain.errors import InvalidInput
-from wtb.infrastructure.sql import schema
-from wtb.infrastructure.sql.database import Database
 from wtb.settings import load_settings
+
+if TYPE_CHECKING:
+    from wtb.infrastructure.sql.database import Database
 
 
 @click.group()
@@ -39,6 +41,8 @@ def _database(address: str | None) -> Iterator[Database]:
 @example("wtb db upgrade --url postgresql://wtb@localhost/wtb")
 def upgrade(url: str | None, revision: str, as_json: bool) -> None:
     """Bring the database up to this version of wtb; safe to run again, and by several at once."""
+    from wtb.infrastructure.sql import schema
+
     with _database(url) as database:
         before = schema.current(database)
         schema.upgrade(database, revision)
@@ -59,6 +63,8 @@ def upgrade(url: str | None, revision: str, as_json: bool) -> None:
 @example("wtb db downgrade 0001 --url sqlite:///bench.db")
 def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
     """Bring the database down to REVISION (`base` removes all tables). What newer tables hold is lost."""
+    from wtb.infrastructure.sql import schema
+
     with _database(url) as database:
         before = schema.current(database)
         if not yes:
@@ -77,6 +83,8 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
 @example("wtb db current")
 def current(url: str | None, as_json: bool) -> None:
     """Say which revision the database has and which one this wtb needs."""
+    from wtb.infrastructure.sql import schema
+
     with _database(url) as database:
         found = schema.current(database)
         known = schema.revisions()

@@ -20,7 +20,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.files import EntryKind, FileEntry
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallStatus
-from wtb.flow import load_workflow
+from wtb.loading import load_workflow
 
 _LONGEST = 160
 """Characters of a value that a person is shown."""

@@ -12,7 +12,7 @@ from wtb.cli.runs import FAILED
 from wtb.domain.checkpoint import Trigger
 from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, Verdict
 from wtb.domain.state import MISSING
-from wtb.flow import load_workflow
+from wtb.loading import load_workflow
 from wtb.runs import Run
 
 _MARKS = {Verdict.SAME: "✓", Verdict.DIFFERENT: "✗", Verdict.TAKEN: "·", Verdict.UNKNOWN: "?"}

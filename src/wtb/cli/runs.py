@@ -19,7 +19,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
-from wtb.flow import load_workflow
+from wtb.loading import load_workflow
 from wtb.runs import Run
 
 FAILED = 3

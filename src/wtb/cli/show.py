@@ -32,7 +32,7 @@ from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import ExecutionStatus, Neglect
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.summary import RunSummary
-from wtb.flow import load_workflow
+from wtb.loading import load_workflow
 from wtb.runs import Run
 
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})

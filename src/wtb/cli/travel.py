@@ -19,7 +19,7 @@ from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, r
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import THREAD, ExecutionStatus
 from wtb.domain.rollback import RollbackPlan, chosen, redoable
-from wtb.flow import load_workflow
+from wtb.loading import load_workflow
 from wtb.runs import Run
 
 _MOST = 20

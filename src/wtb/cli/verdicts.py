@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wtb.baselines import GateResult, known_combination
-from wtb.batches import compare_results
+from wtb.batch_results import compare_results
 from wtb.bench import Bench
 from wtb.cli.batch_tables import ends, interval, number, verdict_data
 from wtb.cli.output import as_json, counted, example, show, show_rows, url

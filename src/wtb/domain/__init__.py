@@ -1,1 +1,1 @@
-"""The model: values and rules, no I/O, nothing but the standard library."""
+"""The model: values and rules, no I/O; the standard library, and numpy and scipy for statistics."""

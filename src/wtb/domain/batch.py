@@ -1,4 +1,4 @@
-"""BatchTest: combinations × cases × repeats; what a job is, what came of it, and how a batch stands."""
+"""Batch and Job: combinations × cases × repeats; what a job is, what came of it, and how a batch stands."""
 
 from __future__ import annotations
 

@@ -113,7 +113,6 @@ class _TreeBuilder:
     """What is known of each checkpoint while the tree is built; no step is recursive, since lines are long."""
 
     def __init__(self, history: ExecutionHistory, forks: Iterable[Branch]) -> None:
-        self._history = history
         self._active = history.branch().head_id
         self._by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
         self._children: dict[CheckpointId | None, list[Checkpoint]] = defaultdict(list)

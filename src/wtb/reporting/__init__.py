@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wtb.batches import BatchResult
+from wtb.batch_results import BatchResult
 from wtb.domain.errors import InvalidInput
 from wtb.reporting.content import Report
 from wtb.reporting.html import to_html

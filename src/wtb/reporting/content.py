@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batches import BatchResult, JobResult, MatrixRow
+from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable, pareto
 from wtb.domain.intervals import Interval
 from wtb.domain.statistics import Finding, Summary, Verdict

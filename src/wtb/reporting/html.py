@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wtb.batches import JobResult
+from wtb.batch_results import JobResult
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics import Finding
 from wtb.reporting import svg

@@ -1,1 +1,1 @@
-"""Evaluators that come with WTB."""
+"""Evaluators: those that come with WTB, and the way to all by their names."""

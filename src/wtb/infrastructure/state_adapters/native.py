@@ -37,7 +37,6 @@ class NativeEngine:
         warn_of_changes: bool = False,
     ) -> None:
         self._definition = definition
-        self._conditions = conditions
         self._nodes = {node.name: node for node in definition.nodes}
         self._router = Router(definition, conditions)
         self._runner = runner

@@ -1,0 +1,81 @@
+"""Position, Step and Ending: where a run stands, what a superstep did there, and why nobody drives it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.ports import UnitOfWork
+from wtb.domain.state import StateDelta
+
+SaveFiles = Callable[[UnitOfWork], str | None]
+"""Saves the files of a step in its transaction, and returns their commit, None for no files."""
+
+Also = Callable[[UnitOfWork, str | None], None]
+"""Writes what belongs to a step in its transaction; given the commit of its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a run stands: its execution, the branch that it is on and the head of that branch."""
+
+    execution: Execution
+    branch: Branch
+    head: Checkpoint
+
+    @property
+    def token(self) -> int | None:
+        """The token of the lease that this process holds."""
+        return None if self.execution.lease is None else self.execution.lease.token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Why a run stops being driven here, and how it stands then."""
+
+    status: ExecutionStatus
+    pause: Pause | None = None
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def requested(cls, request: str) -> Ending:
+        """Return the end that somebody asked for: `pause` or `stop`."""
+        if request == "stop":
+            return cls(status=ExecutionStatus.CANCELLED)
+        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
+
+    `memory` is what the engine keeps with it, `data` what is said of each run in its event. `missed` are runs of
+    earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
+    checkpoint of their own.
+    """
+
+    runs: tuple[NodeRun, ...]
+    delta: StateDelta
+    returned: Mapping[str, Mapping[str, Any]] | None = None
+    next_nodes: tuple[str, ...] = ()
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    data: tuple[Mapping[str, Any], ...] = ()
+    ending: Ending | None = None
+    files: SaveFiles | None = None
+    also: tuple[Also, ...] = ()
+    missed: tuple[NodeRun, ...] = ()
+
+    def followed_by(self, later: Step) -> Step:
+        """Return the one step that does what this one, which could not be written, and then the later one did."""
+        return replace(
+            later,
+            delta=self.delta.compose(later.delta),
+            returned={**(self.returned or {}), **(later.returned or {})},
+            also=(*self.also, *later.also),
+            missed=(*self.missed, *self.runs, *later.missed),
+        )

@@ -1,0 +1,159 @@
+"""What `file.py:flow`, `module:flow` or `flow.json` means: workflows and batches, loaded and found there again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.flow import Workflow
+
+
+def load_workflow(reference: str) -> Workflow:
+    """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
+    if reference.endswith(".json"):
+        return _load_json(Path(reference))
+    found, place, name = load_named(reference, is_workflow, "workflow", "flow")
+    flow = as_workflow(found)
+    flow.source = f"{place}:{name}"
+    return flow
+
+
+def _load_json(path: Path) -> Workflow:
+    data = _read_json(path)
+    _look_in(path.resolve().parent)
+    with _loading():
+        flow = Workflow.from_dict(data)
+    flow.source = str(path.resolve())
+    return flow
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} is no workflow as JSON: {error}") from error
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f"{path} is no workflow as JSON: it holds a {type(data).__name__}")
+    return data
+
+
+def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
+    """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
+    place, _, name = reference.rpartition(":")
+    place, name = (place, name) if place else (reference, usual)
+    is_file = place.endswith(".py")
+    with _loading():
+        module = _module_at(Path(place)) if is_file else _imported(place)
+    found = getattr(module, name, None)
+    if not fits(found):
+        names = [key for key, value in vars(module).items() if fits(value)]
+        hint = f"it has {', '.join(names)}" if names else "it defines none"
+        raise InvalidInput(f"{place} has no {noun} called {name!r}; {hint}")
+    return found, str(Path(place).resolve()) if is_file else place, name
+
+
+def _module_at(path: Path) -> ModuleType:
+    """Import a file under a name of its own, its folder on the path as if it had been run."""
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}")
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
+        return known
+    _look_in(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
+        raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
+    return module
+
+
+def _line_in(path: Path, error: Exception) -> int | None:
+    """Return the last line of the file on the way to an error, which may lie in what the file calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path)]
+    return (own or frames)[-1].lineno
+
+
+def _imported(name: str) -> ModuleType:
+    _look_in(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InvalidInput(f"module {name!r} cannot be imported: {error}") from error
+
+
+def _look_in(folder: Path) -> None:
+    """Import from a folder too: Python does so for a script that it runs, but not for `wtb`."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+_is_loading = ContextVar("_is_loading", default=False)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    before = _is_loading.set(True)
+    try:
+        yield
+    finally:
+        _is_loading.reset(before)
+
+
+def refuse_while_loading() -> None:
+    """Raise InvalidInput in a script that runs workflows when it is loaded for the one that it defines."""
+    if _is_loading.get():
+        raise InvalidInput(
+            'this runs a workflow whenever the file is loaded; put it under `if __name__ == "__main__":`'
+        )
+
+
+def is_workflow(value: object) -> bool:
+    """Whether something can be run: a workflow, or a graph of LangGraph's."""
+    graphs = sys.modules.get("langgraph.graph.state")
+    return isinstance(value, Workflow) or (
+        graphs is not None and isinstance(value, graphs.StateGraph | graphs.CompiledStateGraph)
+    )
+
+
+def as_workflow(flow: Any) -> Workflow:
+    """Return a workflow, or that of a graph of LangGraph's; InvalidInput for anything else."""
+    if isinstance(flow, Workflow):
+        return flow
+    if type(flow).__module__.partition(".")[0] == "langgraph":
+        from wtb.langgraph import workflow
+
+        return workflow(flow)
+    raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
+
+
+def source_of(flow: Workflow) -> str | None:
+    """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
+    if flow.source is not None:
+        return flow.source
+    # A script that imports its workflow comes last: what defines it is loaded with less.
+    for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
+        file = getattr(module, "__file__", None)
+        if file and not file.endswith("__main__.py"):
+            for name, value in list(vars(module).items()):
+                if value is flow or value is flow.origin:
+                    place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
+                    return f"{place}:{name}"
+    return None
