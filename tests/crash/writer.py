@@ -26,7 +26,6 @@ from typing import Any
 
 import alembic.command  # noqa: F401  imported on first use otherwise, which every fork would have to do again
 import psycopg  # noqa: F401
-import sqlalchemy as sa
 
 from wtb.application.recorder import Recorder
 from wtb.application.steps import Position
@@ -35,6 +34,7 @@ from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
+from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.settings import Settings
 
@@ -121,11 +121,17 @@ def die_at(services: Services, number: int) -> None:
         if next(numbers) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(connection: sqlite3.Connection, record: object) -> None:
-        connection.set_trace_callback(count)
+    database = storage.database
+    assert isinstance(database, SqliteDatabase)
+    opened = database._open
 
-    sa.event.listen(storage.database.engine, "connect", watch)
-    storage.database.close()  # those that are open already are not watched
+    def watched() -> sqlite3.Connection:
+        connection = opened()
+        connection.set_trace_callback(count)
+        return connection
+
+    database._open = watched  # type: ignore[method-assign]
+    database.close()  # those that are open already are not watched
 
 
 def run(job: Mapping[str, Any]) -> None:

@@ -68,8 +68,7 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
     with _database(url) as database:
         before = schema.current(database)
         if not yes:
-            where = database.engine.url.render_as_string(hide_password=True)
-            question = f"Downgrade {where} from {before or 'empty'} to {revision}? Data may be lost."
+            question = f"Downgrade {database.where} from {before or 'empty'} to {revision}? Data may be lost."
             click.confirm(question, abort=True, err=True)
         schema.downgrade(database, revision)
         after = schema.current(database)

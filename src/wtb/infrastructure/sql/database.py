@@ -1,7 +1,7 @@
 """Database: connections, transactions and errors of SQLite and Postgres, so that everything above is the same.
 
-SQLAlchemy's engine owns the pool, the dialect and the migrations. Statements are written by hand and go to the
-driver directly: on the path of every step its statement layer alone costs more than the insert (see docs/adr).
+Statements are written by hand and go to the driver directly: on the path of every step SQLAlchemy's statement layer
+alone costs more than the insert (see docs/adr). Its engine is for migrations, and pools connections to Postgres.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wtb.domain.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 Answer = TypeVar("Answer")
 
@@ -37,9 +38,15 @@ class Database(ABC):
     lock_suffix = ""
     """Appended to a SELECT whose rows must not change before the transaction ends."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self.engine = engine
+    def __init__(self, where: str) -> None:
+        self.where = where
+        """Its address, without a password."""
         self._process = os.getpid()
+
+    @property
+    @abstractmethod
+    def engine(self) -> sa.Engine:
+        """Give SQLAlchemy's way to the database, for migrations."""
 
     @property
     def _was_forked(self) -> bool:
@@ -61,22 +68,25 @@ class Database(ABC):
             raise
         return transaction
 
+    @abstractmethod
     def close(self) -> None:
         """Close all connections that are not in use."""
-        if not self._was_forked:
-            self.engine.dispose()
 
-    def connect(self) -> sa.PoolProxiedConnection:
+    @abstractmethod
+    def connect(self) -> Any:
         """Take a connection."""
-        return self.engine.raw_connection()
 
-    def give_back(self, connection: sa.PoolProxiedConnection) -> None:
+    @abstractmethod
+    def give_back(self, connection: Any) -> None:
         """Take back a connection on which no transaction is open."""
-        connection.close()
 
-    def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
+    @abstractmethod
+    def discard(self, connection: Any) -> None:
+        """Close a connection of which nobody knows how it stands."""
+
+    def transaction(self, connection: Any) -> Transaction:
         """Return a transaction that is yet to begin."""
-        return Transaction(self, connection)
+        return Transaction(self, connection, connection)
 
     def text(self, statement: str) -> str:
         """Return a statement as the driver wants it."""
@@ -100,6 +110,10 @@ class Database(ABC):
         """Return the error of ours that a driver's error means; others are returned as they are."""
 
     @abstractmethod
+    def has_table(self, transaction: Transaction, name: str) -> bool:
+        """Whether there is a table of this name."""
+
+    @abstractmethod
     def lock(self, transaction: Transaction, name: str) -> None:
         """Wait until no other transaction holds this name, and hold it until the end."""
 
@@ -113,10 +127,10 @@ class Transaction:
 
     __slots__ = ("_driver", "_failed", "_open", "connection", "database", "turn")
 
-    def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
+    def __init__(self, database: Database, connection: Any, driver: Any) -> None:
         self.database = database
         self.connection = connection
-        self._driver: Any = connection.driver_connection
+        self._driver = driver
         self._open = True
         self._failed = False
         self.turn: threading.Lock | None = None
@@ -231,11 +245,4 @@ class Transaction:
         finally:
             if self.turn is not None:
                 self.turn.release()
-            self._part(usable)
-
-    def _part(self, usable: bool) -> None:
-        if usable:
-            self.database.give_back(self.connection)
-        else:
-            self.connection.invalidate()
-            self.connection.close()
+            (self.database.give_back if usable else self.database.discard)(self.connection)

@@ -40,7 +40,7 @@ class PipelinedTransaction(Transaction):
     __slots__ = ("_pipeline",)
 
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
-        super().__init__(database, connection)
+        super().__init__(database, connection, connection.driver_connection)
         self._pipeline: ExitStack | None = None
         """Open while answers are to come, never while the transaction ends: as it closes one, psycopg asks the server
         to flush, for which PgBouncer would take a server that nobody gives back."""
@@ -124,30 +124,37 @@ class PostgresDatabase(Database):
             (psycopg.errors.OperationalError, "is the server running and reachable?"),
         )
         address = make_url(url)
-        self._where = address.render_as_string(hide_password=True)
+        super().__init__(address.render_as_string(hide_password=True))
         self._texts: dict[str, str] = {}
         alive = {name: value for name, value in _ALIVE.items() if name not in address.query}
-        engine = sa.create_engine(
+        self._engine = sa.create_engine(
             address.set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_reset_on_return=None,
             connect_args={"prepare_threshold": None, **alive},
         )
-        sa.event.listen(engine, "connect", _prepare_where_it_lasts)
-        sa.event.listen(engine, "reset", _drop_unless_idle)
-        super().__init__(engine)
+        sa.event.listen(self._engine, "connect", _prepare_where_it_lasts)
+        sa.event.listen(self._engine, "reset", _drop_unless_idle)
+
+    @property
+    def engine(self) -> sa.Engine:
+        return self._engine
 
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction, on another connection when the server was restarted since this one was last used."""
         try:
             return super().begin(readonly=readonly)
         except _ServerGone:
-            self.engine.dispose()
+            self._engine.dispose()
             return super().begin(readonly=readonly)
 
+    def close(self) -> None:
+        if not self._was_forked:
+            self._engine.dispose()
+
     def connect(self) -> sa.PoolProxiedConnection:
-        connection = super().connect()
+        connection = self._engine.raw_connection()
         driver: Any = connection.driver_connection
         driver.autocommit = True  # BEGIN is sent by us: with what else it says, and once
         return connection
@@ -156,7 +163,11 @@ class PostgresDatabase(Database):
         driver: Any = connection.driver_connection
         driver.autocommit = False
         connection.info[_USED_AT] = time.monotonic()
-        super().give_back(connection)
+        connection.close()
+
+    def discard(self, connection: sa.PoolProxiedConnection) -> None:
+        connection.invalidate()
+        connection.close()
 
     def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
         return PipelinedTransaction(self, connection)
@@ -170,6 +181,9 @@ class PostgresDatabase(Database):
     def now(self, transaction: Transaction) -> datetime | None:
         found: datetime = transaction.rows("SELECT clock_timestamp()")[0][0]
         return found.astimezone(UTC)
+
+    def has_table(self, transaction: Transaction, name: str) -> bool:
+        return transaction.row("SELECT 1 WHERE to_regclass(?) IS NOT NULL", (name,)) is not None
 
     def lock(self, transaction: Transaction, name: str) -> None:
         transaction.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
@@ -190,14 +204,14 @@ class PostgresDatabase(Database):
             error = error.orig
         reason = str(error).partition("\n")[0]  # libpq and the server go on with advice of their own
         if isinstance(error, self._errors.DataError | UnicodeEncodeError):
-            return InvalidInput(f"{self._where} cannot hold a value: {reason}")
+            return InvalidInput(f"{self.where} cannot hold a value: {reason}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction was in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
-            return StorageUnavailable(f"{self._where}: {reason}; {_REFUSED}")
+            return StorageUnavailable(f"{self.where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:
             if isinstance(error, kind):
-                return StorageUnavailable(f"{self._where}: {reason}; {advice}")
+                return StorageUnavailable(f"{self.where}: {reason}; {advice}")
         if isinstance(error, self._errors.Error):
-            return StorageError(f"{self._where}: {reason}")
+            return StorageError(f"{self.where}: {reason}")
         return error

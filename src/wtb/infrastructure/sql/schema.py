@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-
-import sqlalchemy as sa
 
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 from wtb.infrastructure.sql.database import Database
@@ -18,14 +17,11 @@ _LOCK = "wtb schema"
 
 def current(database: Database) -> str | None:
     """Return the revision of a database; None when it holds no wtb tables."""
-    try:
-        with database.engine.connect() as connection:
-            if not sa.inspect(connection).has_table(VERSION_TABLE):
-                return None
-            revision: str | None = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
-            return revision
-    except sa.exc.DBAPIError as error:
-        raise database.translated(error) from error
+    with closing(database.begin(readonly=True)) as transaction:
+        if not database.has_table(transaction, VERSION_TABLE):
+            return None
+        found = transaction.row(f"SELECT version_num FROM {VERSION_TABLE}")
+        return None if found is None else str(found[0])
 
 
 def check(database: Database) -> None:
@@ -33,8 +29,7 @@ def check(database: Database) -> None:
     found = current(database)
     if found == HEAD:
         return
-    url = database.engine.url
-    where = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    where = database.where
     if found is None:
         raise SchemaOutdated(f"{where} has no wtb tables yet; run `wtb db upgrade`")
     if found in revisions():
@@ -69,6 +64,7 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 
 def _run(database: Database, direction: str, revision: str) -> None:
+    import sqlalchemy as sa
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError

@@ -7,14 +7,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.pool import QueuePool
+from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageUnavailable
 from wtb.infrastructure.sql.database import Database, Transaction
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 _LONGEST_TURN_S = 0.1
 """How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
@@ -30,44 +31,52 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, *, synchronous: str, busy_timeout_s: float) -> None:
         if sqlite3.sqlite_version_info < (3, 35):
             raise StorageError(f"wtb needs SQLite 3.35 or newer; this Python comes with {sqlite3.sqlite_version}")
+        super().__init__(f"sqlite:///{path}")
         self.path = path
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=str(path)),
-            poolclass=QueuePool,
-            pool_size=8,
-            max_overflow=-1,
-            pool_reset_on_return=None,
-            connect_args={"check_same_thread": False, "timeout": busy_timeout_s, "isolation_level": None},
-        )
-
-        def configure(connection: sqlite3.Connection, record: object) -> None:
-            _enter_wal(connection, busy_timeout_s)
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            connection.execute("PRAGMA cache_size = -16384")
-
-        sa.event.listen(engine, "connect", configure)
-        sa.event.listen(engine, "reset", _roll_back)
-        super().__init__(engine)
+        self._synchronous = synchronous
+        self._busy_timeout_s = busy_timeout_s
         self._writing = threading.Lock()
-        self._idle: deque[sa.PoolProxiedConnection] = deque()
+        self._idle: deque[sqlite3.Connection] = deque()
 
-    def connect(self) -> sa.PoolProxiedConnection:
-        # The engine's pool takes 25 µs to lend a connection and take it back, a third of what a step may cost here.
+    @cached_property
+    def engine(self) -> sa.Engine:
+        import sqlalchemy as sa
+
+        return sa.create_engine("sqlite://", creator=self._open, poolclass=sa.NullPool)
+
+    def _open(self) -> sqlite3.Connection:
+        timeout_s = self._busy_timeout_s
+        connection = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        try:
+            _enter_wal(connection, timeout_s)
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA cache_size = -16384")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def connect(self) -> sqlite3.Connection:
         try:
             return self._idle.pop()
         except IndexError:
-            return super().connect()
+            return self._open()
 
-    def give_back(self, connection: sa.PoolProxiedConnection) -> None:
+    def give_back(self, connection: sqlite3.Connection) -> None:
         if len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
 
+    def discard(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+
     def close(self) -> None:
         while self._idle and not self._was_forked:
             self._idle.pop().close()
-        super().close()
+
+    def has_table(self, transaction: Transaction, name: str) -> bool:
+        return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
     def lock(self, transaction: Transaction, name: str) -> None:
         """Nothing to do: a writer has the whole database to itself."""
@@ -95,8 +104,7 @@ class SqliteDatabase(Database):
             driver.text_factory = str
 
     def translated(self, error: Exception) -> Exception:
-        if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
-            error = error.orig
+        error = getattr(error, "orig", None) or error  # of SQLAlchemy, as migrations raise it
         if isinstance(error, OverflowError | UnicodeEncodeError):
             return InvalidInput(f"{self.path} cannot hold a value: {error}")
         if not isinstance(error, sqlite3.Error):
@@ -121,11 +129,6 @@ def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
             time.sleep(0.005)
         else:
             return
-
-
-def _roll_back(connection: sqlite3.Connection, record: object, state: object) -> None:
-    """End what nobody closed, such as when an interrupt came before a `with` had begun: it keeps all others waiting."""
-    connection.rollback()
 
 
 def _escaped(text: bytes) -> str:
