@@ -38,7 +38,7 @@ from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
@@ -122,7 +122,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     conditions = CelConditions()
     folders = LocalFolders(objects, home / "indexes")
     workspaces = Workspaces(storage, folders, home / "workspaces")
-    masker = Masker(settings.secret_keys, settings.secret_patterns)
+    masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     recorder = Recorder(storage, clock, ids, masker)
     reversals = Reversals(storage, clock, codec, TOOLS.get, masker)
     heartbeat = Heartbeat(storage)
