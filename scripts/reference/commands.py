@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 
 import click
 
+from scripts.reference.markdown import anchor, code, table, wrapped
 from wtb.cli import GROUPS, main
 
 _START = """# Commands
@@ -94,7 +94,7 @@ _WORDS = {"CSV", "HTML", "JSON", "JSONL"}
 
 def page() -> str:
     """Return docs/commands.md."""
-    parts = [_START, _contents(), _COMMON.format(table=_table(_shared_rows()))]
+    parts = [_START, _contents(), _COMMON.format(table=table(_shared_rows()))]
     for title, commands in GROUPS.items():
         parts += [f"## {title}\n\n{_INTROS[title]}\n"]
         parts += [_section(path, leaf) for command in commands for path, leaf in _leaves(command)]
@@ -115,11 +115,11 @@ def _contents() -> str:
     lines = []
     for title, commands in GROUPS.items():
         rows = [
-            (f"[`{path}`](#{path.replace(' ', '-')})", _first_sentence(leaf))
+            (f"[`{path}`](#{anchor(path)})", _first_sentence(leaf))
             for command in commands
             for path, leaf in _leaves(command)
         ]
-        lines += [f"**[{title}](#{title.lower().replace(' ', '-')})**\n", _table(rows), ""]
+        lines += [f"**[{title}](#{anchor(title)})**\n", table(rows), ""]
     return "\n".join(lines)
 
 
@@ -133,7 +133,7 @@ def _section(path: str, command: click.Command) -> str:
     options = [each for each in command.params if isinstance(each, click.Option) and each.opts[0] not in _SHARED]
     usage = " ".join((path, *(["[OPTIONS]"] if options else []), *map(_name, arguments)))
     rows = [*(_argument_row(path, each) for each in arguments), *map(_option_row, options)]
-    parts = [f"### {path}", *map(_wrapped, paragraphs), f"```\n{usage}\n```", *([_table(rows)] if rows else [])]
+    parts = [f"### {path}", *map(wrapped, paragraphs), f"```\n{usage}\n```", *([table(rows)] if rows else [])]
     if examples and examples != path:
         parts += [f"For example:\n\n```\n{examples}\n```"]
     return "\n\n".join(parts) + "\n"
@@ -165,7 +165,7 @@ def _option_row(option: click.Option) -> tuple[str, str]:
     if option.show_default:
         facts += [f"Default: `{option.default}`."]
     taken = [] if option.is_flag else [_unit(option)]
-    return _code(" ".join((*option.opts, *taken))), " ".join(facts)
+    return code(" ".join((*option.opts, *taken))), " ".join(facts)
 
 
 def _unit(option: click.Option) -> str:
@@ -196,16 +196,3 @@ def _marked(text: str) -> str:
         _CODE.sub(lambda found: found[0] if found[0] in _WORDS else f"`{found[0]}`", each) for each in parts[::2]
     ]
     return "`".join(parts)
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 130, break_long_words=False, break_on_hyphens=False)
-
-
-def _code(text: str) -> str:
-    """Return code for a cell of a table, in which a bar would end the cell."""
-    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
-
-
-def _table(rows: list[tuple[str, str]]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])

@@ -31,7 +31,18 @@ try:
 except ImportError as error:
     raise InvalidInput("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
-__all__ = ["Imported", "Saver", "history", "import_threads", "workspace"]
+__all__ = [
+    "GraphWorkflow",
+    "Imported",
+    "Saver",
+    "context",
+    "history",
+    "import_threads",
+    "recorded",
+    "reversible",
+    "workflow",
+    "workspace",
+]
 
 
 if TYPE_CHECKING:
