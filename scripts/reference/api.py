@@ -86,7 +86,7 @@ def _described(described: Described) -> str:
     if described.attributes:
         parts.append(table((f"`{described.called}.{each}`", text) for each, text in described.attributes.items()))
     for title, members in described.groups.items():
-        parts += [f"**{title}**", *_members(described, members)]
+        parts += [f"#### {title}", *_members(described, members)]
     if described.beside:
         parts.append(wrapped(f"For other parts of WTB: {', '.join(f'`{each}`' for each in described.beside)}."))
     return "\n\n".join(parts)
@@ -103,7 +103,7 @@ def _members(described: Described, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         if name not in values:
             owner = f"wtb.{described.cls.__name__}" if isinstance(found[name], classmethod) else described.called
-            yield _call(f"{owner}.{name}", getattr(described.cls, name), level=4)
+            yield _call(f"{owner}.{name}", getattr(described.cls, name), level=5)
 
 
 def _call(name: str, function: Callable[..., Any], *, level: int) -> str:

@@ -44,5 +44,5 @@ def test_everything_that_a_user_holds_is_described_with_all_that_it_has() -> Non
         for name, value in held.items():
             (part,) = re.findall(rf"(?s)\n### (?:wtb\.{type(value).__name__}|{name})\n(.*?)(?=\n##? |\n### |\Z)", API)
             members = {each for each in dir(value) if not each.startswith("_")}
-            told = set(re.findall(r"(?:`|^#### )(?:[\w.]+\.)?(\w+)", part, re.MULTILINE))
+            told = set(re.findall(r"(?:`|^##### )(?:[\w.]+\.)?(\w+)", part, re.MULTILINE))
             assert members - told <= {"active_branch_id", "complete", "execution_id"}, name
