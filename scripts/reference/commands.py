@@ -65,7 +65,7 @@ _ARGUMENTS = {
     "FOLDER": "Where to make the project.",
     "NAME": "What to call it.",
     "REVISION": "Where to go down to, as `0006`; `base` is before the first.",
-    "RUN": "The id of a run, or as much of its beginning as no other run has, at least four characters.",
+    "RUN": "The id of a run, or its beginning, of at least four characters, where no other run begins so.",
     "RUN[@CHECKPOINT]": "A run, and a place in it; its last step by default.",
     "TARGET": "A place in the run.",
     "WORKFLOW": "`file.py[:flow]`, `module:flow` or `flow.json`; its name in the file is `flow` by default.",
