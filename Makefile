@@ -79,6 +79,10 @@ soak: .venv/.dev  ## Crash and property tests and simulated batches, the long ve
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error
 	$(PY) -m mkdocs build --strict
 
+.PHONY: reference
+reference: .venv/.dev  ## Make docs/commands.md and docs/api.md anew of the commands' help and the docstrings
+	$(PY) -m scripts.reference
+
 .PHONY: clean
 clean:  ## Remove .venv, build and caches; never a .wtb folder
 	@grep -qs '^name = "workflow-test-bench"$$' pyproject.toml || { echo "make clean: run it in the repository." >&2; exit 1; }

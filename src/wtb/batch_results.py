@@ -94,7 +94,7 @@ class BatchResult:
 
     @property
     def status(self) -> str:
-        """How the batch stands."""
+        """How it stands: pending, running, completed, completed_with_errors, failed or cancelled."""
         return self.batch.status.value
 
     @property
@@ -114,7 +114,7 @@ class BatchResult:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """What was measured; with weights, the overall score too."""
+        """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
         found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
 
@@ -132,7 +132,7 @@ class BatchResult:
 
     @property
     def results(self) -> list[JobResult]:
-        """Every job that has ended."""
+        """Every job that has ended: combination, case, repeat, status, scores, error, latency, usage, and its run."""
         return [
             JobResult(
                 combination=job.combination,
@@ -205,8 +205,8 @@ class BatchResult:
     def compare(self, *metrics: str, errors: str = "worst", before: BatchResult | None = None) -> tuple[Verdict, ...]:
         """Compare every combination with the baseline on these metrics (all, when none is named), judged together.
 
-        Given another result as `before`, every combination that both have is compared with itself there, on the cases
-        that both have.
+        A run that failed counts as the worst score; with `errors="drop"` its case is left out. Given another result as
+        `before`, every combination that both have is compared with itself there, on the cases that both have.
         """
         from wtb.domain.statistics import compare, verdicts  # numpy and scipy take half a second to load
 
@@ -276,7 +276,7 @@ class BatchResult:
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write one row a job."""
+        """Write the rows, one a job, as CSV."""
         rows = self.rows()
         with Path(path).open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))

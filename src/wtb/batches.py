@@ -28,7 +28,9 @@ class BatchTest:
     `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
     combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
     one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `budget` is what the
-    batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
+    batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these. Each combination runs
+    `repeats` times on each case, `workers` jobs at a time; a job that fails is tried `retries` times more.
+    `share=False` runs every node of every job. The batch is called `name`, or as its workflow.
     """
 
     flow: Workflow | Any

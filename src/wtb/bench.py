@@ -35,13 +35,20 @@ SHORTEST_PREFIX = 4
 
 
 class Bench:
-    """Where workflows are run. Without a url everything lies in .wtb in this folder."""
+    """Where workflows are run. Without a url everything lies in `.wtb` in this folder.
+
+    The url is `sqlite:///path`, `postgresql://…`, or `memory://` for what may be gone with the process. Settings
+    are given by their names, as `pool_size=10`. Open it with `with`, or call `close` at the end.
+    """
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
 
     def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
-        """Run a workflow until it ends or pauses; see `create` for the options."""
+        """Run a workflow until it ends or pauses, and return the run; a node that fails is in `run.error`, not raised.
+
+        The input is what the state begins with; options are those of `create`.
+        """
         return self.create(flow, input, **options).resume()
 
     def create(
@@ -63,11 +70,14 @@ class Bench:
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
     ) -> Run:
-        """Record a run without starting it.
+        """Record a run without starting it: `run.resume()` does that, in this process or another.
 
-        `variants` says which variant of a node to run. `checkpoints` says which are kept after the end: `every_node`,
-        `on_success` or `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or
-        `fatal` (the settings decide). The files of the folder `workspace` are what the run begins with.
+        `run_id` is an id of your own. `break_before` and `break_after` name nodes to pause at. `max_steps` ends endless
+        loops, `timeout_s` a run that takes longer. `seed` is that of `ctx.seed` and `ctx.rng`. `variants` says which
+        variant of a node to run. `checkpoints` says which are kept after the end: `every_node`, `on_success` or
+        `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or `fatal` (the
+        settings decide). The files of the folder `workspace` are what the run begins with. `metadata` and `created_by`
+        are kept with the run, for you.
         """
         refuse_while_loading()
         flow = as_workflow(flow)
@@ -114,7 +124,10 @@ class Bench:
         return Run(self, found[0], None)
 
     def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
-        """Go on with a run, in whichever process it was begun."""
+        """Go on with a run, in whichever process it was begun; `how` is what `run.resume` takes.
+
+        `flow` is needed for a workflow that cannot be loaded from where it came from, such as one of a notebook.
+        """
         run = self.get(run_id)
         return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
 
@@ -145,7 +158,9 @@ class Bench:
         """Run every combination of variants over every case, and return what was found.
 
         Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
-        implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed.
+        implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed. `only`
+        names combinations, as `"answer=long"`, to run beside the baseline. Once `stop` is set no more jobs are begun.
+        `told(progress)` is called whenever one has ended.
         """
         refuse_while_loading()
         test = flow if isinstance(flow, BatchTest) else BatchTest(as_workflow(flow), **options)
@@ -190,14 +205,14 @@ class Bench:
             return self.get(name)
 
     def get_batch(self, name_or_id: str) -> BatchResult:
-        """Return a batch by its id, or the latest of its name."""
+        """Return what a batch, by its id, or the latest of its name, has found so far."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             named = uow.batches.list_batches(name=name_or_id, limit=1)
             batch = named[0] if named else uow.batches.get(name_or_id)
             return BatchResult(self, batch, uow.batches.list_jobs(batch.id))
 
     def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
-        """Return batches, newest first."""
+        """Return the records of batches, newest first: id, name, workflow, status, plan."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             return uow.batches.list_batches(limit=limit)
 
@@ -235,7 +250,8 @@ class Bench:
     ) -> GateResult:
         """Hold a combination of a batch (the workflow as it is, by default) against a baseline, case by case.
 
-        It may lose `max_drop` on the metric; `non_inferior` asks for proof that it did not lose more.
+        It may lose `max_drop` on the metric; `non_inferior` asks for proof that it did not lose more. The outcome is
+        `fine`, `regression` or `inconclusive`.
         """
         with self.services.storage.unit_of_work(readonly=True) as uow:
             kept = uow.batches.get_baseline(baseline)
@@ -245,7 +261,10 @@ class Bench:
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]
     ) -> Subscription:
-        """Call the handler with every committed event of a type (or several), in this process."""
+        """Call the handler with every event of a type (or several) that is committed in this process.
+
+        Types are those that `wtb show RUN --events` lists, as `node.failed`. `cancel()` of what is returned ends it.
+        """
         wanted = [event_type] if isinstance(event_type, str) else event_type
         return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
 

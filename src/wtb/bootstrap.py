@@ -35,7 +35,7 @@ from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.conditions.cel import CelConditions
@@ -181,7 +181,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     folders = LocalFolders(objects, home / "indexes")
-    masker = Masker(settings.secret_keys, settings.secret_patterns)
+    masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     return _Parts(
         settings=settings,
         clock=clock,

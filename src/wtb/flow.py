@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workflow:
-    """Nodes and edges as they are being put together; `definition()` freezes what is there."""
+    """Nodes and edges as they are being put together; what is run is the workflow as it is at that moment."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]: ...
     def node(self, name: str | NodeFunction | None = None, **how: Any) -> Any:
-        """Make the decorated function a node, called by its own name unless another is given."""
+        """Make the decorated function a node, called by its own name unless another is given; options: `add_node`."""
 
         def register(function: F) -> F:
             self.add_node(name if isinstance(name, str) else function.__name__, function, **how)
@@ -80,7 +80,12 @@ class Workflow:
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Workflow:
-        """Add a node; `retry` is a policy, or how often to try."""
+        """Add a node: a function of (state) or (state, ctx), sync or async, that returns what changes.
+
+        `start` is where runs begin. `reads` names the only keys that the node sees. `cache=False` keeps batches from
+        sharing what it gave. `retry` is a policy, or how often to try. A node that takes longer than `timeout_s`
+        seconds fails. `config` is given to it as `ctx.config`.
+        """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
         self._nodes.append(
@@ -106,7 +111,11 @@ class Workflow:
         otherwise: bool = False,
         priority: int = 0,
     ) -> Workflow:
-        """Lead from a node to another, or to END; a list of sources waits for all of them."""
+        """Lead from a node to another, or to END; a list of sources waits for all of them.
+
+        `when` is a condition, in CEL or a function of the state; of edges with conditions the first that holds is
+        followed, the highest `priority` first, else the one that is `otherwise`.
+        """
         _check_ends(source, target)
         sources = names_of(source)
         self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
@@ -120,7 +129,7 @@ class Workflow:
         reads: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]:
-        """Make the decorated function another implementation of a node."""
+        """Make the decorated function another implementation of a node, with what it reads and its config."""
 
         def register(function: F) -> F:
             self.add_variant(node, name, function, reads=reads, config=config)

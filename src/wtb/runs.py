@@ -48,28 +48,28 @@ class Run:
 
     @property
     def execution(self) -> Execution:
-        """The record of the run."""
+        """The record of the run: its workflow, options, metadata, when it was made, whether it is `degraded`."""
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.executions.get(self.id)
 
     @property
     def status(self) -> ExecutionStatus:
-        """Where the run stands."""
+        """Where it stands: `pending`, `running`, `paused`, `rolling_back`, `completed`, `failed` or `cancelled`."""
         return self.execution.status
 
     @property
     def error(self) -> Failure | None:
-        """What went wrong, when it failed."""
+        """What went wrong, when it failed: type, message, traceback, node; None otherwise."""
         return self.execution.failure
 
     @property
     def waiting(self) -> Pause | None:
-        """Why it is paused: a breakpoint, a question."""
+        """Why it is paused, as `reason`, and the `question` if it asks one; None when it is not."""
         return self.execution.pause
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state at the head of the active branch."""
+        """The state after its last step, as a dict of your own."""
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             branch = uow.branches.get(uow.executions.get(self.id).branch_id)
             assert branch.head_id is not None
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def history(self) -> ExecutionHistory:
-        """What the run did."""
+        """What it did: checkpoints, branches, and the visits of nodes between them."""
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.checkpoints.load_history(self.id)
 
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Its checkpoints without their states."""
+        """All its checkpoints, on whichever branch, without their states."""
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             return uow.checkpoints.list_infos(self.id)
 
@@ -211,6 +211,7 @@ class Run:
     ) -> Run:
         """Go on until the run ends or pauses again; options such as break_before replace those it has.
 
+        `update` overwrites keys of the state first; `answer` is that to the question which the run waits for.
         `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
         on with a workflow that has changed since the run began; otherwise that is only warned of. `watch(node_run)`
         gives a context that is entered while an attempt of a node runs.
@@ -349,7 +350,7 @@ class Run:
         input: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Forked:
-        """Do as `fork`, and tell also where the new run begins and what this one did to the world after that."""
+        """Do as `fork`, and return the record of the new run with the checkpoint that it begins at."""
         is_changed = bool(update) or input is not None
         if is_changed and self.execution.workflow_name == THREAD:
             raise InvalidInput(
@@ -370,11 +371,11 @@ class Run:
         return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
 
     def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
-        """Make a checkpoint with a name where the run stands."""
+        """Make a checkpoint where the run stands, to go back to or fork from by its name; nobody may be running it."""
         return self._bench.services.branching.checkpoint(self.id, name, description, created_by=created_by)
 
     def delete(self, target: str | int | None = None) -> None:
-        """Delete the run, or one of its checkpoints."""
+        """Delete the run with its checkpoints and files, or one checkpoint; forks stay, and what its tools did too."""
         if target is None:
             self._bench.services.branching.delete_run(self.id)
         else:

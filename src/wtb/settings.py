@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.retention import RetentionPolicy
-from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS
 
 
 class Preset(StrEnum):
@@ -62,13 +67,14 @@ class Settings(BaseSettings):
     `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
     database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine. A
     checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`). What
-    `secret_keys` and `secret_patterns` say is masked in events, logs and errors. `retention` is what `wtb prune` goes
-    by; what nothing refers to is collected once it was not used for `sweep_grace_s`, which must be longer than any
-    step takes to store its files.
+    `secret_keys` and `secret_patterns` say is masked in events, logs and errors, beside what always is. `retention` is
+    what `wtb prune` goes by; what nothing refers to is collected once it was not used for `sweep_grace_s`, which must
+    be longer than any step takes to store its files.
     """
 
     model_config = SettingsConfigDict(
         env_prefix="WTB_",
+        env_nested_delimiter="__",
         env_ignore_empty=True,  # `WTB_URL= wtb …` is how a shell leaves a variable out
         toml_file="wtb.toml",
         extra="forbid",
@@ -83,8 +89,8 @@ class Settings(BaseSettings):
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
     checkpoint_failure: Literal["warn", "fatal"] = "warn"
-    secret_keys: tuple[str, ...] = SECRET_KEYS
-    secret_patterns: tuple[str, ...] = SECRET_PATTERNS
+    secret_keys: tuple[str, ...] = ()
+    secret_patterns: tuple[str, ...] = ()
     retention: RetentionSettings = RetentionSettings()
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
 
@@ -113,5 +119,8 @@ def load_settings(**given: Any) -> Settings:
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
+    except SettingsError as error:  # the only source in which a list is written as text
+        why = f"{error} ({error.__cause__})"
+        raise InvalidInput(f"a WTB_* variable that holds a list or a table is written as JSON: {why}") from error
     except (ValueError, OSError) as error:  # wtb.toml that is no TOML, or may not be read
         raise InvalidInput(f"wtb.toml cannot be read: {error}") from error

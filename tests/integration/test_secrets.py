@@ -92,3 +92,16 @@ def test_a_schema_that_refers_to_an_address_fetches_nothing(bench: Bench) -> Non
     run = bench.run(flow, {})
     with pytest.raises(wtb.InvalidInput, match="refers to http://127"):
         run.resume(answer=1)
+
+
+def test_settings_add_to_what_is_masked_and_take_nothing_away() -> None:
+    flow = Workflow("login")
+
+    def login(state: Any) -> None:
+        raise PermissionError("pin=1234 and password=hunter2 for card 9999")
+
+    flow.add_node("login", login, start=True)
+    with Bench("memory://", secret_keys=["pin"], secret_patterns=[r"\b\d{4}\b"]) as bench:
+        error = bench.run(flow).error
+    assert error is not None
+    assert error.message == "pin=*** and password=*** for card ***"

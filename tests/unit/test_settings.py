@@ -117,3 +117,19 @@ def test_an_unknown_key_in_the_file_is_named() -> None:
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load_settings().pool_size = 3  # type: ignore[misc]
+
+
+def test_a_part_of_a_setting_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    toml("[retention]\nkeep_days = 7")
+    monkeypatch.setenv("WTB_RETENTION__KEEP_LAST", "3")
+    monkeypatch.setenv("WTB_RETENTION__WORKFLOWS__NIGHTLY__KEEP_LAST", "1")
+    retention = load_settings().retention
+    assert (retention.keep_last, retention.keep_days, retention.policy("nightly").keep_last) == (3, 7, 1)
+
+
+@pytest.mark.parametrize("name", ["WTB_SECRET_KEYS", "WTB_RETENTION"])
+def test_a_variable_that_is_no_json_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "pin, puk")
+    field = name.removeprefix("WTB_").lower()
+    with pytest.raises(InvalidInput, match=rf'WTB_\* variable .* written as JSON: .*"{field}"'):
+        load_settings()

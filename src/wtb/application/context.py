@@ -95,17 +95,17 @@ class Context:
 
     @property
     def run(self) -> NodeRun:
-        """The node run that this is."""
+        """Which run of a node this is: its `node`, `visit` and `attempt`."""
         return self._journal.run
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What the node was configured with."""
+        """What the node, or its variant, was configured with."""
         return dict(self._config)
 
     @cached_property
     def log(self) -> logging.Logger:
-        """A logger of the node's own."""
+        """A logger of the node's own, in which secrets are masked."""
         logger = logging.getLogger(f"wtb.run.{self._workflow.name}.{self.run.node}")
         logger.addFilter(self._masker)
         return logger
@@ -117,11 +117,14 @@ class Context:
 
     @property
     def workspace(self) -> Path:
-        """The folder whose content is versioned with the run."""
+        """The folder whose content is versioned with the run: write files here."""
         return self._workspace()
 
     def tool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
-        """Call a tool by name or as it is; when the node is tried again, a recorded result answers."""
+        """Call a tool by name or as it is; when the node is tried again, a recorded result answers.
+
+        `key` names the call where equal arguments do not mean the same call; it is not passed on.
+        """
         known = self._known(tool)
         if inspect.iscoroutinefunction(known.function):
             raise InvalidInput(f"tool {known.spec.name!r} is async: call it with `await ctx.atool(…)` in an async node")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from itertools import chain
 
 import click
 
@@ -24,9 +25,23 @@ from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
 
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Run and look": (init, run, resume, pause, stop, ls, show_run, history, diff, export),
+    "Go back and branch": (rollback, redo, fork, checkpoint, delete),
+    "Batches and verdicts": (batch, compare, baseline, gate, report),
+    "Upkeep": (prune, doctor, db, import_group),
+}
+"""All commands, by what people do with them."""
+
 
 class _Group(click.Group):
-    """Says every failure of ours in one sentence, without a traceback."""
+    """Says every failure of ours in one sentence, without a traceback, and shows commands by what people do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(command.name or "", command.get_short_help_str(room)) for command in commands])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -54,12 +69,5 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 
 
-_RUNS = (init, run, resume, pause, stop)
-_LOOK = (ls, show_run, history, diff, export, import_group)
-_TRAVEL = (rollback, redo, fork, checkpoint, delete)
-_BATCHES = (batch, compare, baseline, gate, report)
-
-_UPKEEP = (prune, doctor, db)
-
-for command in (*_RUNS, *_LOOK, *_TRAVEL, *_BATCHES, *_UPKEEP):
+for command in chain(*GROUPS.values()):
     main.add_command(command)

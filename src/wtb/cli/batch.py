@@ -70,8 +70,12 @@ def batch() -> None:
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once it has cost so much."
 )
-@click.option("--budget-tokens", type=click.IntRange(0), metavar="N", help="… once it has used so many tokens.")
-@click.option("--budget-s", type=click.FloatRange(0), metavar="S", help="… once it has run for so many seconds.")
+@click.option(
+    "--budget-tokens", type=click.IntRange(0), metavar="N", help="Begin no more jobs once it has used so many tokens."
+)
+@click.option(
+    "--budget-s", type=click.FloatRange(0), metavar="S", help="Begin no more jobs once it has run for so many seconds."
+)
 @click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
 @url
 @as_json
@@ -124,7 +128,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
     """Run the failed jobs of BATCH again.
 
     FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
-    changed is run too.
+    changed is run too. Exits with 3 when jobs failed again.
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)

@@ -86,6 +86,7 @@ def run(
     """Run WORKFLOW: file.py[:flow], module:flow or flow.json.
 
     Ctrl-C pauses at the end of the step, a second one stops the run for good, a third one ends the process.
+    Exits with 3 when the run failed.
     """
     flow = load_workflow(workflow)
     state = {**read_input(given), **dict(read_setting(item) for item in settings)}
@@ -139,7 +140,8 @@ def resume(
 ) -> None:
     """Go on with a run that is paused, has failed, or whose process is gone.
 
-    RUN is the id, or as much of its beginning as no other run has. Ctrl-C works as in `wtb run`.
+    RUN is the id, or as much of its beginning as no other run has. Ctrl-C works as in `wtb run`. Exits with 3 when the
+    run failed.
     """
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)

@@ -87,7 +87,8 @@ def show_run(
 ) -> None:
     """Show how a run stands: status, where it is, state, error or question; or its events, figures or files.
 
-    RUN is the id, or as much of its beginning as no other run has.
+    RUN is the id, or as much of its beginning as no other run has. With --replay it exits with 3 when something
+    differs.
     """
     if workflow:
         load_workflow(workflow)

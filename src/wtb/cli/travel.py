@@ -44,12 +44,12 @@ workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the
     help="What becomes of calls that a fork builds on.",
 )
 @click.option("--continue", "go_on", is_flag=True, help="Finish a rollback or redo that failed or was killed.")
+@click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
 @click.option(
     "--in-doubt",
     type=click.Choice([doubt.value for doubt in Doubt]),
-    help="With the latter two: whether the reversal whose process died had happened (done) or is to be made (again).",
+    help="With either: whether the reversal whose process died had happened (done) or is to be made (again).",
 )
-@click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
 @workflow_option
 @url
 @as_json
@@ -74,7 +74,8 @@ def rollback(
     """Take a run back to TARGET: state, files and effects of tools together. What is left behind is kept.
 
     TARGET is a step number, a node (its last exit), node#2, a name or the beginning of a checkpoint's id. The plan is
-    shown before anything is done. Afterwards the run is paused there, and `wtb redo` goes forward again.
+    shown before anything is done. Afterwards the run is paused there, and `wtb redo` goes forward again. Exits
+    with 3 when a call could not be taken back and the run waits half-way, for `--continue` or `--abandon`.
     """
     if go_on + abandon + (target is not None) != 1:
         raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
@@ -160,7 +161,7 @@ def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_js
     """Go forward again to where the last rollback came from, unless the run has gone on since.
 
     Calls that were taken back are shown, and made again. When one gives something else than before, they are taken back
-    once more and the run stays where it is.
+    once more and the run stays where it is. Exits with 3 then, and when a call fails.
     """
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
@@ -205,7 +206,7 @@ def fork(
     """Begin a new run at TARGET of another, which stays as it is; at its last checkpoint when none is named.
 
     It costs the same whatever the size of the state. TARGET is as for `wtb rollback`; a run that is running can be
-    forked too.
+    forked too. With --resume it exits with 3 when the new run failed.
     """
     with Bench(url) as bench:
         source = _run(bench, run_id, workflow)

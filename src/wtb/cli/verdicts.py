@@ -185,7 +185,7 @@ def list_baselines(*, url: str | None, as_json: bool) -> None:
 @click.option("--baseline", "against", required=True, metavar="NAME", help="What to hold it against.")
 @click.option("--metric", required=True, metavar="M", help="What to look at.")
 @click.option("--max-drop", type=click.FloatRange(0), default=0.0, show_default=True, help="How much worse it may be.")
-@click.option("--non-inferior", is_flag=True, help="Pass only with proof that it is not.")
+@click.option("--non-inferior", is_flag=True, help="Pass only with proof that it is not worse than that.")
 @url
 @as_json
 @example("wtb gate support_qa --baseline main --metric token_f1 --max-drop 0.02")

@@ -90,7 +90,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A line of checkpoints with a head; `forked_from` is where it left another line."""
+    """A line of checkpoints with a head; `forked_from_id` is where it left another line."""
 
     id: BranchId
     execution_id: ExecutionId

@@ -39,7 +39,7 @@ SECRET_PATTERNS = (
 
 @final
 class Secret:
-    """A text that prints as ***, and is masked wherever text of a run is kept; `reveal()` gives it.
+    """A text that prints as `***`, and is masked wherever text of a run is kept; `reveal()` gives it.
 
     It is never stored: as an argument of a tool it is recorded masked, and a state that holds one is refused.
     """
