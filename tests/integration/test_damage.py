@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from wtb.application import listing
 from wtb.application.recorder import Recorder
 from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint
@@ -387,3 +388,25 @@ def test_a_removed_event_is_found(storage: Storage, disk: Disk, run: Told, other
     with storage.unit_of_work(readonly=True) as uow, pytest.raises(DamagedData, match=run.id):
         uow.events.list_events(stream=run.id)
     check_whole(storage, other)
+
+
+def test_a_list_of_runs_goes_past_damaged_ones_and_reads_whole_pages_again(
+    storage: Storage, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(storage, FakeClock(), SequentialIds(1))
+    ids = [recorder.start({"name": "w", "version": "1", "nodes": []}, {}).execution.id for _ in range(12)]
+    for damaged in (ids[2], ids[7]):
+        disk.set(tables.executions, "id", damaged, options="[")
+    monkeypatch.setattr(listing, "_PAGE", 4)
+    units = 0
+    begin = storage.unit_of_work
+
+    def counted(**how: Any) -> Any:
+        nonlocal units
+        units += 1
+        return begin(**how)
+
+    monkeypatch.setattr(storage, "unit_of_work", counted)
+    found = {execution.id for execution in listing.every_execution(storage)}
+    assert found == {*ids} - {ids[2], ids[7]}
+    assert units == 8  # three pages, two of them again by one, and the end

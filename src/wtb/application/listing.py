@@ -24,8 +24,9 @@ def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
         except DamagedData as error:
             if limit == 1:
                 _log.warning("%s; it is left out", error)
-                offset += 1
-            limit = 1
+                offset, limit = offset + 1, _PAGE
+            else:
+                limit = 1  # one after the other, until the damaged one is met
             continue
         yield from page
         if not page:
