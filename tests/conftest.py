@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from psycopg import sql
 
@@ -31,7 +31,14 @@ pytest.register_assert_rewrite("wtb.testing")
 # Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.
 _EXAMPLES = DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples")
 # No deadline: the first example pays for starting a database, and a busy machine is not a failure.
-settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True, database=_EXAMPLES)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=False,
+    print_blob=True,
+    database=_EXAMPLES,
+)
 settings.register_profile("soak", settings.get_profile("ci"), max_examples=5_000, stateful_step_count=200)
 settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
 
