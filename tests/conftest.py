@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 # Before any of them is imported: a failing assertion in a shipped suite then shows its values.
 pytest.register_assert_rewrite("wtb.testing")
+
+# Of a module that a test writes twice within a second and of one size, Python would run what it compiled first.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 # Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.
 _EXAMPLES = DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples")
