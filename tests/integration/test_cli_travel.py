@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -369,6 +370,7 @@ def test_ctrl_c_in_the_middle_of_a_reversal_says_where_to_look(desk: Desk) -> No
     with desk.start("rollback", "first", "b", "--yes", **streams) as process:
         while not (desk.folder / "closing").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         os.kill(process.pid, signal.SIGINT)
         assert "Interrupted; `wtb show first` tells where the run stands." in process.communicate(timeout=60)[1]
     (desk.folder / "slow").unlink()
