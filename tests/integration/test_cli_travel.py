@@ -30,7 +30,7 @@ def tickets():
 def close(call):
     if pathlib.Path("slow").exists():
         pathlib.Path("closing").touch()
-        time.sleep(60)
+        time.sleep(300)
     if pathlib.Path(f"closed-{call.arguments['title']}").exists():
         raise ConnectionError("the desk is closed")
     DESK.write_text(json.dumps([each for each in tickets() if each != call.result]))
@@ -207,6 +207,7 @@ def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became
     with desk.start("rollback", "first", "b", "--yes", stdout=subprocess.DEVNULL) as process:
         while not (desk.folder / "closing").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         assert "is being run by" in desk.wtb("rollback", "first", "--continue", code=1).stderr
         assert "is being run by" in desk.wtb("delete", "first", "--yes", code=1).stderr
         process.kill()
