@@ -3,13 +3,14 @@
 import itertools
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from psycopg import sql
 
@@ -28,10 +29,21 @@ from wtb.infrastructure.sql.unit_of_work import SqlStorage
 # Before any of them is imported: a failing assertion in a shipped suite then shows its values.
 pytest.register_assert_rewrite("wtb.testing")
 
+# Of a module that a test writes twice within a second and of one size, Python would run what it compiled first.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
 # Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.
 _EXAMPLES = DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples")
 # No deadline: the first example pays for starting a database, and a busy machine is not a failure.
-settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True, database=_EXAMPLES)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=False,
+    print_blob=True,
+    database=_EXAMPLES,
+)
 settings.register_profile("soak", settings.get_profile("ci"), max_examples=5_000, stateful_step_count=200)
 settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
 

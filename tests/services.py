@@ -7,6 +7,7 @@ Start them from a thread that outlives them, such as the main one: when it dies,
 import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -285,11 +286,14 @@ def find_pgbouncer() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port on which nobody listens right now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port on which nobody listens right now.
+
+    None of those that the system gives to connections: one of them might get it while a killed server is started again.
+    """
+    for port in random.Random().sample(range(10_000, 30_000), 1_000):  # not seeded with the tests
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return port
+    raise RuntimeError("No TCP port is free between 10000 and 30000.")
 
 
 def _missing(what: str, package: str) -> str:

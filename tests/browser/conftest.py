@@ -6,7 +6,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
+
+# A page that a busy machine draws late is no failure; by itself playwright gives up after five seconds.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,6 +45,17 @@ class Length:
         return float(len(context.state["answer"]))
 
 
+class Pace:
+    """Stands in for the measured latency, which would put intervals and points elsewhere on every machine."""
+
+    name = "latency_s"
+    direction = "lower"
+    best = 0.0
+
+    def evaluate(self, context: Any) -> float:
+        return 0.001 + zlib.crc32(repr(sorted(context.state.items())).encode()) % 1_000 / 1e5
+
+
 def hostile_flow() -> wtb.Workflow:
     """Answer with the question and something; one variant fails on even numbers, all have names that hurt."""
     flow = wtb.Workflow(HEBREW)
@@ -70,16 +82,15 @@ def many(bench: wtb.Bench) -> wtb.BatchResult:
     """The example of this repository, all 40 combinations, over few of its questions."""
     cases = read_cases(support_qa.cases)
     given = [{"id": each.id, "input": each.input, "expected": each.expected} for each in cases[:36:4]]
-    return bench.batch(replace(support_qa, cases=given))
+    evaluators = [Pace() if isinstance(each, wtb.Latency) else each for each in support_qa.evaluators]
+    return bench.batch(replace(support_qa, cases=given, evaluators=evaluators))
 
 
 @pytest.fixture(scope="module")
 def hostile(bench: wtb.Bench) -> wtb.BatchResult:
     names = [NASTY, QUOTES, HEBREW, LONG, "7", "plain"]
     cases = [{"id": f"{name} {at}", "input": {"number": at}} for at, name in enumerate(names * 2)]
-    return bench.batch(
-        hostile_flow(), name=f"{NASTY}{QUOTES}{HEBREW}", cases=cases, evaluators=[Length(), wtb.Latency()]
-    )
+    return bench.batch(hostile_flow(), name=f"{NASTY}{QUOTES}{HEBREW}", cases=cases, evaluators=[Length(), Pace()])
 
 
 @pytest.fixture(scope="module")

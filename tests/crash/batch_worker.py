@@ -151,14 +151,18 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": result.status, "error": None, "seconds": seconds, "process": os.getpid()}
 
 
-def wait(job: Mapping[str, Any]) -> None:
-    """Let the time pass that a child has from the beginning of its first node on; half a second for it to get there."""
+def wait(job: Mapping[str, Any], pid: int) -> None:
+    """Let the time pass that a child has from the beginning of its first node on, if it ever gets there."""
     log = Path(job["effects"]) / "log"
     before = log.stat().st_size if log.exists() else 0
-    until = time.monotonic() + 0.5
-    while job["at_work"] and time.monotonic() < until and (not log.exists() or log.stat().st_size == before):
+    while job["at_work"] and not has_ended(pid) and (not log.exists() or log.stat().st_size == before):
         time.sleep(0.001)
     time.sleep(job["kill_after_s"])
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child is over; it is left for others to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def serve() -> None:

@@ -289,7 +289,7 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
         }
 
 
-def wait(job: Mapping[str, Any]) -> None:
+def wait(job: Mapping[str, Any], pid: int) -> None:
     """Let the time pass that a child has."""
     time.sleep(job["kill_after_s"])
 
@@ -307,6 +307,6 @@ def serve() -> None:
             finally:
                 os._exit(0)
         if job["kill_after_s"] is not None:
-            wait(job)
+            wait(job, pid)
             os.kill(pid, signal.SIGKILL)  # it is there still, if only as a zombie: nobody else gets its pid
         say(f"ended {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")

@@ -23,7 +23,7 @@ from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Swept
 
 ROUNDS = 50 if os.environ.get("WTB_SOAK") else 3
-"""On each of the two databases; a round is four kills, two of them at a point and two at any time."""
+"""On each of the two databases; a round is two kills at a point, and two at any time that may come too late."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -151,4 +151,4 @@ def test_a_prune_or_a_sweep_killed_anywhere_leaves_everything_whole_and_is_finis
         story.check_swept()
         story.delete()
         kills += story.kills
-    assert kills >= 3 * ROUNDS, f"{kills} kills"
+    assert kills >= 2 * ROUNDS, f"{kills} kills"

@@ -29,6 +29,7 @@ class Tally(Counter[str]):
     """Counts what ran; what it counted so far is no part of the functions that count with it."""
 
     begun: threading.Event
+    heard: threading.Event
 
     def __wtb_fingerprint__(self) -> str:
         return "a tally"
@@ -260,18 +261,22 @@ def test_what_cannot_be_looked_into_is_named_and_shared_within_the_batch_only(be
 
 def test_a_batch_that_somebody_cancels_begins_no_more_jobs(bench: Bench) -> None:
     ran = Tally()
-    ran.begun = threading.Event()
+    ran.heard = threading.Event()
 
     def slow(state: Any) -> dict[str, Any]:
         if ran["slow"] == 0:
             bench.cancel_batch("cancelled")
-            ran.begun.wait(2.5)  # longer than it takes to look
+            assert ran.heard.wait(60)
         return ran.noted("slow", {})
+
+    def told(progress: Any) -> None:
+        if progress.is_cancelled:
+            ran.heard.set()
 
     flow = Workflow("slow")
     flow.add_node("slow", slow, start=True)
     options: dict[str, Any] = {"name": "cancelled", "cases": CASES, "evaluators": [wtb.Steps()], "workers": 1}
-    assert bench.batch(flow, **options).status == "cancelled"
+    assert bench.batch(flow, **options, told=told).status == "cancelled"
     assert ran["slow"] == 1, "what has begun is finished"
     assert bench.batch(flow, **options).status == "completed"
     assert ran["slow"] == 3
@@ -555,7 +560,7 @@ def test_two_processes_share_what_they_need_at_the_same_time(tmp_path: Path) -> 
         options: dict[str, Any] = {"cases": CASES[:1], "evaluators": ANSWER}
         first = threading.Thread(target=lambda: one.batch(flow, name="one", **options))
         first.start()
-        assert begun.wait(5)
+        assert begun.wait(60)
         result = other.batch(flow, name="other", **options)
         first.join()
     assert (result.status, ran["slow"]) == ("completed", 1)

@@ -7,15 +7,19 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import wtb
 from tests.shell import Shell, Terminal, environment
+from wtb.cli.interrupts import Interrupts
 from wtb.cli.runs import advice
+from wtb.domain.errors import InvalidTransition
 
 FLOW = """
 import wtb
@@ -223,6 +227,7 @@ def until(truth: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait for something that the process does; it must not end before."""
     while not truth():
         assert process.poll() is None
+        time.sleep(0.01)
 
 
 class Stuck:
@@ -283,6 +288,20 @@ def test_ctrl_c_pauses_at_the_end_of_the_step(stuck: Stuck) -> None:
     assert (shown["status"], shown["waiting"], shown["state"]) == ("paused", "interrupted", {"n": 1})
 
 
+def test_ctrl_c_says_what_has_been_asked_for() -> None:
+    """A step that ends right after it was said is the last one."""
+    happened, refusals = SimpleQueue[str](), [InvalidTransition("it is not running yet")]
+
+    def ask() -> None:
+        happened.put("asked")
+        if refusals:
+            raise refusals.pop()
+
+    with Interrupts([("said", ask)], happened.put, lambda: None).handled():
+        signal.raise_signal(signal.SIGINT)
+        assert [happened.get(timeout=60) for _ in range(3)] == ["asked", "asked", "said"]
+
+
 def test_a_second_ctrl_c_stops_the_run_for_good(stuck: Stuck) -> None:
     stuck.interrupt()
     assert "Stopping at the end of this step" in stuck.interrupt()
@@ -316,8 +335,9 @@ def terminal() -> Iterator[Terminal]:
 def test_a_terminal_shows_which_node_runs_and_for_how_long(terminal: Terminal, tmp_path: Path) -> None:
     run = Stuck(tmp_path, "--break-after", "work", stderr=terminal.theirs)
     with run.process as process:
-        terminal.wait_for(r"work  \d\.\d s")
+        terminal.wait_for(r"work  \d+\.\d s")
         assert "✓" not in terminal.shown
+        until(run.working.exists, process)
         run.working.unlink()
         terminal.wait_for(r"✓.* work  \d+\.\d s")
         terminal.wait_for(r"\x1b\[\?25h")

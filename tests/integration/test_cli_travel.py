@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def tickets():
 def close(call):
     if pathlib.Path("slow").exists():
         pathlib.Path("closing").touch()
-        time.sleep(60)
+        time.sleep(300)
     if pathlib.Path(f"closed-{call.arguments['title']}").exists():
         raise ConnectionError("the desk is closed")
     DESK.write_text(json.dumps([each for each in tickets() if each != call.result]))
@@ -206,6 +207,7 @@ def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became
     with desk.start("rollback", "first", "b", "--yes", stdout=subprocess.DEVNULL) as process:
         while not (desk.folder / "closing").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         assert "is being run by" in desk.wtb("rollback", "first", "--continue", code=1).stderr
         assert "is being run by" in desk.wtb("delete", "first", "--yes", code=1).stderr
         process.kill()
@@ -369,6 +371,7 @@ def test_ctrl_c_in_the_middle_of_a_reversal_says_where_to_look(desk: Desk) -> No
     with desk.start("rollback", "first", "b", "--yes", **streams) as process:
         while not (desk.folder / "closing").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         os.kill(process.pid, signal.SIGINT)
         assert "Interrupted; `wtb show first` tells where the run stands." in process.communicate(timeout=60)[1]
     (desk.folder / "slow").unlink()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application import node_runner
 from wtb.bench import Bench
 from wtb.domain.errors import AlreadyExists, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
@@ -263,7 +264,7 @@ def test_a_node_that_takes_too_long_fails_and_its_late_calls_are_refused(bench: 
     release, seen = threading.Event(), list[str]()
 
     def slow(state: Any, ctx: Any) -> None:
-        release.wait(10)
+        release.wait(60)
         try:
             ctx.step("late", lambda: 1)
         except wtb.WTBError as error:
@@ -276,9 +277,29 @@ def test_a_node_that_takes_too_long_fails_and_its_late_calls_are_refused(bench: 
     flow.add_node("slow", slow, start=True, timeout_s=0.05)
     run = bench.run(flow, {})
     release.set()
-    assert finished.wait(10)
+    assert finished.wait(60)
     assert run.error is not None
     assert (run.error.type, seen) == ("NodeTimeout", ["node 'slow' was given up; its call of 'late' is refused"])
+
+
+def test_an_async_node_that_takes_too_long_lets_go_of_what_it_holds_before_the_bench_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_runner, "_LET_GO_S", 60)
+    happened: list[str] = []
+
+    async def slow(state: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            happened.append("let go")
+
+    flow = Workflow("slow")
+    flow.add_node("slow", slow, start=True, timeout_s=0.05)
+    with Bench("memory://") as bench:
+        assert bench.run(flow, {}).status == FAILED
+    assert happened == ["let go"]
 
 
 def test_a_recorded_call_answers_when_the_node_is_tried_again(bench: Bench) -> None:

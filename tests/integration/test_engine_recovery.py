@@ -70,14 +70,14 @@ def test_a_retried_member_does_not_share_its_folder_with_another_whose_name_look
     def retried(state: Any, ctx: Any) -> None:
         if ctx.run.attempt == 1:
             raise OSError("not yet")
-        assert written.wait(10)
+        assert written.wait(60)
         (ctx.workspace / "a").write_text("a")
         restored.set()
 
     def other(state: Any, ctx: Any) -> None:
         (ctx.workspace / "other").write_text("b")
         written.set()
-        assert restored.wait(10)
+        assert restored.wait(60)
 
     flow = fan(**{"a": retried, "a.2": other})
     assert bench.run(flow, {}).state["files"] == {"a": "a", "other": "b"}
@@ -138,14 +138,14 @@ def test_a_run_that_another_thread_runs_is_not_run_a_second_time(bench: wtb.Benc
     def slow(number: int) -> None:
         calls.append(number)
         begun.set()
-        assert finish.wait(10)
+        assert finish.wait(60)
 
     flow = wtb.Workflow("slow")
     flow.add_node("node", lambda state, ctx: {"called": ctx.tool(slow, 1)}, start=True)
     bench.create(flow, {}, run_id="slow")
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(bench.resume, "slow", flow)
-        assert begun.wait(10)
+        assert begun.wait(60)
         try:
             with pytest.raises(Conflict, match="another thread"):
                 bench.resume("slow", flow)
@@ -257,7 +257,7 @@ def test_two_benches_of_one_process_do_not_run_one_run_at_once(tmp_path: Path) -
     def node(state: Any) -> None:
         calls.append(1)
         begun.set()
-        assert finish.wait(5)
+        assert finish.wait(60)
 
     flow = wtb.Workflow("w")
     flow.add_node("node", node, start=True)
@@ -265,7 +265,7 @@ def test_two_benches_of_one_process_do_not_run_one_run_at_once(tmp_path: Path) -
         one.create(flow, {}, run_id="run")
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(one.resume, "run", flow)
-            assert begun.wait(5)
+            assert begun.wait(60)
             with pytest.raises(Conflict, match="by another thread of this process"):
                 other.resume("run", flow)
             finish.set()

@@ -415,11 +415,12 @@ def test_what_a_graph_says_of_all_its_nodes_holds(bench: wtb.Bench, is_compiled:
         return {"log": [len(tried)]}
 
     async def slow(state: Log) -> None:
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
 
-    graph = graph_of(Log, {"flaky": flaky, "slow": (slow, {"retry_policy": RetryPolicy(max_attempts=1)})}, [])
+    once, patiently = {"retry_policy": RetryPolicy(max_attempts=1)}, {"timeout": 60}
+    graph = graph_of(Log, {"flaky": (flaky, patiently), "slow": (slow, once)}, [])
     graph.add_edge(START, "flaky").add_edge("flaky", "slow")
-    graph.set_node_defaults(retry_policy=RetryPolicy(initial_interval=0.001), timeout=0.2)
+    graph.set_node_defaults(retry_policy=RetryPolicy(initial_interval=0.001), timeout=0.05)
     run = bench.run(graph.compile() if is_compiled else graph, {"log": []})
     assert run.state == {"log": [3]}
     assert run.error is not None

@@ -1,15 +1,17 @@
 """How a transaction talks to Postgres: it waits only for answers that somebody asks for, and hears of every failure."""
 
 import gc
+import math
 import os
 import signal
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -45,8 +47,9 @@ directly = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 
 @pytest.fixture
-def waits(database: PostgresDatabase, tmp_path: Path) -> Iterator[Callable[[], int]]:
-    """Return how often the connection waited for the server since it was last asked."""
+def waits(database: PostgresDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """Return how often the connection waited for the server since it was last asked, however long it lay idle."""
+    monkeypatch.setattr(module, "_FRESH_S", math.inf)
     with (tmp_path / "trace").open("w+b") as trace, closing(database.begin()) as transaction:
         driver: Any = transaction.connection.driver_connection
         transaction.rows("SELECT 1")
@@ -197,26 +200,45 @@ def test_a_table_that_somebody_changed_does_not_make_a_prepared_statement_fail_f
             other.execute("DROP TABLE other")
 
 
-def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(database: PostgresDatabase) -> None:
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+@contextmanager
+def interrupted_during(statement: str, server: PostgresServer) -> Iterator[None]:
+    """Press Ctrl-C, as it were, once the server is at a statement of the block."""
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    ended = threading.Event()
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    def interrupt() -> None:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            while not ended.wait(0.01):
+                at_work = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = %s"
+                if connection.execute(at_work, (statement,)).fetchone():
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+                    return
+
+    other = threading.Thread(target=interrupt)
+    other.start()
     try:
-        for wait in ("rows", "run"):
-            with closing(database.begin()) as transaction:
-                transaction.run(INSERT, ("1",))
-                signal.setitimer(signal.ITIMER_REAL, 0.2)
-                with pytest.raises(KeyboardInterrupt):  # noqa: PT012  the second waits as it commits
-                    getattr(transaction, wait)("SELECT pg_sleep(60)")
-                    transaction.commit()
-                with pytest.raises(StorageError, match="nothing of it is kept"):
-                    transaction.commit()
-            with closing(database.begin()) as transaction:
-                assert one(transaction, COUNT) == 0
+        with pytest.raises(KeyboardInterrupt):
+            yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        ended.set()
+        other.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("wait", ["rows", "run"])
+def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(
+    database: PostgresDatabase, postgres: PostgresServer, wait: str
+) -> None:
+    statement = f"SELECT pg_sleep(60), '{uuid4()}'"
+    with closing(database.begin()) as transaction:
+        transaction.run(INSERT, ("1",))
+        with interrupted_during(statement, postgres):
+            getattr(transaction, wait)(statement)
+            transaction.commit()  # where `run` is waited for
+        with pytest.raises(StorageError, match="nothing of it is kept"):
+            transaction.commit()
+    with closing(database.begin()) as transaction:
+        assert one(transaction, COUNT) == 0
 
 
 @pytest.mark.parametrize(
@@ -250,7 +272,7 @@ def test_two_writers_in_each_others_way_are_told_in_one_line(database: PostgresD
     def change(first: str, second: str) -> None:
         with closing(database.begin()) as transaction:
             transaction.change(RENAME, (first,))
-            held.wait(10)
+            held.wait(60)
             try:
                 transaction.change(RENAME, (second,))
                 transaction.commit()
@@ -261,7 +283,7 @@ def test_two_writers_in_each_others_way_are_told_in_one_line(database: PostgresD
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(30)
+        writer.join(60)
     assert [(type(error), str(error)) for error in told] == [
         (Conflict, "another transaction was in the way: deadlock detected; try again")
     ]

@@ -742,7 +742,7 @@ class Thread(threading.Thread):
             self._error = error
 
     def finish(self) -> None:
-        self.join(60)
+        self.join(240)
         assert not self.is_alive(), "a writer waits for ever"
         if self._error is not None:
             raise self._error

@@ -22,7 +22,7 @@ _LOOK_S = 0.1
 _AT_A_TIME = 50
 """Jobs of other processes that are looked at each time."""
 
-_CANCELLED_S = 1.0
+_CANCELLED_S = 0.5
 """How often somebody looks whether the batch was cancelled."""
 
 
@@ -36,6 +36,7 @@ class Progress:
 
     `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
     are done. `spent` is what the batch has taken in all, earlier goes at it included; the time of this one is not.
+    `is_cancelled` says that somebody else has cancelled the batch meanwhile.
     """
 
     total: int
@@ -47,6 +48,7 @@ class Progress:
     failed_nodes: int = 0
     spent: Spent = field(default_factory=Spent)
     by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    is_cancelled: bool = False
 
     @classmethod
     def of(cls, jobs: Sequence[Job], spent: Spent) -> Progress:
@@ -164,8 +166,16 @@ class Floor:
                 self._cache.keep_claims()
                 if time.monotonic() - looked_at > _CANCELLED_S:
                     looked_at = time.monotonic()
-                    if self._jobs.is_cancelled():
-                        self._stop.set()
+                    self._heed_others()
+
+    def _heed_others(self) -> None:
+        """Stop when somebody else has cancelled the batch, and tell of it."""
+        if self._stop.is_set() or not self._jobs.is_cancelled():
+            return
+        self._stop.set()
+        with self._lock:
+            self.progress.is_cancelled = True
+            self._told(self.progress)
 
     def _work(self) -> None:
         while (work := self._ready.get()) is not None:

@@ -21,6 +21,9 @@ from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
 from wtb.domain.workflow import Node, RetryPolicy
 
+_LET_GO_S = 1.0
+"""How long coroutines that were given up may take to let go of what they hold when the loop is closed."""
+
 
 class NodeTimeout(WTBError, TimeoutError):
     """A node did not finish within its timeout_s."""
@@ -47,13 +50,24 @@ class EventLoopThread:
             return self._loop
 
     def close(self) -> None:
-        """Stop the loop; what still runs on it was given up before."""
+        """Stop the loop; what still runs on it was given up before, and gets the time to let go of what it holds."""
         with self._lock:
             if self._loop is not None and self._thread is not None:
+                with suppress(FutureTimeoutError):
+                    asyncio.run_coroutine_threadsafe(_let_go(), self._loop).result(_LET_GO_S)
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
                 self._loop.close()
                 self._loop = None
+
+
+async def _let_go() -> None:
+    """Cancel everything else on this loop, and wait for its end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        if not task.cancelling():  # a second time would break off what it does about the first
+            task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

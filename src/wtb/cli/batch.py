@@ -16,7 +16,7 @@ from wtb.baselines import KEPT
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
-from wtb.cli.batch_live import BatchDisplay, BatchWatch
+from wtb.cli.batch_live import BatchDisplay
 from wtb.cli.batch_tables import (
     as_data,
     best_first,
@@ -159,7 +159,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     test.plan(only)  # says what is wrong before anything is drawn
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
-    with display.shown(), BatchWatch(bench, name, stop, display.say).kept(), interrupts.handled():
+    with display.shown(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
     _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
     if failures(result):

@@ -1,12 +1,11 @@
-"""BatchDisplay: how far a batch has come while somebody looks on; BatchWatch: a request from elsewhere to cancel it."""
+"""BatchDisplay: how far a batch has come while somebody looks on."""
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, TaskID, TextColumn
@@ -14,16 +13,10 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from wtb.application.batch_floor import Progress
-from wtb.bench import Bench
 from wtb.cli.output import duration
-from wtb.domain.batch import BatchStatus
-from wtb.domain.errors import WTBError
 
 _LINES = 10
 """How many lines at most say how far it is, where there is no terminal."""
-
-_LOOK_S = 0.5
-
 
 _ROWS = 8
 """Up to so many combinations have a bar of their own; more are shown as a character each."""
@@ -62,6 +55,7 @@ class BatchDisplay:
         self._rows: dict[str, TaskID] = {}
         self._since = time.monotonic()
         self._said = 0
+        self._is_cancelled = False
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -84,6 +78,9 @@ class BatchDisplay:
     def told(self, progress: Progress) -> None:
         """Show how far the batch has come."""
         self.progress = progress
+        if progress.is_cancelled and not self._is_cancelled:
+            self._is_cancelled = True
+            self.say("Cancelled from elsewhere: jobs that have begun are finished.")
         if self._quiet:
             return
         done = progress.kept + progress.completed + progress.failed
@@ -139,40 +136,3 @@ def time_left(progress: Progress, elapsed_s: float) -> str:
 def cells(done: Iterable[int], total: int) -> str:
     """Return how far each of many combinations has come, one character each."""
     return "".join(_LEVELS[count * (len(_LEVELS) - 1) // max(total, 1)] for count in done)
-
-
-class BatchWatch:
-    """Sets `stop` when somebody else marks the batch as cancelled while it runs."""
-
-    def __init__(self, bench: Bench, name: str, stop: threading.Event, say: Callable[[str], None]) -> None:
-        self._bench = bench
-        self._name = name
-        self._stop = stop
-        self._say = say
-        self._over = threading.Event()
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Look inside the block."""
-        thread = threading.Thread(target=self._look, name="wtb-batch-watch", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-
-    def _look(self) -> None:
-        was_running = False  # an earlier go at the batch may have left it cancelled
-        while not self._over.wait(_LOOK_S):
-            with suppress(WTBError):  # a database that does not answer now is asked again
-                status = self._status()
-                if was_running and status is BatchStatus.CANCELLED:
-                    self._stop.set()
-                    self._say("Cancelled from elsewhere: jobs that have begun are finished.")
-                was_running = status is BatchStatus.RUNNING
-
-    def _status(self) -> BatchStatus | None:
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            found = uow.batches.list_batches(name=self._name, limit=1)
-        return found[0].status if found else None

@@ -65,13 +65,14 @@ class Interrupts:
                 self._give_back()
                 os.kill(os.getpid(), signal.SIGINT)
             said, request = self._requests[count - 1]
-            self._say(said)
-            self._ask(request)
+            if self._ask(request):  # said before, it would not be true of a step that ends in between
+                self._say(said)
 
-    def _ask(self, request: Callable[[], None]) -> None:
-        """Ask as often as it takes: a run that is being claimed is not running yet."""
+    def _ask(self, request: Callable[[], None]) -> bool:
+        """Ask as often as it takes: a run that is being claimed is not running yet. False when all was over before."""
         while not self._over.is_set():
             with suppress(InvalidTransition):
                 request()
-                return
+                return True
             self._over.wait(0.05)
+        return False
