@@ -7,7 +7,6 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +33,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners, Storage
+from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -59,8 +58,8 @@ if TYPE_CHECKING:  # SQLAlchemy takes a third of the time in which a command sta
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
-    """Everything that was put together; close it, or use it with `with`."""
+class _Parts:
+    """What several services are made of: there is one of each."""
 
     settings: Settings
     clock: Clock
@@ -69,22 +68,47 @@ class Services:
     codec: Codec
     conditions: Conditions
     bus: EventBus
-    storage: Storage
+    storage: MemoryStorage | SqlStorage
     objects: ObjectStore
+    scratch: Path | None
+    """A folder that goes with the services: where workspaces lie when everything else is in memory."""
+    home: Path
+    """Where workspaces and their indexes lie."""
+    folders: LocalFolders
     workspaces: Workspaces
+    masker: Masker
+    recorder: Recorder
+    reversals: Reversals
+    heartbeat: Heartbeat
+    runner: NodeRunner
+    garbage: SweptGarbage
+
+    def engine_of(self, definition: WorkflowDefinition) -> Engine:
+        """Return what drives a workflow: the engine that it brings along, or ours."""
+        if definition.engine is not None:
+            return definition.engine(definition, self.runner)
+        warns = self.settings.preset is Preset.TESTING
+        return NativeEngine(definition, self.conditions, self.runner, warn_of_changes=warns)
+
+    @property
+    def grace(self) -> timedelta:
+        """How long something must be unused before it is collected."""
+        return timedelta(seconds=self.settings.sweep_grace_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(_Parts):
+    """Everything that was put together; close it, or use it with `with`."""
+
     controller: ExecutionController
-    engine_of: Callable[[WorkflowDefinition], Engine]
     travel: TimeTravel
     branching: Branching
     batches: BatchTestRunner
     scoring: Scoring
-    heartbeat: Heartbeat
     replay: Replayer
     comparison: Comparison
     retention: Retention
     integrity: Integrity
-    scratch: Path | None
-    """A folder that goes with the services: where workspaces lie when everything else is in memory."""
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
@@ -111,18 +135,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     evaluation = EvaluationEngine(parts.storage, parts.masker, parts.runner)
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
     return Services(
-        settings=parts.settings,
-        clock=parts.clock,
-        ids=parts.ids,
-        owners=parts.owners,
-        codec=parts.codec,
-        conditions=parts.conditions,
-        bus=parts.bus,
-        storage=parts.storage,
-        objects=parts.objects,
-        workspaces=parts.workspaces,
-        heartbeat=parts.heartbeat,
-        engine_of=parts.engine_of,
+        **vars(parts),
         controller=controller,
         travel=_travel(parts),
         branching=Branching(parts.storage, parts.clock, parts.owners, parts.recorder, parts.workspaces),
@@ -132,46 +145,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         scoring=scoring,
         retention=_retention(parts),
         integrity=_integrity(parts),
-        scratch=parts.scratch,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """What several services are made of: there is one of each."""
-
-    settings: Settings
-    clock: Clock
-    ids: Ids
-    owners: Owners
-    codec: Codec
-    conditions: Conditions
-    bus: EventBus
-    storage: MemoryStorage | SqlStorage
-    objects: ObjectStore
-    scratch: Path | None
-    home: Path
-    """Where workspaces and their indexes lie."""
-    folders: LocalFolders
-    workspaces: Workspaces
-    masker: Masker
-    recorder: Recorder
-    reversals: Reversals
-    heartbeat: Heartbeat
-    runner: NodeRunner
-    garbage: SweptGarbage
-
-    def engine_of(self, definition: WorkflowDefinition) -> Engine:
-        """Return what drives a workflow: the engine that it brings along, or ours."""
-        if definition.engine is not None:
-            return definition.engine(definition, self.runner)
-        warns = self.settings.preset is Preset.TESTING
-        return NativeEngine(definition, self.conditions, self.runner, warn_of_changes=warns)
-
-    @property
-    def grace(self) -> timedelta:
-        """How long something must be unused before it is collected."""
-        return timedelta(seconds=self.settings.sweep_grace_s)
 
 
 def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:

@@ -268,7 +268,7 @@ def test_a_sweep_keeps_what_tasks_wrote(bench: Bench, saver: Saver) -> None:
     at = put(saver, {"n": 1})
     saver.put_writes(at, [("out", "large" * 5000)], "task")
     services = bench.services
-    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)  # type: ignore[arg-type]
+    garbage = SweptGarbage(services.storage, services.objects, codec=services.codec, clock=services.clock)
     garbage.sweep(timedelta(seconds=-1))
 
     found = Saver(bench).get_tuple(at)
