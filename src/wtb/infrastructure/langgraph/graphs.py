@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
-from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -24,6 +24,7 @@ from wtb.application.code import made_of
 from wtb.application.context import CURRENT
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
+from wtb.infrastructure.langgraph.channels import stored_whole
 from wtb.infrastructure.langgraph.saver import StoreSaver
 
 RAW = "__returned__"
@@ -161,9 +162,13 @@ class Graph:
 
 
 def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
-    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it."""
+    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it.
+
+    Each of its channels is in every checkpoint, since every step begins from one.
+    """
     defaults = builder._node_defaults
     settled = copy.copy(builder)
+    settled.channels = {name: stored_whole(channel) for name, channel in builder.channels.items()}
     settled._node_defaults = replace(defaults, retry_policy=None, cache_policy=None, timeout=None)
     settled.nodes = {
         name: replace(
@@ -336,11 +341,6 @@ def _nested_faults(path: str, graph: App) -> Iterator[str]:
 def _channel_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if "__root__" in builder.channels:
         yield "its state is one value without keys; give it a schema with a key for each thing that it holds"
-    for name, channel in builder.channels.items():
-        if isinstance(channel, DeltaChannel):
-            yield f"{name!r} is a DeltaChannel; use a plain reducer: wtb stores of each step what it changed anyway"
-        if isinstance(channel, UntrackedValue):
-            yield f"{name!r} is an UntrackedValue, which no checkpoint holds; pass what is not to be stored as context"
 
 
 def _retry(policies: GraphRetryPolicy | Sequence[GraphRetryPolicy] | None) -> RetryPolicy | None:

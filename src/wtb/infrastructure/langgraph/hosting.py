@@ -18,7 +18,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.graphs import RAW, is_async
 from wtb.infrastructure.langgraph.kept import KeptValues
-from wtb.infrastructure.langgraph.messages import Identified
+from wtb.infrastructure.langgraph.messages import Identified, Read
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
@@ -70,7 +70,7 @@ class Hosted(Runnable[Any, Any]):
 
     values: KeptValues
 
-    def __init__(self, node: str, inner: Runnable[Any, Any], messages: frozenset[str]) -> None:
+    def __init__(self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read]) -> None:
         self._node = node
         self._inner = inner
         self._messages = messages
