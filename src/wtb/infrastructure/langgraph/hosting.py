@@ -151,7 +151,7 @@ class Hosted(Runnable[Any, Any]):
         context.ask(
             question,
             schema=schema if isinstance(schema, Mapping) else None,
-            inside=asked_by(stop),
+            inside=asked_by(interrupt),
         )
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
 

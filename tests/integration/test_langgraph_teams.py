@@ -1,0 +1,75 @@
+"""Agents inside agents, as supervisors, swarms and deep agents are built: their tools are recorded, and may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send, interrupt
+
+import wtb
+from tests.integration.test_langgraph_idioms import calls
+from tests.integration.test_langgraph_shapes import graph_of, row
+
+GIVEN = {"messages": [("user", "go")]}
+
+
+@pytest.fixture
+def bench() -> Iterator[wtb.Bench]:
+    with wtb.Bench("memory://") as opened:
+        yield opened
+
+
+class Agent:
+    """An agent that sends something, and then has two tools at a time that ask; it knows what it has sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+        @tool
+        def send(text: str) -> str:
+            """Send."""
+            self.sent.append(text)
+            return f"sent {text}"
+
+        @tool
+        def ask(text: str) -> str:
+            """Ask."""
+            return f"{interrupt(text)} {interrupt(f'{text}, sure?')}"
+
+        asks = [{"type": "tool_call", "name": "ask", "args": {"text": text}, "id": text} for text in ("a", "b")]
+        nodes = {
+            "send": calls("send", text="mail"),
+            "sending": ToolNode([send]),
+            "ask": lambda state: {"messages": [AIMessage("", id="asks", tool_calls=asks)]},
+            "asking": ToolNode([ask]),
+            "end": lambda state: {"messages": [AIMessage("; ".join(each.content for each in state["messages"][-2:]))]},
+        }
+        graph = graph_of(MessagesState, nodes, [*row("send", "sending", "ask")[:-1], ("asking", "end")])
+        graph.add_conditional_edges("ask", lambda state: [Send("asking", [call]) for call in asks], ["asking"])
+        self.graph = graph.compile()
+
+
+def as_subgraph(agent: Agent) -> StateGraph[Any]:
+    return graph_of(MessagesState, {"work": agent.graph}, row("work"))
+
+
+@pytest.mark.parametrize("build", [as_subgraph])
+def test_tools_of_an_agent_inside_may_ask_and_those_before_it_are_not_called_again(
+    bench: wtb.Bench, build: Callable[[Agent], StateGraph[Any]]
+) -> None:
+    agent = Agent()
+    run = bench.run(build(agent), GIVEN)
+    asked: list[str] = []
+    while run.waiting is not None and len(asked) < 5:
+        assert run.waiting.question is not None
+        asked.append(run.waiting.question["question"])
+        run.resume(answer=f"({asked[-1]})")
+    assert sorted(asked) == ["a", "a, sure?", "b", "b, sure?"]
+    assert (run.error, agent.sent) == (None, ["mail"])
+    assert run.state["messages"][-1].content == "(a) (a, sure?); (b) (b, sure?)"
