@@ -59,7 +59,22 @@ def as_subgraph(agent: Agent) -> StateGraph[Any]:
     return graph_of(MessagesState, {"work": agent.graph}, row("work"))
 
 
-@pytest.mark.parametrize("build", [as_subgraph])
+def in_a_function(agent: Agent) -> StateGraph[Any]:
+    nodes = {"work": lambda state: {"messages": agent.graph.invoke(state)["messages"]}}
+    return graph_of(MessagesState, nodes, row("work"))
+
+
+def in_a_tool(agent: Agent) -> StateGraph[Any]:
+    @tool
+    def delegate(text: str) -> str:
+        """Let the agent do it."""
+        return str(agent.graph.invoke({"messages": [("user", text)]})["messages"][-1].content)
+
+    nodes = {"model": calls("delegate", text="do it"), "tools": ToolNode([delegate])}
+    return graph_of(MessagesState, nodes, row("model", "tools"))
+
+
+@pytest.mark.parametrize("build", [as_subgraph, in_a_function, in_a_tool])
 def test_tools_of_an_agent_inside_may_ask_and_those_before_it_are_not_called_again(
     bench: wtb.Bench, build: Callable[[Agent], StateGraph[Any]]
 ) -> None:
@@ -73,3 +88,10 @@ def test_tools_of_an_agent_inside_may_ask_and_those_before_it_are_not_called_aga
     assert sorted(asked) == ["a", "a, sure?", "b", "b, sure?"]
     assert (run.error, agent.sent) == (None, ["mail"])
     assert run.state["messages"][-1].content == "(a) (a, sure?); (b) (b, sure?)"
+
+
+def test_a_tool_node_outside_of_a_run_is_as_it_was(bench: wtb.Bench) -> None:
+    agent = Agent()
+    bench.run(in_a_function(agent), GIVEN)
+    agent.graph.invoke({"messages": [("user", "go")]}, interrupt_before=["asking"])
+    assert agent.sent == ["mail", "mail"]
