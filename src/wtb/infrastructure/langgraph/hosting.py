@@ -16,7 +16,7 @@ from wtb.application.context import CURRENT, Context
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
-from wtb.infrastructure.langgraph.graphs import RAW, is_async
+from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
 from wtb.infrastructure.langgraph.messages import Identified, Read
 from wtb.infrastructure.langgraph.observing import Observer
@@ -70,11 +70,13 @@ class Hosted(Runnable[Any, Any]):
 
     values: KeptValues
 
-    def __init__(self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read]) -> None:
+    def __init__(
+        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read], *, is_async: bool = False
+    ) -> None:
         self._node = node
         self._inner = inner
         self._messages = messages
-        self._is_async = is_async(inner)
+        self._is_async = may_be_async(inner) if is_async else must_be_async(inner)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         assert config is not None

@@ -60,7 +60,7 @@ class Hosting:
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
     def _hosted(self, node: Node) -> Hosted:
-        return Hosted(node.name, self.graph.runnable(node), self.messages)
+        return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
 
 
 class GraphEngine:
