@@ -13,6 +13,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Send, interrupt
 
 import wtb
+import wtb.langgraph as wtb_langgraph
 from tests.integration.test_langgraph_idioms import calls
 from tests.integration.test_langgraph_shapes import graph_of, row
 
@@ -88,6 +89,30 @@ def test_tools_of_an_agent_inside_may_ask_and_those_before_it_are_not_called_aga
     assert sorted(asked) == ["a", "a, sure?", "b", "b, sure?"]
     assert (run.error, agent.sent) == (None, ["mail"])
     assert run.state["messages"][-1].content == "(a) (a, sure?); (b) (b, sure?)"
+
+
+def test_a_node_and_its_tools_may_ask_as_nodes_of_wtb_do(bench: wtb.Bench) -> None:
+    @tool
+    def ask(text: str) -> str:
+        """Ask."""
+        return str(wtb_langgraph.context().ask(text))
+
+    @tool
+    async def aask(text: str) -> str:
+        """Ask, awaited."""
+        return str(wtb_langgraph.context().ask(text))
+
+    def asks(state: Any) -> Any:
+        said = [wtb_langgraph.context().ask("mine"), interrupt("LangGraph's"), wtb_langgraph.context().ask("mine")]
+        return {"messages": [AIMessage(" ".join(said), id="said")]}
+
+    nodes = {"a": asks, "b": calls("ask", text="b"), "c": ToolNode([ask]), "d": calls("aask", text="d")}
+    graph = graph_of(MessagesState, {**nodes, "e": ToolNode([aask])}, row(*nodes, "e"))
+    run = bench.run(graph, GIVEN)
+    for answer in "12345":
+        run.resume(answer=answer)
+    assert (run.waiting, run.error) == (None, None)
+    assert [each.content for each in run.state["messages"] if each.content][1:] == ["1 2 3", "4", "5"]
 
 
 def test_a_tool_node_outside_of_a_run_is_as_it_was(bench: wtb.Bench) -> None:

@@ -24,6 +24,8 @@ from wtb.domain.tools import ToolCall
 _SCRATCHPAD = "__pregel_scratchpad"
 """Under which key of the configuration LangGraph keeps what is known of a task's questions."""
 _ASKED_BY = "wtb:"
+NODE = "interrupt"
+"""Who asks when no tool does: the node itself, or a subgraph of it."""
 
 
 def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> RunnableConfig:
@@ -46,13 +48,13 @@ def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
         yield
     except GraphInterrupt as stop:
         for each in stop.args[0]:
-            if asked_by(each) is None:  # by no call inside this one
+            if asked_by(each) == NODE:  # by no call inside this one
                 each.id = _ASKED_BY + call.identity  # which graphs around the tool pass on
         raise
     finally:
         var_child_runnable_config.reset(token)
 
 
-def asked_by(question: Interrupt) -> str | None:
-    """Return the call of a tool that asks; None when the node itself does, or a subgraph of it."""
-    return question.id.removeprefix(_ASKED_BY) if question.id.startswith(_ASKED_BY) else None
+def asked_by(question: Interrupt) -> str:
+    """Return the call of a tool that asks, or NODE."""
+    return question.id.removeprefix(_ASKED_BY) if question.id.startswith(_ASKED_BY) else NODE
