@@ -111,12 +111,15 @@ def workflow(
     version: str = "1",
     config: Mapping[str, Any] | None = None,
     context: Any = None,
+    is_async: bool = False,
 ) -> GraphWorkflow:
     """Return a workflow of a StateGraph, or of a compiled one; `config` and `context` go with every run.
 
+    Nodes that can be both called and awaited are called, as `invoke` does it; with `is_async` awaited, as `ainvoke`.
     Add variants of nodes with `.variant(node, name)`; the graph itself is never changed.
     """
-    return GraphWorkflow(Graph.of(graph, name=name, config=config, context=context), graph, version)
+    known = Graph.of(graph, name=name, config=config, context=context, is_async=is_async)
+    return GraphWorkflow(known, graph, version)
 
 
 def context() -> Context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import sys
 import traceback
@@ -55,6 +56,8 @@ def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual:
         module = _module_at(Path(place)) if is_file else _imported(place)
     found = getattr(module, name, None)
     if not fits(found):
+        if inspect.isfunction(found):
+            raise InvalidInput(f"{name!r} in {place} is a function: let {usual} = {name}(…) there, and name that")
         names = [key for key, value in vars(module).items() if fits(value)]
         hint = f"it has {', '.join(names)}" if names else "it defines none"
         raise InvalidInput(f"{place} has no {noun} called {name!r}; {hint}")
@@ -126,11 +129,9 @@ def refuse_while_loading() -> None:
 
 
 def is_workflow(value: object) -> bool:
-    """Whether something can be run: a workflow, or a graph of LangGraph's."""
+    """Whether something is a workflow, or a graph of LangGraph's, of which it is said later why it cannot be run."""
     graphs = sys.modules.get("langgraph.graph.state")
-    return isinstance(value, Workflow) or (
-        graphs is not None and isinstance(value, graphs.StateGraph | graphs.CompiledStateGraph)
-    )
+    return isinstance(value, Workflow) or (graphs is not None and isinstance(value, graphs.StateGraph | graphs.Pregel))
 
 
 def as_workflow(flow: Any) -> Workflow:
@@ -141,7 +142,8 @@ def as_workflow(flow: Any) -> Workflow:
         from wtb.langgraph import workflow
 
         return workflow(flow)
-    raise InvalidInput(f"a {type(flow).__name__} is no workflow; give a wtb.Workflow or a LangGraph StateGraph")
+    hint = "call it, if it makes one" if inspect.isfunction(flow) else "give a wtb.Workflow or a LangGraph StateGraph"
+    raise InvalidInput(f"a {type(flow).__name__} is no workflow; {hint}")
 
 
 def source_of(flow: Workflow) -> str | None:

@@ -58,6 +58,31 @@ def test_a_thread_cannot_be_resumed_without_its_graph(shell: Shell) -> None:
     assert "is a LangGraph thread" in shell.wtb("resume", "my chat", code=2).stderr
 
 
+GRAPHS = """
+from langgraph.func import entrypoint
+from langgraph.graph import MessagesState, StateGraph
+
+def make_graph(config):
+    return StateGraph(MessagesState)
+
+@entrypoint()
+def functional(given):
+    return given
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("make_graph", "'make_graph' in graphs.py is a function: let flow = make_graph(…) there, and name that"),
+        ("functional", "the functional API (@entrypoint) is not supported"),
+    ],
+)
+def test_what_is_no_graph_is_refused_with_what_to_do(shell: Shell, name: str, said: str) -> None:
+    (shell.folder / "graphs.py").write_text(GRAPHS)
+    assert said in shell.wtb("run", f"graphs.py:{name}", code=2).stderr
+
+
 def test_a_thread_is_deleted_pruned_and_looked_after(shell: Shell) -> None:
     assert shell.json("doctor")["faults"] == []
     shell.wtb("delete", "my chat", "--yes")

@@ -164,6 +164,18 @@ class Defaults(TypedDict):
     topic: str
 
 
+def test_nodes_that_can_be_called_and_awaited_are_awaited_when_told_so(bench: wtb.Bench) -> None:
+    async def awaited(state: Any) -> Any:
+        return {"log": ["awaited"]}
+
+    inner = graph_of(Log, {"x": RunnableLambda(says("called"), awaited)}, row("x")).compile()
+    nodes = {"a": RunnableLambda(says("called"), awaited), "inner": inner, "b": says("b")}
+    graph = graph_of(Log, nodes, row("a", "inner", "b"))
+    assert bench.run(graph, {"log": []}).state["log"] == ["called", "called", "called", "b"]
+    flow = wtb_langgraph.workflow(graph, is_async=True)
+    assert bench.run(flow, {"log": []}).state["log"] == ["awaited", "awaited", "awaited", "b"]
+
+
 def test_a_channel_that_nobody_wrote_to_has_the_value_that_its_reducer_begins_with(bench: wtb.Bench) -> None:
     graph = graph_of(Defaults, {"a": says("a"), "b": says("b")}, row("a", "b"))
     run = bench.run(graph, {"log": []}, break_before=["b"])

@@ -353,6 +353,7 @@ def test_a_batch_of_variants_shares_what_they_have_in_common(bench: wtb.Bench) -
         (StateGraph(Log), "it has no nodes"),
         (chain("a b"), "a node cannot be called 'a b'"),
         (object(), "a object is no workflow"),
+        (lambda config: None, "a function is no workflow; call it, if it makes one"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_runs(bench: wtb.Bench, graph: Any, message: str) -> None:

@@ -17,13 +17,13 @@ from langgraph.channels import DeltaChannel, UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 from langgraph.managed import IsLastStep, RemainingSteps
 from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, RetryPolicy, Send, StreamWriter, interrupt
+from langgraph.types import Command, Overwrite, RetryPolicy, Send, StreamWriter, interrupt
 from pydantic import BaseModel
 
 import wtb
@@ -167,6 +167,41 @@ def nested_deep() -> StateGraph[Any]:
     return graph_of(Log, {"inner": inner, "end": says("outer end")}, [(START, "inner")])
 
 
+def _extended(before: list[Any], writes: list[Any]) -> list[Any]:
+    return [*before, *(item for write in writes for item in write)]
+
+
+class Growing(TypedDict, total=False):
+    log: Annotated[list[Any], DeltaChannel(_extended)]
+    files: Annotated[dict[str, Any], DeltaChannel(lambda before, writes: {**before, **dict(*map(dict.items, writes))})]
+    messages: Annotated[list[Any], DeltaChannel(_messages_delta_reducer)]
+
+
+def growing() -> StateGraph[Any]:
+    def begins(state: Any) -> Any:
+        return {"log": ["a", {"k": 1}], "files": {"a.txt": "x"}, "messages": AIMessage("a", id="a")}
+
+    def ends(state: Any) -> Any:
+        return {"log": Overwrite(["b"]), "messages": [RemoveMessage(id="h"), AIMessage("new", id="a")]}
+
+    nodes = {"a": begins, "b": says("b"), "c": says("c"), "d": ends}
+    return graph_of(Growing, nodes, [(START, "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+
+
+class Untracked(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    count: Annotated[int, UntrackedValue]
+    last: Annotated[dict[str, Any], UntrackedValue(dict, guard=False)]
+
+
+def untracked() -> StateGraph[Any]:
+    def counts(state: Any) -> Any:
+        return {"count": state.get("count", 0) + 1, "log": [sorted(state)]}
+
+    nodes = {"a": counts, "b": lambda state: {"last": {"n": 1}}, "c": lambda state: {"last": {"n": 1}}, "d": counts}
+    return graph_of(Untracked, nodes, [(START, "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+
+
 MESSAGE = {"messages": [HumanMessage("h", id="h")]}
 
 
@@ -186,6 +221,8 @@ shapes = pytest.mark.parametrize(
         (all_messages_removed, MESSAGE),
         (tool_with_command, MESSAGE),
         (nested_deep, {"log": []}),
+        (growing, {"log": ["in"], **MESSAGE}),
+        (untracked, {"log": []}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -227,6 +264,39 @@ class Output(TypedDict):
 
 class Whole(Input, Output):
     pass
+
+
+class Told(TypedDict):
+    messages: Annotated[list[Any], DeltaChannel(_messages_delta_reducer)]
+    log: Annotated[list[Any], DeltaChannel(_extended)]
+
+
+def test_messages_without_an_id_get_one_in_a_channel_of_writes_too(bench: wtb.Bench) -> None:
+    told = {"role": "assistant", "content": "told"}
+
+    def tells(state: Any) -> Any:
+        return {"messages": ["as text", told], "log": ["no message", told, AIMessage("said")]}
+
+    def tells_anew(state: Any) -> Any:
+        return {"log": Overwrite([*state["log"], HumanMessage("at last")])}
+
+    graph = graph_of(Told, {"a": tells, "b": tells_anew}, row("a", "b"))
+    states = [bench.run(graph, {"messages": [("user", "hi")], "log": []}).state for _ in range(2)]
+    assert states[0] == states[1]
+    messages, log = states[0]["messages"], states[0]["log"]
+    assert [each.content for each in messages] == ["hi", "as text", "told"]
+    assert [each if isinstance(each, str) else each.content for each in log] == [
+        "no message",
+        "told",
+        "said",
+        "at last",
+    ]
+    assert all(each.id for each in [*messages, *log[1:]])
+
+
+def test_what_no_checkpoint_of_langgraph_would_hold_is_kept_through_a_pause(bench: wtb.Bench) -> None:
+    run = bench.run(untracked(), {"log": []}, break_before=["d"])
+    assert run.resume().state["count"] == 2
 
 
 def test_schemas_of_input_output_and_of_single_nodes_hold(bench: wtb.Bench) -> None:
@@ -413,14 +483,6 @@ def test_a_graph_that_a_node_invokes_cannot_be_compiled_to_interrupt(bench: wtb.
     assert "compile it without interrupt_before" in run.error.message
 
 
-class Growing(TypedDict):
-    log: Annotated[list[Any], DeltaChannel(lambda before, writes: before + writes)]
-
-
-class Untracked(TypedDict):
-    client: Annotated[Any, UntrackedValue]
-
-
 @entrypoint()
 def functional(given: Any) -> Any:
     return given
@@ -448,8 +510,6 @@ POLICIES = [RetryPolicy(retry_on=KeyError), RetryPolicy(retry_on=OSError)]
         ),
         (nested(nested(simple().compile(checkpointer=True)).compile()), "the subgraph 'inner/inner' was compiled with"),
         (nested(interrupting()), "the subgraph 'inner' was compiled to interrupt"),
-        (graph_of(Untracked, {"a": says("a")}, row("a")), "'client' is an UntrackedValue"),
-        (graph_of(Growing, {"a": says("a")}, row("a")), "'log' is a DeltaChannel"),
         (graph_of(Log, {"a": (says("a"), {"retry_policy": POLICIES})}, row("a")), "several retry policies"),
         (functional, "the functional API"),
     ],

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, interrupt
 
-from tests.integration.test_langgraph_shapes import Log, graph_of, row
+from tests.integration.test_langgraph_shapes import Log, graph_of, row, says
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.langgraph import Saver, import_threads
@@ -179,3 +179,25 @@ def test_an_import_brings_what_came_since_the_last_unless_the_thread_went_on_her
     before = _values(graph, ours)
     assert import_threads(path, ours) == (0, 0, ("t",))
     assert _values(graph, ours) == before
+
+
+def test_a_step_of_what_was_sent_is_known_by_its_node_and_the_state_holds_nothing_of_the_sending(bench: Bench) -> None:
+    nodes = {"plan": says("plan"), "work": lambda given: {"log": [given["n"]]}}
+    graph = graph_of(Log, nodes, [(START, "plan"), ("work", "plan")])
+    graph.add_conditional_edges(
+        "plan", lambda state: [Send("work", {"n": n}) for n in (1, 2)] if len(state["log"]) < 6 else END
+    )
+    app = graph.compile(checkpointer=Saver(bench))
+    config: Any = {"configurable": {"thread_id": "t"}}
+    assert app.invoke({"log": []}, config)["log"] == ["plan", 1, 2, "plan", 1, 2, "plan"]
+
+    rows = bench.get("t").checkpoints
+    assert [(row.node, row.visit) for row in rows[2:]] == [
+        ("plan", 1), ("work", 1), ("plan", 2), ("work", 2), ("plan", 3)
+    ]  # fmt: skip
+    assert [row.next_nodes for row in rows[1:]] == [("plan",), ("work",), ("plan",), ("work",), ("plan",), ()]
+    assert set(bench.get("t").state) == {"log"}
+    with Saver(bench) as again:  # which knows nothing of the thread yet
+        later = graph.compile(checkpointer=again)
+        sent = [snapshot for snapshot in later.get_state_history(config) if snapshot.next == ("work", "work")]
+        assert later.invoke(None, sent[-1].config)["log"] == ["plan", 1, 2, "plan", 1, 2, "plan"]

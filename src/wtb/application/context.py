@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.answers import check_schema
-from wtb.application.journal import Asked, CallJournal, InDoubt, made
+from wtb.application.journal import Asked, CallJournal, InDoubt, Interruption, made
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.history import check_name
@@ -167,7 +167,7 @@ class Context:
         call = await asyncio.to_thread(self._journal.intend, call)
         try:
             result = await function()
-        except Exception as error:
+        except (Exception, Interruption) as error:
             await asyncio.to_thread(self._journal.fail, call, error)
             raise
         return await asyncio.to_thread(self._journal.settle, call, result)
@@ -208,7 +208,8 @@ class Context:
     ) -> Any:
         """Pause the run until a person has answered; a schema lists the answers, or is a JSON schema for them.
 
-        The question is a text, or plain data for a program that shows it; `inside` is the call of a tool that asks.
+        The question is a text, or plain data for a program that shows it; `inside` says who asks in another engine,
+        which gives the answers itself.
         """
         check_schema(schema)
         arguments = {"question": question, "schema": schema} | ({} if inside is None else {"inside": inside})
@@ -218,12 +219,13 @@ class Context:
         raise Asked(self._journal.intend(call))
 
     def pass_questions(self) -> None:
-        """Take the questions that were answered before as asked: whoever asks them has the answers already."""
+        """Take the questions of another engine that were answered before as asked: it has the answers already."""
         for call in self._journal.answered():
-            self.ask(**call.arguments)
+            if "inside" in call.arguments:
+                self.ask(**call.arguments)
 
-    def answers(self, inside: str | None = None) -> list[Any]:
-        """Return what people said to the questions of the node, or of a call of a tool, in the order of asking."""
+    def answers(self, inside: str) -> list[Any]:
+        """Return what people said to the questions of one who asks in another engine, in the order of asking."""
         return [call.result for call in self._journal.answered() if call.arguments.get("inside") == inside]
 
     def checkpoint(self, name: str, description: str = "") -> None:

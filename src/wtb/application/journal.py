@@ -246,7 +246,7 @@ def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any]) -> A
     call = journal.intend(call)
     try:
         result = function()
-    except Exception as error:
+    except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
         journal.fail(call, error)
         raise
     return journal.settle(call, result)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import merge_configs
-from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, UntrackedValue
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -24,6 +24,7 @@ from wtb.application.code import made_of
 from wtb.application.context import CURRENT
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
+from wtb.infrastructure.langgraph.channels import stored_whole
 from wtb.infrastructure.langgraph.saver import StoreSaver
 
 RAW = "__returned__"
@@ -42,11 +43,21 @@ class Graph:
     compiled: App | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
+    is_async: bool = False
+    """Whether nodes that can be both called and awaited are awaited."""
     _known: dict[int, tuple[Any, Runnable[Any, Any]]] = field(default_factory=dict)
     """What LangGraph runs, by the function whose code it is known by."""
 
     @classmethod
-    def of(cls, graph: Any, *, name: str | None = None, config: Mapping[str, Any] | None = None, context: Any) -> Graph:
+    def of(
+        cls,
+        graph: Any,
+        *,
+        name: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        context: Any = None,
+        is_async: bool = False,
+    ) -> Graph:
         """Take a StateGraph or a compiled one; InvalidInput says what to do about anything that cannot be run here."""
         builder = graph.builder if isinstance(graph, CompiledStateGraph) else graph
         if not isinstance(builder, StateGraph):
@@ -62,6 +73,7 @@ class Graph:
             compiled=compiled,
             config=merge_configs(compiled.config if compiled is not None else None, cast("Any", config)),
             context=context,
+            is_async=is_async,
         )
 
     @property
@@ -161,9 +173,13 @@ class Graph:
 
 
 def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
-    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it."""
+    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it.
+
+    Each of its channels is in every checkpoint, since every step begins from one.
+    """
     defaults = builder._node_defaults
     settled = copy.copy(builder)
+    settled.channels = {name: stored_whole(channel) for name, channel in builder.channels.items()}
     settled._node_defaults = replace(defaults, retry_policy=None, cache_policy=None, timeout=None)
     settled.nodes = {
         name: replace(
@@ -235,20 +251,25 @@ def function_of(runnable: Any) -> Callable[..., Any]:
     return getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable  # type: ignore[no-any-return]
 
 
-def is_async(runnable: Any) -> bool:
+def must_be_async(runnable: Any) -> bool:
     """Whether something can only be awaited: an async function, or what holds one: a graph, tools, a chain."""
     if isinstance(runnable, CompiledStateGraph):
         inner = runnable.builder
-        return _is_routed_async(inner) or any(is_async(spec.runnable) for spec in inner.nodes.values())
+        return _is_routed_async(inner) or any(must_be_async(spec.runnable) for spec in inner.nodes.values())
     tools = getattr(runnable, "tools_by_name", None)
     if isinstance(tools, dict):
         return any(getattr(tool, "func", True) is None for tool in tools.values())
     if isinstance(runnable, RunnableBinding):
-        return is_async(runnable.bound)
+        return must_be_async(runnable.bound)
     if isinstance(runnable, RunnableSequence | RunnableParallel):
         steps = runnable.steps if isinstance(runnable, RunnableSequence) else list(runnable.steps__.values())
-        return any(is_async(step) for step in steps)
+        return any(must_be_async(step) for step in steps)
     return getattr(runnable, "func", None) is None and getattr(runnable, "afunc", None) is not None
+
+
+def may_be_async(runnable: Any) -> bool:
+    """Whether something can be awaited, and is not only a function that is called on another thread then."""
+    return getattr(runnable, "func", None) is None or getattr(runnable, "afunc", None) is not None
 
 
 def _paths(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[Any]:
@@ -256,7 +277,7 @@ def _paths(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[Any]:
 
 
 def _is_routed_async(builder: StateGraph[Any, Any, Any, Any]) -> bool:
-    return any(is_async(path) for path in _paths(builder))
+    return any(must_be_async(path) for path in _paths(builder))
 
 
 class _StepsLeft(ManagedValue[int]):
@@ -336,11 +357,6 @@ def _nested_faults(path: str, graph: App) -> Iterator[str]:
 def _channel_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if "__root__" in builder.channels:
         yield "its state is one value without keys; give it a schema with a key for each thing that it holds"
-    for name, channel in builder.channels.items():
-        if isinstance(channel, DeltaChannel):
-            yield f"{name!r} is a DeltaChannel; use a plain reducer: wtb stores of each step what it changed anyway"
-        if isinstance(channel, UntrackedValue):
-            yield f"{name!r} is an UntrackedValue, which no checkpoint holds; pass what is not to be stored as context"
 
 
 def _retry(policies: GraphRetryPolicy | Sequence[GraphRetryPolicy] | None) -> RetryPolicy | None:

@@ -16,11 +16,11 @@ from wtb.application.context import CURRENT, Context
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
-from wtb.infrastructure.langgraph.graphs import RAW, is_async
+from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
-from wtb.infrastructure.langgraph.messages import Identified
+from wtb.infrastructure.langgraph.messages import Identified, Read
 from wtb.infrastructure.langgraph.observing import Observer
-from wtb.infrastructure.langgraph.questions import answering, asked_by
+from wtb.infrastructure.langgraph.questions import NODE, answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 
 STEP = "__wtb_step"
@@ -70,11 +70,13 @@ class Hosted(Runnable[Any, Any]):
 
     values: KeptValues
 
-    def __init__(self, node: str, inner: Runnable[Any, Any], messages: frozenset[str]) -> None:
+    def __init__(
+        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read], *, is_async: bool = False
+    ) -> None:
         self._node = node
         self._inner = inner
         self._messages = messages
-        self._is_async = is_async(inner)
+        self._is_async = may_be_async(inner) if is_async else must_be_async(inner)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         assert config is not None
@@ -92,7 +94,7 @@ class Hosted(Runnable[Any, Any]):
     def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
         pushed = Pushed()
-        watched = answering(watched, context.answers(), **{_CHECKPOINTER: None, _SEND: pushed.take})
+        watched = answering(watched, context.answers(inside=NODE), **{_CHECKPOINTER: None, _SEND: pushed.take})
         context.pass_questions()
         token = CURRENT.set(context)
         try:
@@ -151,7 +153,7 @@ class Hosted(Runnable[Any, Any]):
         context.ask(
             question,
             schema=schema if isinstance(schema, Mapping) else None,
-            inside=asked_by(stop),
+            inside=asked_by(interrupt),
         )
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
 

@@ -16,13 +16,16 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
+from langgraph.types import Interrupt
 
 from wtb.application.context import Context
 from wtb.domain.tools import ToolCall
 
 _SCRATCHPAD = "__pregel_scratchpad"
 """Under which key of the configuration LangGraph keeps what is known of a task's questions."""
-_ASKED_BY = "wtb_asked_by"
+_ASKED_BY = "wtb:"
+NODE = "interrupt"
+"""Who asks when no tool does: the node itself, or a subgraph of it."""
 
 
 def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> RunnableConfig:
@@ -44,12 +47,14 @@ def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
     try:
         yield
     except GraphInterrupt as stop:
-        setattr(stop, _ASKED_BY, call.identity)
+        for each in stop.args[0]:
+            if asked_by(each) == NODE:  # by no call inside this one
+                each.id = _ASKED_BY + call.identity  # which graphs around the tool pass on
         raise
     finally:
         var_child_runnable_config.reset(token)
 
 
-def asked_by(stop: GraphInterrupt) -> str | None:
-    """Return the call of a tool that asks; None when the node itself does, or a subgraph of it."""
-    return getattr(stop, _ASKED_BY, None)
+def asked_by(question: Interrupt) -> str:
+    """Return the call of a tool that asks, or NODE."""
+    return question.id.removeprefix(_ASKED_BY) if question.id.startswith(_ASKED_BY) else NODE

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from langgraph.types import Send
+
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.execution import Branch
 from wtb.domain.ids import CheckpointId
@@ -29,7 +31,8 @@ MAIN = "main"
 _SUBGRAPH = "subgraph "
 _NUMBER = re.compile(r" ~\d+$")
 _PLACE = re.compile(r"@[0-9a-f]{16}$")
-_INNER = ("branch:to:", "join:")
+_SENT = "__pregel_tasks"
+_INNER = ("branch:to:", "join:", _SENT)
 _START = "__start__"
 
 
@@ -111,7 +114,13 @@ def gathered(values: dict[str, Any]) -> dict[str, Any]:
 
 def next_nodes(inner: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the nodes that these channels start."""
-    return tuple(sorted(name.removeprefix(_INNER[0]) for name in inner if name.startswith(_INNER[0])))
+    started = {name.removeprefix(_INNER[0]) for name in inner if name.startswith(_INNER[0])}
+    return tuple(sorted(started.union(sent_to(inner))))
+
+
+def sent_to(inner: Mapping[str, Any]) -> list[str]:
+    """Return the nodes to which something was sent, each once."""
+    return list(dict.fromkeys(sent.node for sent in inner.get(_SENT, ()) if isinstance(sent, Send)))
 
 
 def row_ids(thread_id: str, namespace: str, checkpoint_id: str) -> tuple[CheckpointId, CheckpointId]:

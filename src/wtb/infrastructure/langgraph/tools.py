@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools.simple import Tool as SimpleTool
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from wtb.application.context import CURRENT
 from wtb.domain.errors import StateNotSerialisable
@@ -113,28 +111,31 @@ def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return {**({"args": [kept_result(value, tool.name) for value in args]} if args else {}), **named}
 
 
-def recorded_tools(runnable: Any) -> Any:
-    """Return a ToolNode with the calls of all its tools recorded, also inside a subgraph; anything else as it is."""
-    if isinstance(runnable, CompiledStateGraph):
-        return _with_recorded_tools(runnable)
-    if not isinstance(runnable, ToolNode):
-        return runnable
-    node = copy.copy(runnable)
-    node._tools_by_name = {name: _automatic(tool) for name, tool in runnable.tools_by_name.items()}
-    node.func, node.afunc = node._func, node._afunc  # those that it has are bound to the one that was copied
-    return node
+def record_tool_nodes() -> None:
+    """Let every ToolNode record the calls of its tools while a node of ours runs, and do as ever elsewhere.
+
+    An agent that a node, a tool or a package invokes cannot be reached before it runs, and its tools change things too.
+    """
+    run, arun = ToolNode._execute_tool_sync, ToolNode._execute_tool_async
+    if hasattr(run, "__wrapped__"):
+        return
+
+    @wraps(run)
+    def recorded(self: ToolNode, request: ToolCallRequest, *args: Any) -> Any:
+        return run(self, _recorded_request(request), *args)
+
+    @wraps(arun)
+    async def arecorded(self: ToolNode, request: ToolCallRequest, *args: Any) -> Any:
+        return await arun(self, _recorded_request(request), *args)
+
+    setattr(ToolNode, run.__name__, recorded)
+    setattr(ToolNode, arun.__name__, arecorded)
 
 
-def _with_recorded_tools(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    nodes = graph.builder.nodes
-    recorded = {name: recorded_tools(spec.runnable) for name, spec in nodes.items()}
-    if all(recorded[name] is spec.runnable for name, spec in nodes.items()):
-        return graph
-    builder = copy.copy(graph.builder)
-    builder.nodes = {name: replace(spec, runnable=recorded[name]) for name, spec in nodes.items()}
-    compiled = builder.compile(store=graph.store, cache=graph.cache, name=graph.name)
-    compiled.config = graph.config
-    return compiled
+def _recorded_request(request: ToolCallRequest) -> ToolCallRequest:
+    if request.tool is None or CURRENT.get(None) is None:
+        return request
+    return request.override(tool=_automatic(request.tool))
 
 
 def _automatic(tool: BaseTool) -> BaseTool:

@@ -22,6 +22,7 @@ from wtb.infrastructure.langgraph.records import (
     is_inner,
     next_nodes,
     row_ids,
+    sent_to,
     spread,
 )
 from wtb.infrastructure.langgraph.threads import Thread
@@ -146,8 +147,8 @@ class CheckpointWriter:
         changes: dict[str, tuple[Change, ...]] = {}
         lists = dict(line.lists)
         for channel in _new_channels(put, line, values):
-            if channel in values:
-                change = None if is_inner(channel) else self._change(channel, values[channel], line, lists)
+            if channel in values and not is_inner(channel):
+                change = self._change(channel, values[channel], line, lists)
                 if change is not None:
                     changes[channel] = (change,)
             elif channel in line.keys:
@@ -173,7 +174,8 @@ class CheckpointWriter:
         values, seen = checkpoint["channel_values"], checkpoint["versions_seen"]
         nodes: list[str] = []
         if put.metadata.get("source") == "loop":
-            nodes = [node for node in seen if seen[node] != line.seen.get(node) and not node.startswith("__")]
+            started = [node for node in seen if seen[node] != line.seen.get(node) and not node.startswith("__")]
+            nodes = list(dict.fromkeys([*sent_to(line.inner), *started]))
         record = Record(
             id=checkpoint["id"],
             namespace=put.namespace,

@@ -27,7 +27,7 @@ from wtb.infrastructure.langgraph.hosting import STEP, Hosted, Step
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
 from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
 from wtb.infrastructure.langgraph.records import is_inner
-from wtb.infrastructure.langgraph.tools import recorded_tools
+from wtb.infrastructure.langgraph.tools import record_tool_nodes
 
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
 _INPUTS = KeptValues()
@@ -39,6 +39,7 @@ class Hosting:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.messages = message_channels(graph.channels)
+        record_tool_nodes()
         self._compiled: dict[tuple[int, ...], tuple[Any, App, KeptValues]] = {}
 
     def compiled(self, definition: WorkflowDefinition) -> tuple[App, KeptValues]:
@@ -59,7 +60,7 @@ class Hosting:
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
     def _hosted(self, node: Node) -> Hosted:
-        return Hosted(node.name, recorded_tools(self.graph.runnable(node)), self.messages)
+        return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
 
 
 class GraphEngine:

@@ -1,0 +1,122 @@
+"""Agents inside agents, as supervisors, swarms and deep agents are built: their tools are recorded, and may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send, interrupt
+
+import wtb
+import wtb.langgraph as wtb_langgraph
+from tests.integration.test_langgraph_idioms import calls
+from tests.integration.test_langgraph_shapes import graph_of, row
+
+GIVEN = {"messages": [("user", "go")]}
+
+
+@pytest.fixture
+def bench() -> Iterator[wtb.Bench]:
+    with wtb.Bench("memory://") as opened:
+        yield opened
+
+
+class Agent:
+    """An agent that sends something, and then has two tools at a time that ask; it knows what it has sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+        @tool
+        def send(text: str) -> str:
+            """Send."""
+            self.sent.append(text)
+            return f"sent {text}"
+
+        @tool
+        def ask(text: str) -> str:
+            """Ask."""
+            return f"{interrupt(text)} {interrupt(f'{text}, sure?')}"
+
+        asks = [{"type": "tool_call", "name": "ask", "args": {"text": text}, "id": text} for text in ("a", "b")]
+        nodes = {
+            "send": calls("send", text="mail"),
+            "sending": ToolNode([send]),
+            "ask": lambda state: {"messages": [AIMessage("", id="asks", tool_calls=asks)]},
+            "asking": ToolNode([ask]),
+            "end": lambda state: {"messages": [AIMessage("; ".join(each.content for each in state["messages"][-2:]))]},
+        }
+        graph = graph_of(MessagesState, nodes, [*row("send", "sending", "ask")[:-1], ("asking", "end")])
+        graph.add_conditional_edges("ask", lambda state: [Send("asking", [call]) for call in asks], ["asking"])
+        self.graph = graph.compile()
+
+
+def as_subgraph(agent: Agent) -> StateGraph[Any]:
+    return graph_of(MessagesState, {"work": agent.graph}, row("work"))
+
+
+def in_a_function(agent: Agent) -> StateGraph[Any]:
+    nodes = {"work": lambda state: {"messages": agent.graph.invoke(state)["messages"]}}
+    return graph_of(MessagesState, nodes, row("work"))
+
+
+def in_a_tool(agent: Agent) -> StateGraph[Any]:
+    @tool
+    def delegate(text: str) -> str:
+        """Let the agent do it."""
+        return str(agent.graph.invoke({"messages": [("user", text)]})["messages"][-1].content)
+
+    nodes = {"model": calls("delegate", text="do it"), "tools": ToolNode([delegate])}
+    return graph_of(MessagesState, nodes, row("model", "tools"))
+
+
+@pytest.mark.parametrize("build", [as_subgraph, in_a_function, in_a_tool])
+def test_tools_of_an_agent_inside_may_ask_and_those_before_it_are_not_called_again(
+    bench: wtb.Bench, build: Callable[[Agent], StateGraph[Any]]
+) -> None:
+    agent = Agent()
+    run = bench.run(build(agent), GIVEN)
+    asked: list[str] = []
+    while run.waiting is not None and len(asked) < 5:
+        assert run.waiting.question is not None
+        asked.append(run.waiting.question["question"])
+        run.resume(answer=f"({asked[-1]})")
+    assert sorted(asked) == ["a", "a, sure?", "b", "b, sure?"]
+    assert (run.error, agent.sent) == (None, ["mail"])
+    assert run.state["messages"][-1].content == "(a) (a, sure?); (b) (b, sure?)"
+
+
+def test_a_node_and_its_tools_may_ask_as_nodes_of_wtb_do(bench: wtb.Bench) -> None:
+    @tool
+    def ask(text: str) -> str:
+        """Ask."""
+        return str(wtb_langgraph.context().ask(text))
+
+    @tool
+    async def aask(text: str) -> str:
+        """Ask, awaited."""
+        return str(wtb_langgraph.context().ask(text))
+
+    def asks(state: Any) -> Any:
+        said = [wtb_langgraph.context().ask("mine"), interrupt("LangGraph's"), wtb_langgraph.context().ask("mine")]
+        return {"messages": [AIMessage(" ".join(said), id="said")]}
+
+    nodes = {"a": asks, "b": calls("ask", text="b"), "c": ToolNode([ask]), "d": calls("aask", text="d")}
+    graph = graph_of(MessagesState, {**nodes, "e": ToolNode([aask])}, row(*nodes, "e"))
+    run = bench.run(graph, GIVEN)
+    for answer in "12345":
+        run.resume(answer=answer)
+    assert (run.waiting, run.error) == (None, None)
+    assert [each.content for each in run.state["messages"] if each.content][1:] == ["1 2 3", "4", "5"]
+
+
+def test_a_tool_node_outside_of_a_run_is_as_it_was(bench: wtb.Bench) -> None:
+    agent = Agent()
+    bench.run(in_a_function(agent), GIVEN)
+    agent.graph.invoke({"messages": [("user", "go")]}, interrupt_before=["asking"])
+    assert agent.sent == ["mail", "mail"]
