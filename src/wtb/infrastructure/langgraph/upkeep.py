@@ -184,7 +184,7 @@ class ThreadUpkeep:
             id = row_ids(thread.id, namespaces[row.id], langgraph_id(row.id))[1]
             parent = names.get(row.parent_id) if row.parent_id is not None else None
             base = State() if parent is None or row.parent_id is None else states[row.parent_id]
-            draft = _copied(row, id, parent, thread, self._branch_for(thread, row, namespaces[row.id]))
+            draft = _copied(row, id, parent, thread, _branch_for(thread, namespaces[row.id]))
             uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
             names[row.id], states[row.id] = id, snapshot.state
             own = (write._replace(execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
@@ -199,9 +199,10 @@ class ThreadUpkeep:
         uow.executions.save(execution)
         return Thread(execution=execution, branches=uow.branches.list_branches(thread.id))
 
-    def _branch_for(self, thread: Thread, row: Checkpoint, namespace: str) -> BranchId:
-        own = thread.in_namespace(namespace)
-        return (own[0] if own else thread.active).id
+
+def _branch_for(thread: Thread, namespace: str) -> BranchId:
+    own = thread.in_namespace(namespace)
+    return (own[0] if own else thread.active).id
 
 
 def _copied(
