@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
 from wtb.domain.batch import Batch, Job, JobStatus, Spent
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     OVERALL,
     Absent,
@@ -294,7 +294,7 @@ class BatchResult:
         try:
             import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
         except ImportError as error:
-            raise InvalidInput("to_pandas needs pandas: pip install pandas; to_csv does without") from error
+            raise MissingLibrary("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
 
 

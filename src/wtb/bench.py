@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb import baselines
 from wtb.application.batch_floor import Progress
@@ -33,6 +34,19 @@ from wtb.settings import load_settings
 SHORTEST_PREFIX = 4
 """How much of a run's id must be given."""
 
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def _taking_what(other: Callable[Given, Found]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
+    """Show a method that passes everything on with the parameters of the other one, to editors and in `help`."""
+
+    def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
+        vars(method)["__signature__"] = inspect.signature(other)
+        return method
+
+    return shown
+
 
 class Bench:
     """Where workflows are run. Without a url everything lies in `.wtb` in this folder.
@@ -43,13 +57,6 @@ class Bench:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
-
-    def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
-        """Run a workflow until it ends or pauses, and return the run; a node that fails is in `run.error`, not raised.
-
-        The input is what the state begins with; options are those of `create`.
-        """
-        return self.create(flow, input, **options).resume()
 
     def create(
         self,
@@ -106,6 +113,14 @@ class Bench:
             created_by=created_by,
         )
         return Run(self, execution.id, flow)
+
+    @_taking_what(create)
+    def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
+        """Run a workflow until it ends or pauses, and return the run; a node that fails is in `run.error`, not raised.
+
+        The input is what the state begins with; options are those of `create`.
+        """
+        return self.create(flow, input, **options).resume()
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of it that no other run has, of at least four characters."""

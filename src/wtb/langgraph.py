@@ -11,7 +11,7 @@ from wtb.application.context import Context, current
 from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
 from wtb.bootstrap import open_database
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
 from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
@@ -30,7 +30,7 @@ try:
     from wtb.infrastructure.langgraph.tools import through_context
     from wtb.infrastructure.state_adapters.langgraph import GraphEngine, Hosting
 except ImportError as error:
-    raise InvalidInput("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
+    raise MissingLibrary("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
 __all__ = [
     "GraphWorkflow",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 
-from wtb.cli.output import counted, duration, size, to_json
+from wtb.cli.output import counted, duration, print_table, size, to_json
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,28 @@ def test_numbers_agree_with_their_nouns() -> None:
 def test_what_json_does_not_know_is_written_as_text() -> None:
     value = {("a", 1): {1: b"x"}, "t": (datetime(2026, 1, 1, tzinfo=UTC), timedelta(seconds=2))}
     assert json.loads(to_json(value)) == {"('a', 1)": {"1": "b'x'"}, "t": ["2026-01-01T00:00:00+00:00", 2.0]}
+
+
+ROW = {"combination": "greet=polite, recognise=first", "cases": 1_234_567, "checkpoint": "01a1e10f-553f-7000"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "combination"),
+    [
+        (20, ["greet=polite,   ", "recognise=first "]),  # the terminal breaks the lines
+        (45, ["greet=polite,   ", "recognise=first "]),
+        (60, ["greet=polite, recognise=first "]),
+        (200, ["greet=polite, recognise=first "]),
+    ],
+)
+def test_on_a_narrow_screen_text_is_broken_between_words_and_numbers_stay_whole(
+    columns: int, combination: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever is said
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table([ROW])
+    heading, first, *rest = click.unstyle(capsys.readouterr().out).splitlines()
+    assert heading.split() == list(ROW)
+    assert first.split()[-2:] == ["1234567", "01a1e10f-553f-7000"]
+    assert [line[: len(combination[0])] for line in (first, *rest)] == combination

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -109,3 +111,17 @@ def test_who_catches_a_conflict_catches_those_who_were_first() -> None:
 def test_an_error_crosses_from_one_process_to_another_unchanged(error: WTBError) -> None:
     arrived = pickle.loads(pickle.dumps(error))  # noqa: S301  what multiprocessing and Ray do to errors
     assert (type(arrived), str(arrived), vars(arrived)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "advice"),
+    [
+        ("langgraph", "import wtb.langgraph", "workflow-test-bench[langgraph]"),
+        ("psycopg", "import wtb; wtb.Bench('postgresql://localhost/none')", "workflow-test-bench[postgres]"),
+    ],
+)
+def test_without_an_extra_it_is_an_import_error_that_names_the_extra(library: str, code: str, advice: str) -> None:
+    absent = f"import sys; sys.modules[{library!r}] = None; "
+    caught = f"try:\n    {code}\nexcept ImportError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", f"{absent}\n{caught}"], capture_output=True, text=True, check=True)
+    assert f"pip install '{advice}'" in done.stdout

@@ -25,6 +25,9 @@ from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
 
+_WHOLE = 200
+"""Characters of help in the list of commands: the first sentence of each is shown to its end."""
+
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, show_run, history, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
@@ -38,10 +41,9 @@ class _Group(click.Group):
     """Says every failure of ours in one sentence, without a traceback, and shows commands by what people do."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        room = formatter.width - 6 - max(map(len, self.commands))
         for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(command.name or "", command.get_short_help_str(room)) for command in commands])
+                formatter.write_dl([(command.name or "", command.get_short_help_str(_WHOLE)) for command in commands])
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -116,7 +116,8 @@ def print_spent(result: BatchResult) -> None:
     if result.unpriced:
         models = ", ".join(result.unpriced)
         click.echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
-        click.echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`.")
+        click.echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
+        click.echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
 
 
 def spending(spent: Spent) -> str:

@@ -126,6 +126,8 @@ def history(*, run_id: str, tree: bool, everything: bool, url: str | None, as_js
     way = [checkpoint.id for checkpoint in line]
     marks = dict.fromkeys(way[:-1], "") | dict.fromkeys(way[-1:], "head")
     rows = [_checkpoint_row(checkpoint, marks) for checkpoint in (found.checkpoints if everything else line)]
+    if not as_json and not any(row["name"] for row in rows):  # so that it fits into 80 columns
+        rows = [{heading: value for heading, value in row.items() if heading != "name"} for row in rows]
     show_rows(rows, as_json=as_json, empty="No checkpoints.")
 
 

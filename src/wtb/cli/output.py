@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -44,8 +45,14 @@ url = click.option(
     help="sqlite:///path or postgresql://user@host/database; otherwise WTB_URL, wtb.toml or .wtb in this folder.",
 )
 
-_WIDE = ("combination", "data", "error", "name", "path", "state")
+_WIDE = ("combination", "data", "difference", "error", "name", "path", "state")
 """Columns whose text may be broken into lines."""
+
+_LONGEST_WORD = 20
+"""Longer ones are broken too."""
+
+_GAP = 2
+"""Between two columns."""
 
 _NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", "mean")
 
@@ -77,18 +84,43 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the headings that the first one has."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in rows[0]:
-        table.add_column(
-            heading,
-            overflow="fold",
-            no_wrap=heading not in _WIDE,
-            justify="right" if heading in _NUMBERS else "left",
-        )
-    for row in rows:
-        # As Text: what a node said is never markup.
-        table.add_row(*(Text(_cell(heading, value)) for heading, value in row.items()))
+    cells = [[_cell(heading, value) for heading, value in row.items()] for row in rows]
+    columns = {heading: (heading, *column) for heading, column in zip(rows[0], zip(*cells, strict=True), strict=True)}
     # Through a pipe the lines stay whole: there is no screen that they must fit.
-    Console(width=None if sys.stdout.isatty() else 1_000).print(table, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 1_000)
+    widths = _widths(columns, console.width)
+    for heading, width in widths.items():
+        table.add_column(heading, overflow="fold", width=width, justify="right" if heading in _NUMBERS else "left")
+    for row in cells:
+        table.add_row(*map(Text, row))  # as Text: what a node said is never markup
+    console.width = max(console.width, _total(widths))
+    console.print(table, highlight=False)
+
+
+def _widths(columns: Mapping[str, Sequence[str]], room: int) -> dict[str, int]:
+    """Return how wide the columns are; where the room is too small the terminal breaks the lines.
+
+    Only text is broken before that, into its words: a number that is cut is another number.
+    """
+    widest = {heading: _longest(cells, str.splitlines) for heading, cells in columns.items()}
+    widths = {
+        heading: min(_longest(cells, str.split), _LONGEST_WORD) if heading in _WIDE else widest[heading]
+        for heading, cells in columns.items()
+    }
+    spare = room - _total(widths)
+    for heading, width in widths.items():
+        more = min(widest[heading] - width, max(spare, 0))
+        widths[heading] += more
+        spare -= more
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _longest(cells: Sequence[str], parts: Callable[[str], list[str]]) -> int:
+    return max(cell_len(part) for cell in cells for part in parts(cell) or [""])
 
 
 def _cell(heading: str, value: Any) -> str:

@@ -17,6 +17,7 @@ WTBError
 │   ├── InvalidTransition       the status does not allow it
 │   ├── InvalidStateChange      an operation that does not fit the value it meets
 │   ├── StateNotSerialisable    names the path in the state
+│   ├── MissingLibrary          an optional one; says what to install
 │   └── UnsafePath              a path that leads out of a workspace
 ├── Conflict                    somebody else was first
 │   ├── AlreadyExists
@@ -121,6 +122,10 @@ class ObjectNotFound(NotFound):
 
 class InvalidInput(WTBError, ValueError):
     """Something the caller gave cannot be used as it is."""
+
+
+class MissingLibrary(InvalidInput, ImportError):
+    """What was asked for needs a library that is not installed."""
 
 
 class InvalidWorkflow(InvalidInput):

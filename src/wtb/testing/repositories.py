@@ -338,15 +338,16 @@ class NodeRunRepositoryContract(StoryFixtures):
 
 
 def _life(story: Story) -> list[NodeRun]:
-    """Return one node run at every stage: tried twice, with two checkpoints and a tool call."""
+    """Return one node run at every stage: tried thrice, later the third time, with two checkpoints and a tool call."""
     first, second = story.line({}, {})
     now = story.execution.created_at
     started = story.new_node_run("work", 3, input_id=first.id)
     reached = started.reached(first.id).called_tool()
     failed = reached.ended(NodeStatus.FAILED, now, Failure(type="ValueError", message="no", node="work", visit=3))
     again = failed.tried_again()
-    done = again.reached(second.id).ended(NodeStatus.COMPLETED, now)
-    return [started, reached, failed, again, done]
+    later = again.tried_again(since=now + timedelta(hours=1))
+    done = later.reached(second.id).ended(NodeStatus.COMPLETED, now + timedelta(hours=2))
+    return [started, reached, failed, again, later, done]
 
 
 def _save(storage: Storage, *runs: NodeRun) -> None:

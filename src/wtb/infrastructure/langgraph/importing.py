@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.infrastructure.langgraph.saver import StoreSaver
 
 _PLACES = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = {} ORDER BY checkpoint_id"
@@ -161,7 +161,7 @@ def _postgres(address: str) -> Iterator[Source]:
     try:
         from langgraph.checkpoint.postgres import PostgresSaver
     except ImportError as error:
-        raise InvalidInput("reading it needs: pip install langgraph-checkpoint-postgres 'psycopg[binary]'") from error
+        raise MissingLibrary("reading it needs: pip install langgraph-checkpoint-postgres 'psycopg[binary]'") from error
     with PostgresSaver.from_conn_string(address) as peer:
         source = _PostgresSource(peer)
         if not source.rows("SELECT 1 WHERE to_regclass('checkpoint_blobs') IS NOT NULL"):

@@ -26,8 +26,8 @@ _SAVE_RUN = (
     f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, id) DO UPDATE SET attempt = excluded.attempt, status = excluded.status, "
     "first_id = excluded.first_id, last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, "
-    "tool_count = excluded.tool_count, failure = excluded.failure, ended_at_us = excluded.ended_at_us, "
-    "pending = excluded.pending"
+    "tool_count = excluded.tool_count, failure = excluded.failure, started_at_us = excluded.started_at_us, "
+    "ended_at_us = excluded.ended_at_us, pending = excluded.pending"
 )
 _UNFINISHED = (
     f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? "

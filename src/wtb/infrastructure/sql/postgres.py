@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
+from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary, StorageError, StorageUnavailable
 from wtb.infrastructure.sql.database import Database, Transaction
 
 _FRESH_S = 10
@@ -112,7 +112,7 @@ class PostgresDatabase(Database):
         try:
             import psycopg
         except ImportError as error:
-            raise InvalidInput("Postgres needs psycopg: pip install 'workflow-test-bench[postgres]'") from error
+            raise MissingLibrary("Postgres needs psycopg: pip install 'workflow-test-bench[postgres]'") from error
         self._errors = psycopg.errors
         self._advice = (
             (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
