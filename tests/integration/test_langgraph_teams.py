@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Send, interrupt
+from langgraph.types import Command, Send, interrupt
 
 import wtb
 import wtb.langgraph as wtb_langgraph
@@ -24,6 +25,10 @@ GIVEN = {"messages": [("user", "go")]}
 def bench() -> Iterator[wtb.Bench]:
     with wtb.Bench("memory://") as opened:
         yield opened
+
+
+class Said(TypedDict):
+    said: str
 
 
 class Agent:
@@ -113,6 +118,53 @@ def test_a_node_and_its_tools_may_ask_as_nodes_of_wtb_do(bench: wtb.Bench) -> No
         run.resume(answer=answer)
     assert (run.waiting, run.error) == (None, None)
     assert [each.content for each in run.state["messages"] if each.content][1:] == ["1 2 3", "4", "5"]
+
+
+def workflow_of(function: Callable[[Any], Any]) -> wtb.Workflow:
+    """Return a workflow of WTB's own with one node, whose calls are recorded as it takes ctx."""
+    flow = wtb.Workflow("of one")
+
+    @flow.node(start=True)
+    def work(state: Any, ctx: wtb.Context) -> Any:
+        return function(state)
+
+    return flow
+
+
+def test_an_agent_with_a_saver_of_its_own_is_answered_by_the_node_that_invokes_it(bench: wtb.Bench) -> None:
+    @tool
+    def ask(text: str) -> str:
+        """Ask."""
+        return f"{interrupt(text)} {interrupt(f'{text}, sure?')}"
+
+    nodes = {"model": calls("ask", text="go on"), "tools": ToolNode([ask])}
+    agent = graph_of(MessagesState, nodes, row(*nodes)).compile(InMemorySaver())
+
+    def work(state: Any) -> Any:
+        thread: Any = {"configurable": {"thread_id": f"{type(state)}"}}
+        agent.invoke({"messages": []}, thread)
+        agent.invoke(Command(resume="yes"), thread)
+        return {"said": agent.invoke(Command(resume="indeed"), thread)["messages"][-1].content}
+
+    for each in (graph_of(Said, {"work": work}, row("work")), workflow_of(work)):
+        run = bench.run(each, {"said": ""})
+        assert (run.error, run.state["said"]) == (None, "yes indeed")
+
+
+def test_a_recorded_tool_can_be_called_where_nobody_can_ask(bench: wtb.Bench) -> None:
+    @wtb_langgraph.recorded
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        return f"sent {text}"
+
+    def work(state: Any) -> Any:
+        return {"said": send.invoke({"text": send.invoke({"text": "it"})}, {"configurable": {"user": "me"}})}
+
+    for each in (graph_of(Said, {"work": work}, row("work")), workflow_of(work)):
+        run = bench.run(each, {"said": ""})
+        assert (run.error, run.state["said"]) == (None, "sent sent it")
+        assert [call.tool for call in run.calls] == ["send", "send"]
 
 
 def test_a_tool_node_outside_of_a_run_is_as_it_was(bench: wtb.Bench) -> None:

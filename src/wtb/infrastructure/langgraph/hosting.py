@@ -20,13 +20,12 @@ from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
 from wtb.infrastructure.langgraph.messages import Identified, Read
 from wtb.infrastructure.langgraph.observing import Observer
-from wtb.infrastructure.langgraph.questions import NODE, answering, asked_by
+from wtb.infrastructure.langgraph.questions import CHECKPOINTER, NODE, answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 
 STEP = "__wtb_step"
 """Under which key of the configuration nodes find the superstep that they belong to."""
 _PUSH = "__pregel_push"
-_CHECKPOINTER = "__pregel_checkpointer"
 _SEND = "__pregel_send"
 
 
@@ -94,7 +93,7 @@ class Hosted(Runnable[Any, Any]):
     def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
         pushed = Pushed()
-        watched = answering(watched, context.answers(inside=NODE), **{_CHECKPOINTER: None, _SEND: pushed.take})
+        watched = answering(watched, context.answers(inside=NODE), **{CHECKPOINTER: None, _SEND: pushed.take})
         context.pass_questions()
         token = CURRENT.set(context)
         try:
