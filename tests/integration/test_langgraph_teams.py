@@ -120,6 +120,54 @@ def test_a_node_and_its_tools_may_ask_as_nodes_of_wtb_do(bench: wtb.Bench) -> No
     assert [each.content for each in run.state["messages"] if each.content][1:] == ["1 2 3", "4", "5"]
 
 
+@pytest.mark.parametrize("texts", [("same", "same"), ("one", "other")])
+def test_what_one_agent_was_told_and_did_is_not_taken_for_what_another_asks_and_does(
+    bench: wtb.Bench, texts: tuple[str, str]
+) -> None:
+    sent: list[str] = []
+
+    @tool
+    def ask(text: str) -> str:
+        """Ask."""
+        return str(interrupt(text))
+
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return text
+
+    def sends(state: Any) -> Any:
+        return calls("send", text=f"{state['messages'][0].content} {state['messages'][-1].content}")(state)
+
+    nodes = {
+        "asks": calls("ask", text="may I?"),
+        "asking": ToolNode([ask]),
+        "sends": sends,
+        "sending": ToolNode([send]),
+    }
+    agent = graph_of(MessagesState, nodes, row(*nodes)).compile()
+
+    @tool
+    def delegate(text: str, number: int) -> str:
+        """Let the agent do it."""
+        return str(agent.invoke({"messages": [("user", text)]})["messages"][-1].content)
+
+    asked = [
+        {"type": "tool_call", "name": "delegate", "args": {"text": text, "number": number}, "id": str(number)}
+        for number, text in enumerate(texts)
+    ]
+    supervisor = {
+        "model": lambda state: {"messages": [AIMessage("", id="both", tool_calls=asked)]},
+        "tools": ToolNode([delegate]),
+    }
+    run = bench.run(graph_of(MessagesState, supervisor, row(*supervisor)), GIVEN)
+    run.resume(answer="yes")
+    run.resume(answer="yes")
+    assert (run.waiting, run.error) == (None, None)
+    assert sorted(sent) == sorted(f"{text} yes" for text in texts)
+
+
 def workflow_of(function: Callable[[Any], Any]) -> wtb.Workflow:
     """Return a workflow of WTB's own with one node, whose calls are recorded as it takes ctx."""
     flow = wtb.Workflow("of one")

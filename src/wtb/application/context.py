@@ -166,7 +166,8 @@ class Context:
             return call.result
         call = await asyncio.to_thread(self._journal.intend, call)
         try:
-            result = await function()
+            with self._journal.inside(call):
+                result = await function()
         except (Exception, Interruption) as error:
             await asyncio.to_thread(self._journal.fail, call, error)
             raise
