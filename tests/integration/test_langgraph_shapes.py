@@ -182,7 +182,11 @@ def growing() -> StateGraph[Any]:
         return {"log": ["a", {"k": 1}], "files": {"a.txt": "x"}, "messages": AIMessage("a", id="a")}
 
     def ends(state: Any) -> Any:
-        return {"log": Overwrite(["b"]), "messages": [RemoveMessage(id="h"), AIMessage("new", id="a")]}
+        return {
+            "log": Overwrite(["b"]),
+            "files": Overwrite(None),
+            "messages": [RemoveMessage(id="h"), AIMessage("new", id="a")],
+        }
 
     nodes = {"a": begins, "b": says("b"), "c": says("c"), "d": ends}
     return graph_of(Growing, nodes, [(START, "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
