@@ -215,8 +215,14 @@ def test_a_recorded_tool_can_be_called_where_nobody_can_ask(bench: wtb.Bench) ->
         assert [call.tool for call in run.calls] == ["send", "send"]
 
 
-def test_a_tool_node_outside_of_a_run_is_as_it_was(bench: wtb.Bench) -> None:
+def test_a_tool_node_outside_of_a_graph_that_is_run_is_as_it_was(bench: wtb.Bench) -> None:
     agent = Agent()
     bench.run(in_a_function(agent), GIVEN)
     agent.graph.invoke({"messages": [("user", "go")]}, interrupt_before=["asking"])
     assert agent.sent == ["mail", "mail"]
+
+    def work(state: Any) -> Any:
+        agent.graph.invoke({"messages": [("user", "go")]}, interrupt_before=["asking"])
+
+    assert bench.run(workflow_of(work), {}).calls == ()
+    assert agent.sent == ["mail", "mail", "mail"]

@@ -90,6 +90,8 @@ class Context:
         self.seed = seed
         self.usage_total: Usage | None = None
         self._awaited: set[asyncio.Task[Any]] = set()
+        self.is_of_graph = False
+        """Whether another engine runs the node, whose tools are recorded wherever they are called."""
         self.inside: list[Mapping[str, Any]] = []
         """Nodes that ran inside this one, each by its path and with its duration."""
 

@@ -94,6 +94,7 @@ class Hosted(Runnable[Any, Any]):
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
         pushed = Pushed()
         watched = answering(watched, context.answers(inside=NODE), **{CHECKPOINTER: None, _SEND: pushed.take})
+        context.is_of_graph = True
         context.pass_questions()
         token = CURRENT.set(context)
         try:
