@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict
 
@@ -118,6 +121,43 @@ def test_a_node_and_its_tools_may_ask_as_nodes_of_wtb_do(bench: wtb.Bench) -> No
         run.resume(answer=answer)
     assert (run.waiting, run.error) == (None, None)
     assert [each.content for each in run.state["messages"] if each.content][1:] == ["1 2 3", "4", "5"]
+
+
+@pytest.mark.parametrize("ask", [interrupt, lambda text: wtb_langgraph.context().ask(text)], ids=["interrupt", "ctx"])
+def test_tools_that_run_beside_one_that_asks_are_waited_for(bench: wtb.Bench, ask: Callable[[str], Any]) -> None:
+    sent: list[str] = []
+    begun = threading.Semaphore(0)
+
+    @tool
+    async def asks(text: str) -> str:
+        """Ask, once the others have begun."""
+        await asyncio.to_thread(lambda: [begun.acquire() for _ in range(2)])
+        begun.release(2)
+        return str(ask(text))
+
+    @tool
+    async def awaited(text: str) -> str:
+        """Send."""
+        begun.release()
+        await asyncio.sleep(0.1)
+        sent.append(text)
+        return text
+
+    @tool
+    def called(text: str) -> str:
+        """Send from a thread."""
+        begun.release()
+        time.sleep(0.1)
+        sent.append(text)
+        return text
+
+    tools = [asks, awaited, called]
+    made = [{"type": "tool_call", "name": each.name, "args": {"text": each.name}, "id": each.name} for each in tools]
+    nodes = {"model": lambda state: {"messages": [AIMessage("", id="m", tool_calls=made)]}, "tools": ToolNode(tools)}
+    run = bench.run(graph_of(MessagesState, nodes, row(*nodes)), GIVEN)
+    assert sorted(sent) == ["awaited", "called"]
+    run.resume(answer="yes")
+    assert (run.waiting, run.error, sorted(sent)) == (None, None, ["awaited", "called"])
 
 
 @pytest.mark.parametrize("texts", [("same", "same"), ("one", "other")])

@@ -13,6 +13,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.types import Interrupt
 
 from wtb.application.context import CURRENT, Context
+from wtb.application.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
@@ -119,7 +120,7 @@ class Hosted(Runnable[Any, Any]):
                 around.run(CURRENT.set, context)  # the loop's thread has a context of its own
                 try:
                     return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
-                except Exception:
+                except (Exception, Interruption):
                     await context.let_calls_end()
                     raise
 
