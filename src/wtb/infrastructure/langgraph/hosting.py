@@ -149,13 +149,9 @@ class Hosted(Runnable[Any, Any]):
                 "compile it without interrupt_before and interrupt_after, and break before or after the node"
             )
         interrupt: Interrupt = stop.args[0][0]
-        schema = interrupt.response_schema
+        schema = interrupt.response_schema if isinstance(interrupt.response_schema, Mapping) else None
         question = self._question(interrupt.value)
-        context.ask(
-            question,
-            schema=schema if isinstance(schema, Mapping) else None,
-            inside=asked_by(interrupt),
-        )
+        context.ask(question, schema=schema, inside=asked_by(interrupt))
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
 
     def _question(self, value: Any) -> Any:
