@@ -149,13 +149,13 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
 
 
 def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
+    masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
     storage = _storage(settings, codec, clock, bus)
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     folders = LocalFolders(objects, home / "indexes")
-    masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     return _Parts(
         settings=settings,
         clock=clock,

@@ -302,6 +302,24 @@ def test_an_async_node_that_takes_too_long_lets_go_of_what_it_holds_before_the_b
     assert happened == ["let go"]
 
 
+def test_a_bench_is_closed_though_an_async_node_that_took_too_long_blocks_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_runner, "_LET_GO_S", 0.05)
+    let_go, threads = threading.Event(), []
+
+    async def blocks(state: Any) -> None:
+        threads.append(threading.current_thread())
+        let_go.wait()
+
+    flow = Workflow("blocks")
+    flow.add_node("blocks", blocks, start=True, timeout_s=0.05)
+    with Bench("memory://") as bench:
+        assert bench.run(flow, {}).status == FAILED
+    let_go.set()
+    threads[0].join()
+
+
 def test_a_recorded_call_answers_when_the_node_is_tried_again(bench: Bench) -> None:
     calls: list[str] = []
 

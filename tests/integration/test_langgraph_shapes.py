@@ -182,7 +182,11 @@ def growing() -> StateGraph[Any]:
         return {"log": ["a", {"k": 1}], "files": {"a.txt": "x"}, "messages": AIMessage("a", id="a")}
 
     def ends(state: Any) -> Any:
-        return {"log": Overwrite(["b"]), "messages": [RemoveMessage(id="h"), AIMessage("new", id="a")]}
+        return {
+            "log": Overwrite(["b"]),
+            "files": Overwrite(None),
+            "messages": [RemoveMessage(id="h"), AIMessage("new", id="a")],
+        }
 
     nodes = {"a": begins, "b": says("b"), "c": says("c"), "d": ends}
     return graph_of(Growing, nodes, [(START, "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
@@ -527,6 +531,23 @@ def test_a_variant_sees_what_its_node_sees(bench: wtb.Bench) -> None:
     flow.add_variant("x", "graph", simple().compile())
     assert bench.run(flow, {"log": []}, variants={"x": "ours"}).state == {"log": ["x"]}
     assert bench.run(flow, {"log": []}, variants={"x": "graph"}).state == {"log": ["x"]}
+
+
+class Straight(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(_extended)]
+
+
+class Turned(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(lambda before, writes: _extended(before, writes)[::-1])]
+
+
+def test_a_batch_takes_no_result_from_a_subgraph_that_combined_writes_otherwise(bench: wtb.Bench) -> None:
+    def last(schema: Any) -> Any:
+        graph = graph_of(Log, {"inner": graph_of(schema, {"a": says("a")}, row("a")).compile()}, row("inner"))
+        result = bench.batch(graph, cases=[{"id": "1", "input": {"log": ["in"]}}], evaluators=[wtb.Steps()])
+        return result.results[0].state["log"][-1]
+
+    assert (last(Straight), last(Turned)) == ("a", "in")
 
 
 def test_a_node_sees_the_same_whether_the_run_was_paused_before_it_or_not(bench: wtb.Bench) -> None:

@@ -142,6 +142,12 @@ def test_a_bad_address_is_refused_with_good_ones_and_without_its_password(url: s
     assert "secret" not in str(refused.value)
 
 
+def test_a_pattern_of_secrets_that_is_none_is_refused_before_anything_is_opened(empty_folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="is no regular expression"):
+        bootstrap(Settings(secret_patterns=("(",)))
+    assert list(empty_folder.iterdir()) == []
+
+
 def test_a_named_database_without_tables_says_what_to_run() -> None:
     with pytest.raises(SchemaOutdated, match=r"sqlite:///own.db has no wtb tables yet; run `wtb db upgrade`"):
         bootstrap(Settings(url="sqlite:///own.db"))

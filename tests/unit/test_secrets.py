@@ -52,6 +52,8 @@ def test_settings_choose_keys_and_patterns() -> None:
     assert masker.text("pin=1 card 1234-5678 password=x") == "pin=*** card *** password=x"
     with pytest.raises(InvalidInput, match=r"secret_patterns: '\(' is no regular expression"):
         Masker(patterns=["("])
+    with pytest.raises(InvalidInput, match=r"secret_patterns: '\\\\d\*' fits an empty text"):
+        Masker(patterns=[r"\d*"])
 
 
 def test_a_secret_is_never_stored_and_the_refusal_says_what_to_do() -> None:

@@ -7,7 +7,9 @@ import inspect
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,7 +91,9 @@ class Context:
         self._workflow = workflow
         self.seed = seed
         self.usage_total: Usage | None = None
-        self._awaited: set[asyncio.Task[Any]] = set()
+        self._under_way: set[Future[None]] = set()
+        self.is_of_graph = False
+        """Whether another engine runs the node, whose tools are recorded wherever they are called."""
         self.inside: list[Mapping[str, Any]] = []
         """Nodes that ran inside this one, each by its path and with its duration."""
 
@@ -136,37 +140,44 @@ class Context:
         known = self._known(tool)
         call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs, key), key)
 
-        return await self._amade(call, lambda: _awaited(self._function(known, call), *args, **kwargs))
+        return await self._amade(call, lambda: _called(self._function(known, call), *args, **kwargs))
 
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
         """Call a tool of another library, of which these arguments are worth recording."""
-        call = self._lookup(tool, arguments, None)
-        return made(self._journal, call, lambda: function(call))
+        with self._waited_for():
+            call = self._lookup(tool, arguments, None)
+            return made(self._journal, call, lambda: function(call))
 
     async def arecorded(
         self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Awaitable[Any]]
     ) -> Any:
         """Do as `recorded`, for what is awaited."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._awaited.add(task)
-        try:
+        with self._waited_for():
             call = await asyncio.to_thread(self._lookup, tool, arguments, None)
             return await self._amade(call, lambda: function(call))
+
+    @contextmanager
+    def _waited_for(self) -> Iterator[None]:
+        """Let `let_calls_end` wait for the end of the block."""
+        end: Future[None] = Future()
+        self._under_way.add(end)
+        try:
+            yield
         finally:
-            self._awaited.discard(task)
+            self._under_way.discard(end)
+            end.set_result(None)
 
     async def let_calls_end(self) -> None:
         """Wait for calls that run beside the one that failed or asks: what they do is to be recorded too."""
-        if self._awaited:
-            await asyncio.wait(self._awaited)
+        await asyncio.gather(*map(asyncio.wrap_future, tuple(self._under_way)))
 
     async def _amade(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
         if call.status is CallStatus.SUCCEEDED:
             return call.result
         call = await asyncio.to_thread(self._journal.intend, call)
         try:
-            result = await function()
+            with self._journal.inside(call):
+                result = await function()
         except (Exception, Interruption) as error:
             await asyncio.to_thread(self._journal.fail, call, error)
             raise
@@ -201,7 +212,7 @@ class Context:
         """Like `step`, for async nodes; a sync function runs on a thread."""
         arguments = {"args": list(args)}
         call = await asyncio.to_thread(self._journal.lookup, CallKind.STEP, key, Effects.NONE, arguments, None)
-        return await self._amade(call, lambda: _awaited(function, *args))
+        return await self._amade(call, lambda: _called(function, *args))
 
     def ask(
         self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str | None = None
@@ -304,7 +315,7 @@ class Context:
         return with_key
 
 
-async def _awaited(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
     returned = await asyncio.to_thread(function, *args, **kwargs)

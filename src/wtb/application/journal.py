@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from wtb.application.node_files import NodeFiles
@@ -30,6 +32,10 @@ _TRIGGERS = {
     (CallKind.STEP, CallStatus.SUCCEEDED): Trigger.LLM_CALL,
 }
 """What makes a checkpoint inside a node when checkpoints are fine-grained."""
+
+
+_AROUND: ContextVar[tuple[CallJournal | None, str]] = ContextVar("wtb_call", default=(None, ""))
+"""The call that is being made here, and in whose record."""
 
 
 class Interruption(BaseException):
@@ -87,6 +93,8 @@ class CallJournal:
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
+        self._given: set[str] = set()
+        """Calls whose recorded result was the answer."""
         self._occurrences: Counter[str] = Counter()
         self._revoked = False
         self.run = run
@@ -112,11 +120,14 @@ class CallJournal:
             raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
         arguments = unrevealed(dict(arguments))
         digest = self._codec.digest(self._codec.encode(dict(arguments), f"{tool}()")[1]).hex()[:32]
+        around = self._around()
         with self._lock:
-            self._occurrences[f"{tool}:{digest}"] += 1
-            identity = identity_of(tool, digest, self._occurrences[f"{tool}:{digest}"], key)
+            self._occurrences[f"{around}{tool}:{digest}"] += 1
+            identity = around + identity_of(tool, digest, self._occurrences[f"{around}{tool}:{digest}"], key)
             self._asked.add(identity)
             known = self._calls.get(identity)
+            if known is not None and known.status is CallStatus.SUCCEEDED:
+                self._given.add(identity)
         if known is not None:
             return known
         return ToolCall(
@@ -130,6 +141,23 @@ class CallJournal:
             arguments=dict(arguments),
             started_at=self._clock.now(),
         )
+
+    def _around(self) -> str:
+        """Return what calls inside another are known by beside themselves.
+
+        Once the other one's result is recorded they are not asked for again: equal ones would be taken for them.
+        """
+        journal, identity = _AROUND.get()
+        return f"{identity}/" if journal is self else ""
+
+    @contextmanager
+    def inside(self, call: ToolCall) -> Iterator[None]:
+        """Know what is called inside the block as a part of this call."""
+        token = _AROUND.set((self, call.identity))
+        try:
+            yield
+        finally:
+            _AROUND.reset(token)
 
     def intend(self, call: ToolCall) -> ToolCall:
         """Record that the call is about to be made; a failure here means that it is not made."""
@@ -228,11 +256,13 @@ class CallJournal:
         return None
 
     def unasked(self) -> tuple[ToolCall, ...]:
-        """Return external calls that an earlier attempt made and this one never asked for."""
+        """Return external calls that an earlier attempt made and this one never asked for, nor for one around them."""
+        inside = tuple(f"{identity}/" for identity in self._given)
         return tuple(
             call
             for identity, call in self._calls.items()
             if identity not in self._asked
+            and not identity.startswith(inside)
             and call.effects is Effects.EXTERNAL
             and call.status is CallStatus.SUCCEEDED
             and call.kind is CallKind.TOOL
@@ -245,7 +275,8 @@ def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any]) -> A
         return call.result
     call = journal.intend(call)
     try:
-        result = function()
+        with journal.inside(call):
+            result = function()
     except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
         journal.fail(call, error)
         raise

@@ -50,32 +50,34 @@ class EventLoopThread:
             return self._loop
 
     def close(self) -> None:
-        """Stop the loop; what still runs on it was given up before, and gets the time to let go of what it holds."""
+        """Stop the loop; what still runs on it was given up before, and gets the time to let go of what it holds.
+
+        A node that blocks the loop keeps its thread, a daemon, which ends when the node lets it.
+        """
         with self._lock:
             if self._loop is not None and self._thread is not None:
-                with suppress(FutureTimeoutError):
-                    asyncio.run_coroutine_threadsafe(_let_go(), self._loop).result(_LET_GO_S)
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._thread.join()
-                self._loop.close()
+                asyncio.run_coroutine_threadsafe(_let_go(), self._loop)
+                self._thread.join(2 * _LET_GO_S)
                 self._loop = None
 
 
 async def _let_go() -> None:
-    """Cancel everything else on this loop, and wait for its end."""
+    """Cancel everything else on this loop, wait for its end, though not for ever, and stop the loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         if not task.cancelling():  # a second time would break off what it does about the first
             task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:
+        await asyncio.wait(others, timeout=_LET_GO_S)
+    asyncio.get_running_loop().stop()
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop until it is stopped: a node that exits breaks out of it, which must not end the others."""
-    while True:
+    while not loop.is_closed():
         with suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
-            return
+            loop.close()
 
 
 class NodeRunner:

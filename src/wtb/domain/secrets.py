@@ -133,6 +133,11 @@ def unrevealed(value: Any) -> Any:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        compiled = re.compile(pattern)
     except re.error as error:
         raise InvalidInput(f"secret_patterns: {pattern!r} is no regular expression: {error}") from error
+    if compiled.match(""):
+        raise InvalidInput(
+            f"secret_patterns: {pattern!r} fits an empty text, which is everywhere: let it need a character"
+        )
+    return compiled

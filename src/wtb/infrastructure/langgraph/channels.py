@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, LastValue, UntrackedValue
+from langgraph.channels.binop import _get_overwrite
+from langgraph.types import Overwrite
 
 
 def stored_whole(channel: Any) -> Any:
@@ -26,6 +28,15 @@ class Folded(BinaryOperatorAggregate[Any]):
     """A DeltaChannel that is stored as a value."""
 
     __slots__ = ()
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Combine writes; overwritten with None it is empty again."""
+        return super().update([Overwrite(self.typ()) if _empties(write) else write for write in values])
+
+
+def _empties(write: Any) -> bool:
+    is_overwrite, value = _get_overwrite(write)
+    return is_overwrite and value is None
 
 
 def _named(channel: Any, stored: Any) -> Any:

@@ -219,7 +219,7 @@ class Nested:
 
     def __init__(self, graph: App) -> None:
         builder = graph.builder
-        reducers = {name: getattr(channel, "operator", None) for name, channel in builder.channels.items()}
+        reducers = {name: getattr(stored_whole(each), "operator", None) for name, each in builder.channels.items()}
         self.nodes = tuple((name, function_of(spec.runnable), spec.defer) for name, spec in builder.nodes.items())
         joins = [(*sorted(before), after) for before, after in builder.waiting_edges]
         self.edges = (*sorted(builder.edges), *sorted(joins))

@@ -13,6 +13,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.types import Interrupt
 
 from wtb.application.context import CURRENT, Context
+from wtb.application.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
@@ -20,13 +21,12 @@ from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
 from wtb.infrastructure.langgraph.messages import Identified, Read
 from wtb.infrastructure.langgraph.observing import Observer
-from wtb.infrastructure.langgraph.questions import NODE, answering, asked_by
+from wtb.infrastructure.langgraph.questions import CHECKPOINTER, NODE, answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
 
 STEP = "__wtb_step"
 """Under which key of the configuration nodes find the superstep that they belong to."""
 _PUSH = "__pregel_push"
-_CHECKPOINTER = "__pregel_checkpointer"
 _SEND = "__pregel_send"
 
 
@@ -94,7 +94,8 @@ class Hosted(Runnable[Any, Any]):
     def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
         watched = merge_configs(config, {"callbacks": [Observer(context)]})
         pushed = Pushed()
-        watched = answering(watched, context.answers(inside=NODE), **{_CHECKPOINTER: None, _SEND: pushed.take})
+        watched = answering(watched, context.answers(inside=NODE), **{CHECKPOINTER: None, _SEND: pushed.take})
+        context.is_of_graph = True
         context.pass_questions()
         token = CURRENT.set(context)
         try:
@@ -119,7 +120,7 @@ class Hosted(Runnable[Any, Any]):
                 around.run(CURRENT.set, context)  # the loop's thread has a context of its own
                 try:
                     return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
-                except Exception:
+                except (Exception, Interruption):
                     await context.let_calls_end()
                     raise
 
@@ -148,13 +149,9 @@ class Hosted(Runnable[Any, Any]):
                 "compile it without interrupt_before and interrupt_after, and break before or after the node"
             )
         interrupt: Interrupt = stop.args[0][0]
-        schema = interrupt.response_schema
+        schema = interrupt.response_schema if isinstance(interrupt.response_schema, Mapping) else None
         question = self._question(interrupt.value)
-        context.ask(
-            question,
-            schema=schema if isinstance(schema, Mapping) else None,
-            inside=asked_by(interrupt),
-        )
+        context.ask(question, schema=schema, inside=asked_by(interrupt))
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
 
     def _question(self, value: Any) -> Any:

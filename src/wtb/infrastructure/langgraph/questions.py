@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
@@ -23,6 +22,8 @@ from wtb.domain.tools import ToolCall
 
 _SCRATCHPAD = "__pregel_scratchpad"
 """Under which key of the configuration LangGraph keeps what is known of a task's questions."""
+CHECKPOINTER = "__pregel_checkpointer"
+"""Under which key it keeps the saver of the graph around: None in a node of ours, and in the graphs inside it."""
 _ASKED_BY = "wtb:"
 NODE = "interrupt"
 """Who asks when no tool does: the node itself, or a subgraph of it."""
@@ -43,7 +44,11 @@ def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> Ru
 @contextmanager
 def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
     """Let a call of a tool ask, with the answers to what it asked before."""
-    token = var_child_runnable_config.set(answering(get_config(), context.answers(inside=call.identity)))
+    config = var_child_runnable_config.get()
+    if not _is_asked_here(config):
+        yield
+        return
+    token = var_child_runnable_config.set(answering(config, context.answers(inside=call.identity)))
     try:
         yield
     except GraphInterrupt as stop:
@@ -53,6 +58,12 @@ def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
         raise
     finally:
         var_child_runnable_config.reset(token)
+
+
+def _is_asked_here(config: RunnableConfig | None) -> TypeGuard[RunnableConfig]:
+    """Whether questions reach our node: outside of graphs nobody asks, and one with a saver is resumed by others."""
+    around = {} if config is None else config.get("configurable", {})
+    return _SCRATCHPAD in around and around.get(CHECKPOINTER) is None
 
 
 def asked_by(question: Interrupt) -> str:

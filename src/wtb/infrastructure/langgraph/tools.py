@@ -112,7 +112,7 @@ def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def record_tool_nodes() -> None:
-    """Let every ToolNode record the calls of its tools while a node of ours runs, and do as ever elsewhere.
+    """Let every ToolNode record the calls of its tools while a node of a graph of ours runs, and do as ever elsewhere.
 
     An agent that a node, a tool or a package invokes cannot be reached before it runs, and its tools change things too.
     """
@@ -133,7 +133,8 @@ def record_tool_nodes() -> None:
 
 
 def _recorded_request(request: ToolCallRequest) -> ToolCallRequest:
-    if request.tool is None or CURRENT.get(None) is None:
+    context = CURRENT.get(None)
+    if request.tool is None or context is None or not context.is_of_graph:
         return request
     return request.override(tool=_automatic(request.tool))
 

@@ -192,20 +192,12 @@ class Transaction:
 
     def run_in(self, statement: str, values: Iterable[Any], *before: Any) -> Iterator[Any]:
         """Execute a SELECT with `IN (??)` for these values, in batches, and yield its rows."""
-        remaining = list(values)
-        while remaining:
-            batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
-            marks = ", ".join("?" * len(batch))
-            yield from self.rows(statement.replace("??", marks), (*before, *batch))
+        for each, parameters in _in_batches(statement, values, before):
+            yield from self.rows(each, parameters)
 
     def change_in(self, statement: str, values: Iterable[Any], *before: Any) -> int:
         """Execute a change with `IN (??)` in batches and return the number of rows that it met."""
-        remaining, met = list(values), 0
-        while remaining:
-            batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
-            marks = ", ".join("?" * len(batch))
-            met += self.change(statement.replace("??", marks), (*before, *batch))
-        return met
+        return sum(self.change(each, parameters) for each, parameters in _in_batches(statement, values, before))
 
     def lock(self, name: str) -> None:
         """Serialise with every other transaction that locks this name."""
@@ -246,3 +238,13 @@ class Transaction:
             if self.turn is not None:
                 self.turn.release()
             (self.database.give_back if usable else self.database.discard)(self.connection)
+
+
+def _in_batches(
+    statement: str, values: Iterable[Any], before: tuple[Any, ...]
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield a statement for each batch of values, with its parameters."""
+    listed = list(values)
+    for start in range(0, len(listed), _BATCH):
+        batch = listed[start : start + _BATCH]
+        yield statement.replace("??", ", ".join("?" * len(batch))), (*before, *batch)
