@@ -97,6 +97,7 @@ _CONTEXT = Described(
         "answers",
         "arecorded",
         "inside",
+        "is_of_graph",
         "let_calls_end",
         "pass_questions",
         "recorded",

@@ -305,9 +305,9 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     assert (refused.exit_code, type(refused.exception)) == (code, SystemExit)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """A desk that nothing is done to."""
+    """A desk that nothing is done to; one a process, since its tools are registered in this one."""
     desk = Desk(tmp_path_factory.mktemp("desk"))
     (desk.folder / "other.py").write_text("import wtb\nflow = wtb.Workflow('other')\n")
     return desk
