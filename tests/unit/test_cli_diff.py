@@ -135,6 +135,14 @@ def test_a_diff_is_told_to_people() -> None:
     ]
 
 
+def test_a_question_is_told_with_its_answer_alone() -> None:
+    flow = wtb.Workflow("asking")
+    flow.add_node("sure", lambda state, ctx: {"answer": ctx.ask("Sure?", schema=["yes", "no"])}, start=True)
+    with Bench() as bench:
+        bench.run(flow, run_id="asked").resume(answer="yes")
+    assert "+ sure#1  ask(question='Sure?') → 'yes'" in lines("diff", "asked", "0", "sure")
+
+
 def test_the_other_way_round_things_are_taken_away() -> None:
     shown = lines("diff", "first", "write#1", "begin")
     assert "- link-1  link to note.txt" in shown

@@ -19,7 +19,7 @@ from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, StateD
 from wtb.domain.errors import InvalidInput
 from wtb.domain.files import EntryKind, FileEntry
 from wtb.domain.state import MISSING
-from wtb.domain.tools import CallStatus
+from wtb.domain.tools import CallKind, CallStatus
 from wtb.loading import load_workflow
 
 _LONGEST = 160
@@ -169,7 +169,8 @@ def _text_lines(lines: list[str] | tuple[str, ...]) -> Iterator[Text]:
 
 def _call_line(item: CallDiff) -> Text:
     call = item.call
-    arguments = ", ".join(f"{name}={_short(value)}" for name, value in call.arguments.items())
+    told = {"question": call.arguments.get("question")} if call.kind is CallKind.ASK else call.arguments
+    arguments = ", ".join(f"{name}={_short(value)}" for name, value in told.items())
     result = {CallStatus.SUCCEEDED: f" → {_short(call.result)}", CallStatus.FAILED: f" failed: {call.error}"}
     outcome = result.get(call.status, f" ({call.status})")
     line = f"{_MARKS[item.kind]} {item.node}#{item.visit}  {call.tool}({arguments}){outcome}"
