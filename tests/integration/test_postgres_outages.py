@@ -41,7 +41,7 @@ def mailing(sent: list[int], outage: Callable[[], None]) -> wtb.Workflow:
     remaining = list(OUTAGES)
 
     @wtb.tool
-    def mail(number: int) -> int:
+    def outage_mail(number: int) -> int:
         sent.append(number)
         return number
 
@@ -53,7 +53,7 @@ def mailing(sent: list[int], outage: Callable[[], None]) -> wtb.Workflow:
             remaining.remove(number)
         if is_out and number % 2:
             outage()
-        ctx.tool(mail, number)
+        ctx.tool(outage_mail, number)
         if is_out and number % 2 == 0:
             outage()
         return {"number": number + 1}
