@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -266,3 +268,41 @@ def test_a_tool_node_outside_of_a_graph_that_is_run_is_as_it_was(bench: wtb.Benc
 
     assert bench.run(workflow_of(work), {}).calls == ()
     assert agent.sent == ["mail", "mail", "mail"]
+
+
+WATCHED = """
+from functools import wraps
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+import wtb
+
+execute = ToolNode._execute_tool_sync
+ToolNode._execute_tool_sync = wraps(execute)(lambda self, *args: execute(self, *args))
+
+seen = []
+
+@tool
+def look(at: str) -> str:
+    "Look, and the first time stumble over the second thing."
+    seen.append(at)
+    if at == "two" and seen.count("two") == 1:
+        raise ConnectionError(at)
+    return at
+
+graph = StateGraph(MessagesState)
+graph.add_node("tools", ToolNode([look], handle_tool_errors=False))
+graph.add_edge(START, "tools")
+asked = [{"name": "look", "args": {"at": at}, "id": at} for at in ("one", "two")]
+with wtb.Bench("memory://") as bench:
+    run = bench.run(graph, {"messages": [AIMessage("", tool_calls=asked)]}, run_id="watched")
+    run = bench.resume("watched", graph)
+    print(run.status, seen.count("one"), seen.count("two"))
+"""
+
+
+def test_tools_are_recorded_also_where_a_library_that_watches_graphs_was_first() -> None:
+    """Those that trace calls wrap the same function; a process has it wrapped by us already."""
+    done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, check=False)
+    assert done.stdout == "completed 1 2\n", done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
@@ -111,14 +111,13 @@ def _arguments(tool: BaseTool, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return {**({"args": [kept_result(value, tool.name) for value in args]} if args else {}), **named}
 
 
+@cache
 def record_tool_nodes() -> None:
     """Let every ToolNode record the calls of its tools while a node of a graph of ours runs, and do as ever elsewhere.
 
     An agent that a node, a tool or a package invokes cannot be reached before it runs, and its tools change things too.
     """
     run, arun = ToolNode._execute_tool_sync, ToolNode._execute_tool_async
-    if hasattr(run, "__wrapped__"):
-        return
 
     @wraps(run)
     def recorded(self: ToolNode, request: ToolCallRequest, *args: Any) -> Any:
