@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -52,6 +53,15 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """How many cases have a failed run: only with the candidate, only with the baseline, or with both."""
+
+    candidate_only: int = 0
+    baseline_only: int = 0
+    both: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A candidate against the baseline on one metric, over the `pairs`: the cases in which both have a score.
 
@@ -74,6 +84,11 @@ class Comparison:
     ties: int
     losses: int
     effect_size: float | None
+    candidate_scores: tuple[float, ...] = ()
+    """The candidate's score on each pair, in the order of the cases."""
+    baseline_scores: tuple[float, ...] = ()
+    """The baseline's score on each pair, in the same order."""
+    failures: Failures = Failures()
 
     def needed_cases(self, alpha: float = ALPHA) -> int | None:
         """About how many cases in all would show a difference as large as this one in four batches of five.
@@ -170,13 +185,18 @@ def verdicts(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> tuple[V
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Pairing:
     table: ScoreTable
     candidate: str
     baseline: str
-    differences: Array
+    candidate_scores: Array
+    baseline_scores: Array
     dropped: int
+
+    @cached_property
+    def differences(self) -> Array:
+        return _differences(self.candidate_scores, self.baseline_scores)
 
 
 def _pairings(table: ScoreTable, baseline: str, errors: Errors) -> Iterator[_Pairing]:
@@ -195,7 +215,8 @@ def _pairings(table: ScoreTable, baseline: str, errors: Errors) -> Iterator[_Pai
             table=table,
             candidate=candidate,
             baseline=baseline,
-            differences=_differences(_array(means[case] for case in both), _array(known[case] for case in both)),
+            candidate_scores=_array(means[case] for case in both),
+            baseline_scores=_array(known[case] for case in both),
             dropped=len(cases) - len(both),
         )
 
@@ -250,7 +271,23 @@ def _comparison(pairing: _Pairing, estimate: Estimate, p_value: float) -> Compar
         ties=int(np.count_nonzero(gains == 0)),
         losses=int(np.count_nonzero(gains < 0)),
         effect_size=difference / spread if difference is not None and spread else None,
+        candidate_scores=tuple(pairing.candidate_scores.tolist()),
+        baseline_scores=tuple(pairing.baseline_scores.tolist()),
+        failures=_failures(pairing),
     )
+
+
+def _failures(pairing: _Pairing) -> Failures:
+    candidate, baseline = (_failed_cases(pairing.table, name) for name in (pairing.candidate, pairing.baseline))
+    return Failures(
+        candidate_only=len(candidate - baseline),
+        baseline_only=len(baseline - candidate),
+        both=len(candidate & baseline),
+    )
+
+
+def _failed_cases(table: ScoreTable, combination: str) -> set[str]:
+    return {case for case, repeats in table.combinations[combination].items() if Absent.ERROR in repeats}
 
 
 def _summary(table: ScoreTable, name: str, cases: int, estimate: Estimate) -> Summary:
