@@ -166,15 +166,22 @@ class BatchResult:
 
     @property
     def sharing(self) -> dict[str, Any]:
-        """How many node runs were executed and how many were shared; which nodes could not be, and why."""
+        """How many node runs the last run of the batch executed and shared; which nodes could not be, and why."""
+        trace = self.batch.plan.get("trace")
         unshared: dict[str, str] = {}
         for job in self._jobs:
             unshared |= job.result.get("unshared", {})
+        latest = [job for job in self._jobs if job.result.get("trace") == trace]
         return {
-            "executed": sum(job.result.get("executed", 0) for job in self._jobs),
-            "shared": sum(job.result.get("shared", 0) for job in self._jobs),
+            "executed": sum(job.result.get("executed", 0) for job in latest),
+            "shared": sum(job.result.get("shared", 0) for job in latest),
             "not_shareable": unshared,
         }
+
+    @property
+    def outside(self) -> dict[str, list[str]]:
+        """Nodes that used the network or other programs, with what they used, as far as that was seen."""
+        return {node: list(names) for node, names in self.batch.plan.get("outside", {}).items()}
 
     @property
     def unpriced(self) -> list[str]:

@@ -15,6 +15,7 @@ from wtb.batch_results import check_weighted
 from wtb.domain.batch import Budget
 from wtb.domain.errors import InvalidInput
 from wtb.domain.variants import combinations, label, parse_label
+from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
@@ -30,7 +31,8 @@ class BatchTest:
     one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `budget` is what the
     batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these. Each combination runs
     `repeats` times on each case, `workers` jobs at a time; a job that fails is tried `retries` times more.
-    `share=False` runs every node of every job. The batch is called `name`, or as its workflow.
+    `share=False` shares and keeps nothing: it runs every node of every job. `fresh=True`, or a list of nodes, ignores
+    their earlier results. The batch is called `name`, or as its workflow.
     """
 
     flow: Workflow | Any
@@ -46,6 +48,7 @@ class BatchTest:
     budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
     share: bool = field(default=True, kw_only=True)
+    fresh: bool | Sequence[str] = field(default=False, kw_only=True)
     seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -77,6 +80,7 @@ class BatchTest:
             evaluators=evaluators,
             weights=dict(self.weights),
             share=self.share,
+            fresh=self.fresh if isinstance(self.fresh, bool) else names_of(self.fresh),
             seed=self.seed,
             retries=self.retries,
             workers=self.workers or default_workers(),

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb import baselines
 from wtb.application.batch_floor import Progress
+from wtb.application.batch_planner import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
@@ -178,14 +179,30 @@ class Bench:
         `told(progress)` is called whenever one has ended.
         """
         refuse_while_loading()
-        test = flow if isinstance(flow, BatchTest) else BatchTest(as_workflow(flow), **options)
-        if isinstance(flow, BatchTest) and options:
-            test = replace(flow, **options)
-        plan = test.plan(only)
+        plan = _batch_test(flow, options).plan(only)
         batch = self.services.batches.run(
             plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )
         return self.get_batch(batch.id)
+
+    def plan(self, flow: Workflow | BatchTest | Any, *, only: Sequence[str] = (), **options: Any) -> Forecast:
+        """Return what `batch` would do with the same arguments, without running anything.
+
+        It says how many jobs and node runs would be kept, shared and executed, and what has changed since the last
+        time, in words, by node.
+        """
+        refuse_while_loading()
+        return self.services.batches.forecast(_batch_test(flow, options).plan(only))
+
+    def delete_batch(self, name_or_id: str) -> Batch:
+        """Delete a batch with its results, and return its record; the runs behind the results stay."""
+        found = self.get_batch(name_or_id).batch
+        if found.status is BatchStatus.RUNNING:
+            raise InvalidInput(f"batch {found.name!r} is running; cancel it first: `wtb batch cancel {found.name}`")
+        with self.services.storage.unit_of_work() as uow:
+            uow.batches.delete(found.id)
+            uow.commit()
+        return found
 
     def evaluate(
         self,
@@ -294,3 +311,9 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:
+    if isinstance(flow, BatchTest):
+        return replace(flow, **options) if options else flow
+    return BatchTest(as_workflow(flow), **options)

@@ -14,9 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from wtb.application.batch_planner import BatchPlanner
 from wtb.application.batch_test_runner import BatchTestRunner
 from wtb.application.branching import Branching
 from wtb.application.comparison import Comparison
+from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController
 from wtb.application.heartbeat import Heartbeat
@@ -33,7 +35,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Owners
+from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -42,6 +44,7 @@ from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.state_adapters.native import NativeEngine
@@ -82,6 +85,7 @@ class _Parts:
     heartbeat: Heartbeat
     runner: NodeRunner
     garbage: SweptGarbage
+    observer: Observer
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return what drives a workflow: the engine that it brings along, or ours."""
@@ -176,6 +180,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         heartbeat=Heartbeat(storage),
         runner=NodeRunner(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
+        observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
     )
 
 
@@ -215,6 +220,7 @@ def _travel(parts: _Parts) -> TimeTravel:
 def _batches(
     parts: _Parts, controller: ExecutionController, evaluation: EvaluationEngine, scoring: Scoring
 ) -> BatchTestRunner:
+    traces = Traces(parts.storage, parts.observer)
     return BatchTestRunner(
         storage=parts.storage,
         clock=parts.clock,
@@ -225,7 +231,8 @@ def _batches(
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,
-        find_tool=TOOLS.get,
+        planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get),
+        traces=traces,
     )
 
 

@@ -58,6 +58,7 @@ class Workflow:
         retry: RetryPolicy | int | None = None,
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
+        depends_on: Sequence[Any] = (),
     ) -> Callable[[F], F]: ...
     def node(self, name: str | NodeFunction | None = None, **how: Any) -> Any:
         """Make the decorated function a node, called by its own name unless another is given; options: `add_node`."""
@@ -79,12 +80,14 @@ class Workflow:
         retry: RetryPolicy | int | None = None,
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
+        depends_on: Sequence[Any] = (),
     ) -> Workflow:
         """Add a node: a function of (state) or (state, ctx), sync or async, that returns what changes.
 
         `start` is where runs begin. `reads` names the only keys that the node sees. `cache=False` keeps batches from
         sharing what it gave. `retry` is a policy, or how often to try. A node that takes longer than `timeout_s`
-        seconds fails. `config` is given to it as `ctx.config`.
+        seconds fails. `config` is given to it as `ctx.config`. `depends_on` names what a batch cannot see that its
+        results depend on: files (`"prompts/*.txt"`), variables (`"env:MODEL"`), or any value.
         """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
@@ -98,6 +101,7 @@ class Workflow:
                 retry=policy,
                 timeout_s=timeout_s,
                 config=dict(config or {}),
+                depends_on=_declared(f"node {name!r}", depends_on),
             )
         )
         return self
@@ -128,11 +132,12 @@ class Workflow:
         *,
         reads: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
+        depends_on: Sequence[Any] | None = None,
     ) -> Callable[[F], F]:
-        """Make the decorated function another implementation of a node, with what it reads and its config."""
+        """Make the decorated function another implementation of a node; options: `add_variant`."""
 
         def register(function: F) -> F:
-            self.add_variant(node, name, function, reads=reads, config=config)
+            self.add_variant(node, name, function, reads=reads, config=config, depends_on=depends_on)
             return function
 
         return register
@@ -145,12 +150,33 @@ class Workflow:
         *,
         reads: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
+        depends_on: Sequence[Any] | None = None,
     ) -> Workflow:
-        """Add another implementation of a node; without a function, the node's own with another config."""
+        """Add another implementation of a node; without a function, the node's own with another config.
+
+        `reads` and `depends_on` replace those of the node, `config` is laid over that of the node.
+        """
         if function is not None:
             self._check_function(f"variant {name!r} of node {node!r}", function)
-        seen = None if reads is None else names_of(reads)
-        self._variants.append(Variant(node=node, name=name, function=function, config=dict(config or {}), reads=seen))
+        self._variants.append(
+            Variant(
+                node=node,
+                name=name,
+                function=function,
+                config=dict(config or {}),
+                reads=None if reads is None else names_of(reads),
+                depends_on=None if depends_on is None else _declared(f"variant {name!r}", depends_on),
+            )
+        )
+        return self
+
+    def depends_on(self, node: str, *what: Any) -> Workflow:
+        """Say what the results of a node depend on that a batch cannot see; see `add_node`."""
+        names = [each.name for each in self._nodes]
+        if node not in names:
+            raise InvalidInput(f"there is no node {node!r}; there are {', '.join(names) or 'none'}")
+        place = names.index(node)
+        self._nodes[place] = replace(self._nodes[place], depends_on=_declared(f"node {node!r}", what))
         return self
 
     def _check_function(self, what: str, function: NodeFunction) -> None:
@@ -272,6 +298,12 @@ def _check_ends(source: object, target: object) -> None:
             raise InvalidInput(f"an edge leads to one node, not to {end!r}; write an edge to each of them")
         if not isinstance(end, str):
             raise InvalidInput(f"an edge leads from name to name, not to {end!r}; wtb.END ends the run")
+
+
+def _declared(what: str, depends_on: object) -> tuple[Any, ...]:
+    if isinstance(depends_on, str) or not isinstance(depends_on, Sequence):
+        raise InvalidInput(f"{what}: depends_on is a list, such as ['prompts/*.txt', 'env:MODEL'], not {depends_on!r}")
+    return tuple(depends_on)
 
 
 def _policy(node: str, retry: object) -> RetryPolicy | None:

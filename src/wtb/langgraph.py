@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -73,13 +73,22 @@ class GraphWorkflow(Workflow):
         """Refuse: the channels of the graph have their reducers already."""
         raise InvalidInput("reducers are annotations of the StateGraph's state")
 
-    def add_variant(self, node: str, name: str, function: Any = None, *, reads: Any = None, config: Any = None) -> Self:
+    def add_variant(
+        self,
+        node: str,
+        name: str,
+        function: Any = None,
+        *,
+        reads: Any = None,
+        config: Any = None,
+        depends_on: Sequence[Any] | None = None,
+    ) -> Self:
         """Add another implementation of a node: whatever `StateGraph.add_node` takes, or a function with `ctx`."""
         if reads is not None:
             raise InvalidInput("a node of a graph reads what its input schema says; leave out reads=")
         if isinstance(function, StateGraph):
             raise InvalidInput(f"the variant {name!r} of {node!r} is a StateGraph; compile it first")
-        super().add_variant(node, name, self._hosting.graph.known_by(function), config=config)
+        super().add_variant(node, name, self._hosting.graph.known_by(function), config=config, depends_on=depends_on)
         return self
 
     def _check_function(self, what: str, function: Any) -> None:

@@ -1,15 +1,14 @@
-"""BatchPlan: what a batch is to run, and what each of its results depends on."""
+"""BatchPlan: what a batch is to run."""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wtb.application.code import Fingerprint, fingerprint
 from wtb.application.evaluation_engine import digests
 from wtb.application.scoring import cases_to_keep
 from wtb.domain.batch import Budget, Case, Job
@@ -18,11 +17,6 @@ from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.ports import Codec
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
-
-FindTool = Callable[[str], Any]
-
-Prints = Mapping[str, Mapping[str, Fingerprint]]
-"""What every implementation is made of, by combination and node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +33,8 @@ class BatchPlan:
     evaluators: Sequence[Evaluator]
     weights: Mapping[str, float] = field(default_factory=dict)
     share: bool = True
+    fresh: bool | tuple[str, ...] = False
+    """Whether earlier results are ignored: all of them, or those of these nodes."""
     seed: int = 0
     retries: int = 0
     workers: int = 1
@@ -48,6 +44,13 @@ class BatchPlan:
     def digests(self) -> Mapping[str, str]:
         """What each evaluator was made of when the batch was planned, by name."""
         return digests(self.evaluators)
+
+    @cached_property
+    def fresh_nodes(self) -> frozenset[str]:
+        """The nodes whose earlier results are ignored."""
+        if isinstance(self.fresh, bool):
+            return frozenset(node.name for node in self.definition.nodes) if self.fresh else frozenset()
+        return frozenset(self.fresh)
 
     @cached_property
     def by_label(self) -> Mapping[str, Combination]:
@@ -63,6 +66,10 @@ def check_plan(plan: BatchPlan) -> None:
     """Raise InvalidInput for figures that make no sense, before anything runs."""
     if plan.repeats < 1:
         raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
+    unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
+    if unknown:
+        known = ", ".join(node.name for node in plan.definition.nodes)
+        raise InvalidInput(f"fresh: there is no node {', '.join(sorted(unknown))}; there are {known}")
     if not plan.evaluators:
         raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")
 
@@ -81,44 +88,3 @@ def plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
         "cores": os.cpu_count() or 1,
         "source": plan.source,
     }
-
-
-def fingerprints(plan: BatchPlan, find_tool: FindTool) -> dict[str, dict[str, Fingerprint]]:
-    """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
-    made: dict[tuple[str, str], Fingerprint] = {}
-    found: dict[str, dict[str, Fingerprint]] = {}
-    for combination in plan.combinations:
-        definition = plan.definition.with_variants(combination)
-        for node in definition.nodes:
-            if (node.name, node.variant) not in made:
-                made[node.name, node.variant] = fingerprint(
-                    node.function,
-                    {**node.config, **definition.surroundings},
-                    definition.version,
-                    find_tool,
-                )
-        found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
-    return found
-
-
-def result_digests(plan: BatchPlan, prints: Prints, codec: Codec, find_tool: FindTool) -> dict[tuple[str, str], str]:
-    """Return what the result of each combination on each case depends on."""
-    kept = plan.definition.kept
-    cases = {case.id: codec.encode(dict(kept(case.input)), f"case {case.id}")[1] for case in plan.cases}
-    found: dict[tuple[str, str], str] = {}
-    for combination in plan.combinations:
-        name, definition = label(combination), plan.definition.with_variants(combination)
-        nodes = "".join(prints[name][node.name].digest for node in definition.nodes)
-        whole = f"{nodes}{_structure(definition, codec, find_tool)}{plan.seed}"
-        for case_id, about in cases.items():
-            found[name, case_id] = codec.digest(whole.encode(), about).hex()[:32]
-    return found
-
-
-def _structure(definition: WorkflowDefinition, codec: Codec, find_tool: FindTool) -> str:
-    """Return a digest of how nodes are set up and hang together: edges, conditions, reducers."""
-    data = definition.to_dict()
-    nodes = [{**node, "reference": None, "config": None} for node in data["nodes"]]
-    functions = (*(edge.when for edge in definition.edges if callable(edge.when)), *definition.reducers.values())
-    prints = [fingerprint(function, {}, "", find_tool).digest for function in functions]
-    return codec.digest(codec.encode([nodes, data["edges"], prints], "the workflow")[1]).hex()

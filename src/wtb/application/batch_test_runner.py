@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
-from wtb.application.batch_plan import BatchPlan, FindTool, Prints, fingerprints, plan_data, result_digests
+from wtb.application.batch_plan import BatchPlan, plan_data
+from wtb.application.batch_planner import BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
+from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
@@ -20,7 +22,6 @@ from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
-from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage
 from wtb.domain.secrets import Masker
@@ -48,7 +49,8 @@ class BatchTestRunner:
         evaluation: EvaluationEngine,
         scoring: Scoring,
         masker: Masker,
-        find_tool: FindTool,
+        planner: BatchPlanner,
+        traces: Traces,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -59,7 +61,10 @@ class BatchTestRunner:
         self._evaluation = evaluation
         self._scoring = scoring
         self._masker = masker
-        self._find_tool = find_tool
+        self._planner = planner
+        self._traces = traces
+        self._changing: frozenset[str] = frozenset()
+        """Values that runs in this process were seen to change."""
 
     def run(
         self,
@@ -70,82 +75,77 @@ class BatchTestRunner:
         told: Callable[[Progress], None] = lambda progress: None,
     ) -> Batch:
         """Run what is missing until it is done, stopped, cancelled from elsewhere, or the budget is used up."""
-        prints = fingerprints(plan, self._find_tool)
-        batch, jobs, spent = self._recorded(plan, prints)
+        trace_id = self._ids.new()
+        self._traces.begin(trace_id)
+        batch, planned, spent = self._recorded(plan, trace_id)
+        jobs = planned.jobs
         pending = [job for job in jobs if job.status is JobStatus.PENDING]
         random.Random(plan.seed).shuffle(pending)
         pending.sort(key=lambda job: not job.has_run)  # scores can be had when the budget is used up: they come first
-        go, progress = _Go(self, plan, batch, prints), Progress.of(jobs, spent)
+        go, progress = _Go(self, plan, batch, planned.prints, trace_id), Progress.of(jobs, spent)
         floor = Floor(go, self._cache, pending, progress=progress, budget=plan.budget, stop=stop, told=told)
-        planned = {job.number for job in jobs}
+        numbers = {job.number for job in jobs}
         try:
             floor.work(workers)
         except BaseException:
             with suppress(WTBError):  # what went wrong first is what is told
-                self._ended(batch, floor, planned)
+                self._ended(batch, floor, numbers)
             raise
-        return self._ended(batch, floor, planned)
+        return self._ended(self._with_changing(batch, plan, planned), floor, numbers)
 
-    def _recorded(self, plan: BatchPlan, prints: Prints) -> tuple[Batch, list[Job], Spent]:
+    def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs) -> Batch:
+        """Return the batch with the names of the values that its runs have changed: they will not count."""
+        changing = self._planner.changing(plan, planned.prints)
+        outside = self._planner.outside_of(planned.prints, batch.plan["trace"])
+        batch = replace(batch, plan={**batch.plan, "outside": {**planned.forecast.outside, **outside}})
+        if not changing:
+            return batch
+        self._changing |= changing
+        made_of = replace(planned.made_of, changing=planned.made_of.changing | changing)
+        return replace(batch, plan={**batch.plan, "made_of": made_of.to_data(), "changing": sorted(made_of.changing)})
+
+    def forecast(self, plan: BatchPlan) -> Forecast:
+        """Return what running a batch would do, without doing it."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            before = uow.batches.list_batches(name=plan.name, limit=1)
+            known = uow.batches.list_jobs(before[0].id) if before else ()
+        return self._planner.planned(plan, "", known, self._made_of(before)).forecast
+
+    def _made_of(self, before: Sequence[Batch]) -> MadeOf:
+        """Return what the jobs of an earlier batch of this name depend on, and which values runs change."""
+        kept = MadeOf.from_data(before[0].plan.get("made_of") if before else None)
+        return replace(kept, changing=kept.changing | self._changing)
+
+    def _recorded(self, plan: BatchPlan, trace_id: str) -> tuple[Batch, PlannedJobs, Spent]:
         """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
 
         Also return what the earlier one has taken.
         """
         now = self._clock.now()
-        wanted = result_digests(plan, prints, self._codec, self._find_tool)
         with self._storage.unit_of_work() as uow:
             uow.batches.lock(plan.name)
             before = uow.batches.list_batches(name=plan.name, limit=1)
             known = uow.batches.list_jobs(before[0].id) if before else ()
             spent = sum((job.spent for job in known), Spent(s=before[0].plan.get("spent_s", 0.0) if before else 0.0))
+            batch_id = before[0].id if before else self._ids.new()
+            planned = self._planner.planned(plan, batch_id, known, self._made_of(before))
+            kept = {"made_of": planned.made_of.to_data(), "spent_s": spent.s, "trace": trace_id}
             batch = Batch(
-                id=before[0].id if before else self._ids.new(),
+                id=batch_id,
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={**plan_data(plan, self._codec), "spent_s": spent.s},
+                plan={**plan_data(plan, self._codec), **kept, **_notes(planned.forecast)},
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
-            jobs = self._jobs(batch.id, plan, wanted, known)
             uow.batches.save(batch)
             same = set(map(id, known))
-            uow.batches.save_jobs([job for job in jobs if id(job) not in same])
-            data = {"name": batch.name, "jobs": len(jobs)}
+            uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])
+            data = {"name": batch.name, "jobs": len(planned.jobs)}
             uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
             uow.commit()
-        return batch, jobs, spent
-
-    def _jobs(
-        self, batch_id: str, plan: BatchPlan, digests: Mapping[tuple[str, str], str], known: Sequence[Job]
-    ) -> list[Job]:
-        """Return all jobs of a plan; a known one is kept when everything it depends on is the same.
-
-        One that lacks a score, or has one of another evaluator, keeps its run and is only scored; one that failed is
-        run anew.
-        """
-        before = {(job.combination, job.case_id, job.repeat): job for job in known}
-        wanted = {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
-        jobs: list[Job] = []
-        numbers = iter(range(len(known), len(known) + len(digests) * plan.repeats))
-        for (name, case_id), digest in digests.items():
-            for repeat in range(plan.repeats):
-                job = before.get((name, case_id, repeat))
-                if job is None:
-                    job = Job(
-                        batch_id=batch_id,
-                        number=next(numbers),
-                        combination=name,
-                        case_id=case_id,
-                        repeat=repeat,
-                        fingerprint="",
-                    )
-                if job.fingerprint != digest or job.status is JobStatus.FAILED:
-                    job = replace(self._anew(job), fingerprint=digest)
-                elif job.has_run and not wanted[case_id].items() <= job.result.get("scored_by", {}).items():
-                    job = replace(job, status=JobStatus.PENDING)
-                jobs.append(job)
-        return jobs
+        return batch, planned, spent
 
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
@@ -193,30 +193,28 @@ class BatchTestRunner:
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
-        anew = self._anew(job)
+        anew = self._planner.anew(job)
         self.save(anew)
         return anew
-
-    def _anew(self, job: Job) -> Job:
-        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
-        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
 
     def new_go(self) -> Go:
         """Return a new go at a batch or a job: failures are final within it."""
         return Go(id=self._ids.new(), began_at=self._clock.now())
 
-    def sharing(self, plan: BatchPlan, job: Job, prints: Prints, go: Go) -> Sharing:
+    def sharing(self, plan: BatchPlan, job: Job, prints: Prints, go: Go, trace_id: str) -> Sharing:
         """Return what a job shares with others."""
         return Sharing(
             cache=self._cache,
             codec=self._codec,
             fingerprints=prints[job.combination],
-            scope=job.batch_id,
+            traces=self._traces,
+            trace_id=trace_id,
             case_id=job.case_id,
             repeat=job.repeat,
             seed=plan.seed,
             go=go,
             enabled=plan.share,
+            fresh=plan.fresh_nodes,
         )
 
     def run_job(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:
@@ -312,7 +310,8 @@ class BatchTestRunner:
 class _Go:
     """One go at a batch: what the floor asks of the runner, with the plan that it is about."""
 
-    def __init__(self, runner: BatchTestRunner, plan: BatchPlan, batch: Batch, prints: Prints) -> None:
+    def __init__(self, runner: BatchTestRunner, plan: BatchPlan, batch: Batch, prints: Prints, trace_id: str) -> None:
+        self._trace_id = trace_id
         self._runner = runner
         self._plan = plan
         self._batch = batch
@@ -323,7 +322,7 @@ class _Go:
     def run(self, work: Work) -> Job:
         """Take a job to its end, or to where it has to wait."""
         if work.sharing is None:
-            work.sharing = self._runner.sharing(self._plan, work.job, self._prints, self._go)
+            work.sharing = self._runner.sharing(self._plan, work.job, self._prints, self._go, self._trace_id)
         begun, work.begun = work.begun, True
         try:
             return self._runner.run_job(self._plan, work.job, self._cases[work.job.case_id], work.sharing, begun=begun)
@@ -362,7 +361,18 @@ def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
         "executed": sharing.executed,
         "shared": sharing.shared,
         "unshared": dict(sharing.unshared),
+        "trace": sharing.trace_id,
+        "traces": sharing.windows_data(),
         "spent": (job.spent + sharing.spent).to_dict(),
+    }
+
+
+def _notes(forecast: Forecast) -> dict[str, Any]:
+    """Return what is kept of a forecast, to be told after the run too."""
+    return {
+        "changes": {node: list(words) for node, words in forecast.changes.items()},
+        "coarse": {node: list(words) for node, words in forecast.coarse.items()},
+        "changing": list(forecast.changing),
     }
 
 

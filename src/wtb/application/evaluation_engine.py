@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from wtb.application.code import fingerprint
+from wtb.application.dependencies.fingerprint import fingerprint
 from wtb.domain.batch import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
@@ -80,11 +80,7 @@ class EvaluationEngine:
 
 def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
     """Return a digest of each evaluator, its code and its settings, by name: another one may score differently."""
-    return {each.name: fingerprint(each.evaluate, {}, "", _no_tool).digest for each in evaluators}
-
-
-def _no_tool(name: str) -> Any:
-    raise InvalidInput(f"an evaluator has no tool {name!r}")
+    return {each.name: fingerprint(each.evaluate).digest for each in evaluators}
 
 
 async def _awaited(score: Any) -> Any:

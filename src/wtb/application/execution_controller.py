@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.branching import check_not_rolling_back
-from wtb.application.code import differences, with_code
 from wtb.application.context import Price
+from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
 from wtb.application.leases import Leases, alone
 from wtb.application.node_cache import Sharing

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
-from wtb.application.code import Fingerprint
+from wtb.application.dependencies.fingerprint import Fingerprint
+from wtb.application.dependencies.traces import Traces, Window, merged
 from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
@@ -30,6 +32,10 @@ class SharedResult:
     usage: Mapping[str, Any]
     ms: float
     tool_errors: int = 0
+    window: Window | None = None
+    """Where in a trace it was made, so that what it read can be checked."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Digests of values that were there when it was made and that runs may change: attributes of objects, lists."""
 
 
 class Busy:
@@ -81,13 +87,20 @@ class NodeCache:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def claim(self, key: bytes, go: Go) -> SharedResult | SharedFailure | Busy | None:
-        """Return the result, or that somebody makes it; None when it is now for the caller to make it."""
+    def claim(
+        self, key: bytes, go: Go, is_current: Callable[[SharedResult], bool]
+    ) -> SharedResult | SharedFailure | Busy | None:
+        """Return the result, or that somebody makes it; None when it is now for the caller to make it.
+
+        A result that is not current any more is made again, in its place.
+        """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         is_legible = found is not None and found.value is not None  # what is damaged is made again
         if found is not None and found.status is CacheStatus.DONE and is_legible:
-            return _result(found)
+            result = _result(found)
+            if is_current(result):
+                return result
         if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
             assert found.value is not None
             return SharedFailure(failure=Failure(**found.value))
@@ -98,7 +111,7 @@ class NodeCache:
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, go)
+        return None if claimed else self.claim(key, go, is_current)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -175,6 +188,8 @@ def _value(result: SharedResult) -> dict[str, Any]:
         "usage": dict(result.usage),
         "ms": result.ms,
         "tool_errors": result.tool_errors,
+        "window": None if result.window is None else result.window.to_data(),
+        "held": dict(result.held),
     }
 
 
@@ -186,6 +201,8 @@ def _result(entry: CacheEntry) -> SharedResult:
         usage=value["usage"],
         ms=value["ms"],
         tool_errors=value["tool_errors"],
+        window=None if value.get("window") is None else Window.from_data(value["window"]),
+        held=value.get("held", {}),
     )
 
 
@@ -199,21 +216,23 @@ def _failure(failure: Failure) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Sharing:
     """What one job shares, and how much of it: the key of each node run holds everything its result depends on."""
 
     cache: NodeCache
     codec: Codec
     fingerprints: Mapping[str, Fingerprint]
-    scope: str
-    """The batch: an implementation that cannot be seen into is shared within it only."""
+    traces: Traces
+    trace_id: str
     case_id: str
     repeat: int
     seed: int
     go: Go
     enabled: bool = True
     """Whether anything is shared; what is executed is counted either way."""
+    fresh: frozenset[str] = frozenset()
+    """The nodes whose results count only when they were made in this run of the batch."""
     begun_elsewhere: bool = False
     """Whether another process began the run of the job, so that not all of it was counted here."""
     executed: int = 0
@@ -222,6 +241,8 @@ class Sharing:
     spent: Spent = field(default_factory=Spent)
     unshared: dict[str, str] = field(default_factory=dict)
     """Nodes whose runs were not shared, and why."""
+    windows: list[Window] = field(default_factory=list)
+    """Where in which traces the results were made that the job consists of."""
     claimed: set[bytes] = field(default_factory=set)
     """Results that are for this job to make, and are not made yet."""
 
@@ -240,6 +261,8 @@ class Sharing:
     def count_again(self, data: Mapping[str, Any]) -> None:
         """Count a node run of an earlier process, of which `data` was recorded."""
         self.count(shared=data.get("shared", False))
+        if "trace" in data:
+            self.windows.append(Window.from_data(data["trace"]))
         if not data.get("shared", False):
             self.charge(data.get("usage", {}))
 
@@ -247,12 +270,38 @@ class Sharing:
         """Count what an attempt of a node used, whether it succeeded or not."""
         self.spent += Spent.of(usage)
 
-    def claim(self, key: bytes) -> SharedResult | SharedFailure | Busy | None:
+    def claim(self, key: bytes, node: str) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.go)
+        found = self.cache.claim(key, self.go, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
+        elif isinstance(found, SharedResult) and found.window is not None:
+            self.windows.append(found.window)
         return found
+
+    def _is_current(self, result: SharedResult, node: str) -> bool:
+        """Whether all that a result was made of is still as it was."""
+        window = result.window
+        if window is None or (node in self.fresh and window.trace_id != self.trace_id):
+            return False
+        held = self.fingerprints[node].mutable_parts
+        if any(result.held.get(name, part) != part for name, part in held.items()):
+            return False
+        return not self.traces.changed([window], [self.fingerprints[node]])
+
+    def begin(self) -> int:
+        """Return where in the trace a node run begins."""
+        return self.traces.position()
+
+    def observed(self, begin: int) -> Window:
+        """Keep what was read while a node ran, before its result is kept; return where in the trace that is."""
+        window = Window(self.trace_id, begin, self.traces.keep(self.trace_id))
+        self.windows.append(window)
+        return window
+
+    def windows_data(self) -> list[list[Any]]:
+        """Return the windows as plain data, one a trace."""
+        return [window.to_data() for window in merged(self.windows)]
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""
@@ -279,6 +328,11 @@ class Sharing:
             self.cache.release(key)
             self.claimed.discard(key)
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """What each node is made of that no run can change, as one digest."""
+        return {node: print_.fixed_digest for node, print_ in self.fingerprints.items()}
+
     def key(self, node: Node, run: NodeRun, state: Mapping[str, Any], file_commit: str | None) -> bytes | None:
         """Return what the result of a node run depends on; None when it must not be shared."""
         if not self.enabled:
@@ -286,15 +340,10 @@ class Sharing:
         if not node.cache:
             self.unshared[node.name] = "cache=False"
             return None
-        print_ = self.fingerprints[node.name]
-        if print_.unseen:
-            objects = ", ".join(print_.unseen)
-            self.unshared[node.name] = f"only within this batch, since it uses {objects} that cannot be looked into"
         seen = state if node.reads is None else [key for key in node.reads if key in state]
         values = [(key, self.codec.encode(state[key], f"state.{key}")[1]) for key in sorted(seen)]
         facts = [
-            print_.digest,
-            self.scope if print_.unseen else "",
+            self.digests[node.name],
             node.name,
             node.variant,
             str(run.visit),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.application.context import Context, Price
+from wtb.application.dependencies.traces import Window
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
@@ -146,6 +147,7 @@ class Share:
     sharing: Sharing
     key: bytes
     ms: float
+    window: Window
     outcome: Outcome
     has_files: bool
     known: str | None
@@ -159,6 +161,8 @@ class Share:
             usage=self.outcome.data.get("usage", {}),
             ms=self.ms,
             tool_errors=self.outcome.tool_errors,
+            window=self.window,
+            held=self.sharing.fingerprints[self.outcome.run.node].mutable_parts,
         )
         self.sharing.settle(uow, self.key, result)
 
@@ -183,7 +187,7 @@ class NodeHost:
         self._progress = progress
         self._bases = bases
         self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
-        self._unshared_keys: dict[NodeRunId, tuple[bytes, float]] = {}
+        self._unshared_keys: dict[NodeRunId, tuple[bytes, float, Window]] = {}
         self._watch = watch
         self._sharing = sharing
         self.waits_for: bytes | None = None
@@ -228,10 +232,10 @@ class NodeHost:
         """
         node, run, head = work.node, work.run, self._progress.at.head
         key = sharing.key(node, run, work.state, head.file_commit)
-        found = None if key is None else sharing.claim(key)
+        found = None if key is None else sharing.claim(key, node.name)
         while isinstance(found, Busy) and work.member:
             time.sleep(_POLL_S)
-            found = sharing.claim(found.key)
+            found = sharing.claim(found.key, node.name)
         if isinstance(found, Busy):
             self.waits_for = found.key
             return Outcome(run=run)
@@ -242,9 +246,11 @@ class NodeHost:
             sharing.count(shared=True)
             return _taken(run, found, head.file_commit)
         sharing.count(shared=False)
-        began = time.perf_counter()
+        position, began = sharing.begin(), time.perf_counter()
         outcome = self._made(work)
         ms = round((time.perf_counter() - began) * 1e3, 3)
+        window = sharing.observed(position)
+        outcome = replace(outcome, data={**outcome.data, "trace": window.to_data()})
         sharing.failed += outcome.failure is not None
         if key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
@@ -252,7 +258,7 @@ class NodeHost:
         elif key is not None and outcome.failure is not None:
             sharing.settle_now(key, SharedFailure(failure=outcome.failure))
         elif key is not None:
-            self._unshared_keys[run.id] = (key, ms)
+            self._unshared_keys[run.id] = (key, ms, window)
         return outcome
 
     def count_again(self, data: Mapping[str, Any]) -> None:
@@ -262,11 +268,14 @@ class NodeHost:
 
     def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
         """Return how to give away what was made here, in the transaction that keeps it and its files."""
-        key, ms = self._unshared_keys.pop(outcome.run.id, (None, 0.0)) if self._unshared_keys else (None, 0.0)
-        if key is None or self._sharing is None:
+        waiting = self._unshared_keys.pop(outcome.run.id, None) if self._unshared_keys else None
+        if waiting is None or self._sharing is None:
             return None
+        key, ms, window = waiting
         known = None if has_files else self._progress.at.head.file_commit
-        return Share(sharing=self._sharing, key=key, ms=ms, outcome=outcome, has_files=has_files, known=known)
+        return Share(
+            sharing=self._sharing, key=key, ms=ms, window=window, outcome=outcome, has_files=has_files, known=known
+        )
 
     def shared(self, share: Share | None) -> None:
         """Tell those who wait for a result that it is there: its transaction is committed."""

@@ -16,6 +16,7 @@ from wtb.baselines import KEPT
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
+from wtb.cli.batch_changes import forecast_data, print_forecast, print_noticed
 from wtb.cli.batch_live import BatchDisplay
 from wtb.cli.batch_tables import (
     as_data,
@@ -42,10 +43,20 @@ FAILED = 3
 
 _STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
 
+EVERYTHING = "*"
+
 cases_file = click.option(
     "--cases",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Other cases than those of the file: JSONL or CSV.",
+)
+fresh_nodes = click.option(
+    "--fresh",
+    multiple=True,
+    is_flag=False,
+    flag_value=EVERYTHING,
+    metavar="[NODE]",
+    help="Ignore earlier results, of all nodes or of NODE; may be given several times, after FILE.",
 )
 workers_number = click.option("--workers", type=click.IntRange(1), metavar="N", help="How many jobs at a time.")
 
@@ -76,10 +87,15 @@ def batch() -> None:
 @click.option(
     "--budget-s", type=click.FloatRange(0), metavar="S", help="Begin no more jobs once it has run for so many seconds."
 )
-@click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
+@fresh_nodes
+@click.option("--no-share", is_flag=True, help="Share and keep nothing: run every node of every job.")
 @url
 @as_json
-@example("wtb batch run batch.py", "wtb batch run batch.py --only 'answer=long, retrieve=bm25' --repeats 3")
+@example(
+    "wtb batch run batch.py",
+    "wtb batch run batch.py --fresh",
+    "wtb batch run batch.py --only 'answer=long, retrieve=bm25' --repeats 3",
+)
 def run(
     *,
     file: str,
@@ -92,6 +108,7 @@ def run(
     budget_usd: float | None,
     budget_tokens: int | None,
     budget_s: float | None,
+    fresh: tuple[str, ...],
     no_share: bool,
     url: str | None,
     as_json: bool,
@@ -108,12 +125,80 @@ def run(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
+    if fresh:
+        changes["fresh"] = _fresh(fresh)
     with Bench(url) as bench:
-        test = load_batch(file)
+        test = _loaded(bench, file)
         limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
         more = {name: limit for name, limit in limits.items() if limit is not None}
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
         _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
+
+
+def _loaded(bench: Bench, file: str) -> BatchTest:
+    """Load a batch; what its file reads while it is loaded is noted."""
+    bench.services.observer.start()
+    return load_batch(file)
+
+
+def _fresh(nodes: Sequence[str]) -> bool | tuple[str, ...]:
+    return True if EVERYTHING in nodes else tuple(nodes)
+
+
+@batch.command("plan")
+@click.argument("file", metavar="FILE[:BATCH]")
+@click.option("--name", metavar="NAME", help="Plan it as a batch of this name.")
+@cases_file
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Plan so many repeats of each case.")
+@click.option("--only", multiple=True, metavar="COMBINATION", help="Only this one beside the baseline.")
+@fresh_nodes
+@url
+@as_json
+@example("wtb batch plan batch.py", "wtb batch plan batch.py --fresh answer")
+def plan_batch(
+    *,
+    file: str,
+    name: str | None,
+    cases: Path | None,
+    repeats: int | None,
+    only: tuple[str, ...],
+    fresh: tuple[str, ...],
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Show what `wtb batch run` would do, without running anything.
+
+    It shows how many jobs and node runs would be kept, shared and executed, and what has changed since the last time:
+    functions, values, files that nodes read, variables.
+    """
+    given = {"name": name, "cases": cases, "repeats": repeats}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if fresh:
+        changes["fresh"] = _fresh(fresh)
+    with Bench(url) as bench:
+        test = replace(_loaded(bench, file), **changes)
+        forecast = bench.plan(test, only=only)
+    if as_json:
+        print_json({"batch": test.name or test.flow.name, **forecast_data(forecast)})
+    else:
+        print_forecast(forecast, test.name or test.flow.name)
+
+
+@batch.command("delete")
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch delete support_qa")
+def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
+    """Delete a batch with its results.
+
+    The runs behind the results stay: `wtb delete RUN` deletes one. Baselines made from the batch stay, too. Results of
+    nodes can still be shared with other batches; `--fresh` ignores them.
+    """
+    with Bench(url) as bench:
+        deleted = bench.delete_batch(name)
+    text = f"{deleted.name} is deleted."
+    show({"batch": deleted.id, "name": deleted.name, "deleted": True}, text, as_json=as_json)
 
 
 @batch.command()
@@ -134,7 +219,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
         before = bench.get_batch(name)
         if not failures(before):
             raise InvalidInput(f"no job of batch {before.batch.name!r} has failed")
-        test = load_batch(file)
+        test = _loaded(bench, file)
         test = replace(
             test,
             name=before.batch.name,
@@ -195,6 +280,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_matrix(result, rows)
     click.echo()
     print_sharing(result)
+    print_noticed(result)
     print_crowding(result)
     print_spent(result)
     print_failures(result)

@@ -21,6 +21,7 @@ from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
+from wtb.domain.observation import Observation, Source
 from wtb.domain.rollback import Rollback
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
@@ -397,6 +398,38 @@ class NodeCacheRepository(Protocol):
         ...
 
 
+class ObservationRepository(Protocol):
+    """What runs were observed to read, by the trace of a batch run, in the order in which it was read."""
+
+    def add(self, trace_id: str, observations: Mapping[int, Observation]) -> None:
+        """Keep observations by their number; one that is there already is left as it is."""
+        ...
+
+    def list_observations(self, trace_id: str) -> dict[int, Observation]:
+        """Return the observations of a trace by their number, in order."""
+        ...
+
+
+class Observer(Protocol):
+    """Sees what the user's functions read in this process once it is started. Nothing that was read is forgotten."""
+
+    def start(self) -> None:
+        """Begin to look on; doing it again changes nothing."""
+        ...
+
+    def count(self) -> int:
+        """Return how many observations there are so far; they are numbered from 0."""
+        ...
+
+    def seen(self, since: int = 0) -> Sequence[Observation]:
+        """Return the observations from a number on, in order; later calls only add to them."""
+        ...
+
+    def digest(self, source: Source) -> str:
+        """Return the digest of a source as it is now."""
+        ...
+
+
 class PendingWriteRepository(Protocol):
     """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
 
@@ -492,6 +525,11 @@ class UnitOfWork(Protocol):
     @property
     def cache(self) -> NodeCacheRepository:
         """Shared node runs."""
+        ...
+
+    @property
+    def observations(self) -> ObservationRepository:
+        """What runs read."""
         ...
 
     @property

@@ -95,12 +95,13 @@ class Masker:
         if isinstance(value, Secret):
             return MASK
         if isinstance(value, Mapping):
-            return {key: MASK if self._is_secret(key) else self.data(item) for key, item in value.items()}
+            return {key: MASK if self.is_secret_key(key) else self.data(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.data(item) for item in value]
         return value
 
-    def _is_secret(self, key: Any) -> bool:
+    def is_secret_key(self, key: Any) -> bool:
+        """Whether a key names something whose value is never shown."""
         return isinstance(key, str) and self._key.search(key) is not None
 
     def failure(self, failure: Failure) -> Failure:

@@ -80,6 +80,8 @@ class Node:
     retry: RetryPolicy | None = None
     timeout_s: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    depends_on: tuple[Any, ...] = ()
+    """What its results depend on that nobody can see: patterns of files, `env:NAME`, or values."""
     variant: str = "baseline"
     """Which implementation this is: the node's own, or one of its variants."""
 
@@ -120,6 +122,7 @@ class Variant:
     reference: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[str, ...] | None = None
+    depends_on: tuple[Any, ...] | None = None
 
     def applied_to(self, node: Node) -> Node:
         """Return the node with this implementation."""
@@ -131,6 +134,7 @@ class Variant:
             reference=node.reference if own else self.reference,
             config={**node.config, **self.config},
             reads=node.reads if self.reads is None else self.reads,
+            depends_on=node.depends_on if self.depends_on is None else self.depends_on,
         )
 
 

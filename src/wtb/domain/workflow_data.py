@@ -70,7 +70,14 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         "retry": None if node.retry is None else _retry_to_dict(node.retry),
         "timeout_s": node.timeout_s,
         "config": dict(node.config),
+        **_declared(node.depends_on),
     }
+
+
+def _declared(depends_on: tuple[Any, ...] | None) -> dict[str, Any]:
+    """Return the texts of what a node says that it depends on; other values are no data. Nothing when it says none."""
+    texts = [each for each in depends_on or () if isinstance(each, str)]
+    return {"depends_on": texts} if texts else {}
 
 
 def _variant_to_dict(variant: Variant) -> dict[str, Any]:
@@ -80,6 +87,7 @@ def _variant_to_dict(variant: Variant) -> dict[str, Any]:
         "reference": variant.reference or _reference(variant.function),
         "config": dict(variant.config),
         "reads": None if variant.reads is None else list(variant.reads),
+        **_declared(variant.depends_on),
     }
 
 
@@ -125,6 +133,7 @@ _VARIANT_DATA: _Kinds = {
     "reference": (str, _NONE),
     "config": (dict,),
     "reads": (list, tuple, _NONE),
+    "depends_on": (list, tuple),
 }
 _NODE_DATA: _Kinds = {
     "name": (str,),
@@ -135,6 +144,7 @@ _NODE_DATA: _Kinds = {
     "retry": (dict, _NONE),
     "timeout_s": (int, float, _NONE),
     "config": (dict,),
+    "depends_on": (list, tuple),
 }
 _RETRY_DATA: _Kinds = {
     "times": (int,),
@@ -151,7 +161,7 @@ _EDGE_DATA: _Kinds = {
     "otherwise": (bool,),
     "priority": (int,),
 }
-_TEXTS = frozenset({"sources", "reads", "errors"})
+_TEXTS = frozenset({"sources", "reads", "errors", "depends_on"})
 
 
 def _checked(data: Any, kinds: _Kinds, where: str) -> Mapping[str, Any]:
@@ -213,6 +223,7 @@ def _node_from_dict(data: Mapping[str, Any], function: Callable[[str | None], No
         retry=None if retry is None else _retry_from_dict(_checked(retry, _RETRY_DATA, f"retry of {data['name']!r}")),
         timeout_s=data.get("timeout_s"),
         config=data.get("config", {}),
+        depends_on=tuple(data.get("depends_on", ())),
     )
 
 
@@ -225,6 +236,7 @@ def _variant_from_dict(data: Mapping[str, Any], function: Callable[[str | None],
         reference=data.get("reference"),
         config=data.get("config", {}),
         reads=None if reads is None else tuple(reads),
+        depends_on=tuple(data["depends_on"]) if "depends_on" in data else None,
     )
 
 

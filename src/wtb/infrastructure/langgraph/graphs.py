@@ -20,8 +20,8 @@ from langgraph.managed.is_last_step import IsLastStepManager, RemainingStepsMana
 from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
-from wtb.application.code import made_of
 from wtb.application.context import CURRENT
+from wtb.application.dependencies.values import made_of
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
 from wtb.infrastructure.langgraph.channels import stored_whole

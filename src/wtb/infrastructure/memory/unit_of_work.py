@@ -10,6 +10,7 @@ from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
+from wtb.infrastructure.memory.observations import MemoryObservationRepository
 from wtb.infrastructure.memory.pending_writes import MemoryPendingWriteRepository
 from wtb.infrastructure.memory.repositories import (
     MemoryBranchRepository,
@@ -45,6 +46,7 @@ class MemoryStorage(StorageParts):
             batch_jobs=Table(lambda job: job.batch_id),
             baselines=Table(),
             node_cache=Table(),
+            observations=Table(lambda row: row[0]),
             pending_writes=Table(
                 lambda stored: stored[0].execution_id,
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
@@ -73,6 +75,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     rollbacks: MemoryRollbackRepository
     batches: MemoryBatchRepository
     cache: MemoryNodeCacheRepository
+    observations: MemoryObservationRepository
     writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
@@ -102,6 +105,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.rollbacks = MemoryRollbackRepository(transaction)
         self.batches = MemoryBatchRepository(transaction)
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
+        self.observations = MemoryObservationRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)

@@ -277,6 +277,18 @@ baselines = Table(
     Column("created_at_us", BigInteger, nullable=False),
 )
 
+observations = Table(
+    "wtb_observations",
+    metadata,
+    Column("trace_id", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("reader", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 pending_writes = Table(
     "wtb_pending_writes",
     metadata,

@@ -14,6 +14,7 @@ from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
+from wtb.infrastructure.sql.observations import SqlObservationRepository
 from wtb.infrastructure.sql.pending_writes import SqlPendingWriteRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
@@ -75,6 +76,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def cache(self) -> SqlNodeCacheRepository:
         return SqlNodeCacheRepository(self._sql, self._storage.codec)
+
+    @lazy
+    def observations(self) -> SqlObservationRepository:
+        return SqlObservationRepository(self._sql)
 
     @lazy
     def events(self) -> SqlEventLog:

@@ -1,12 +1,14 @@
-"""The digest of a function's code: the same for the same code, another when it, or what it uses, is another."""
+"""The fingerprint of a function: the same for the same code, another when it, or what it uses, has changed."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import re
+import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.code import code_digest, differences, fingerprint, with_code
+from wtb.application.dependencies.fingerprint import Fingerprint, Surroundings, fingerprint
+from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.tool_registry import TOOLS
 from wtb.flow import Workflow
 
@@ -41,7 +44,10 @@ SAME = {"prompt": "Be kind", "weight": 1, "order": "", "method": ".lower", "defa
 def digest_of(folder: Path, **changes: Any) -> str:
     """Return the digest in a process of its own, where sets have an order of their own."""
     (folder / "program.py").write_text(PROGRAM.format(**{**SAME, **changes}))
-    script = "from wtb.application.code import code_digest; import program; print(code_digest(program.node))"
+    script = (
+        "from wtb.application.dependencies.fingerprint import fingerprint;"
+        "import program; print(fingerprint(program.node).digest)"
+    )
     found = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
@@ -105,10 +111,11 @@ def test_a_fingerprint_follows_what_is_looked_up_in_modules_of_the_user(
         (tmp_path / place / texts).write_text(prompts.format(text))
         with monkeypatch.context() as patch:
             patch.syspath_prepend(tmp_path / place)
+            patch.chdir(tmp_path / place)
             for name in ("program", "prompts", "texts", "texts.prompts"):
                 patch.delitem(sys.modules, name, raising=False)
             found = print_of(importlib.import_module("program").node)
-        assert found.unseen == ()
+        assert program == "inside" or found.coarse == ()
         return found.digest
 
     same = found("one", "kind")
@@ -154,26 +161,15 @@ def with_default(value: Any) -> Any:
     ],
 )
 def test_values_that_a_function_carries_count(one: Any, other: Any) -> None:
-    assert code_digest(one) == code_digest(one)
-    assert code_digest(one) != code_digest(other)
-
-
-def test_what_changes_while_a_program_runs_does_not_count() -> None:
-    log: list[int] = []
-
-    def node(state: Any) -> None:
-        log.append(1)
-
-    before = code_digest(node)
-    node({})
-    assert code_digest(node) == before
+    assert print_of(one).digest == print_of(one).digest
+    assert print_of(one).digest != print_of(other).digest
 
 
 def test_a_function_that_calls_itself_has_a_digest() -> None:
     def node(state: Any) -> Any:
         return node(state)
 
-    assert code_digest(node) == code_digest(node)
+    assert print_of(node).digest == print_of(node).digest
 
 
 def test_differences_are_told_by_node() -> None:
@@ -192,15 +188,25 @@ def test_differences_are_told_by_node() -> None:
         return list(differences(*flows))
 
     assert told(flow(), flow()) == []
-    assert told(flow(), flow(value="b")) == ["the code of a is another"]
-    assert told(flow(), flow(config=1)) == ["b is set up differently"]
-    assert told(flow(), flow(extra="c")) == ["c is new", "its edges or reducers are others"]
-    assert told(flow(extra="c"), flow()) == ["c is gone", "its edges or reducers are others"]
-    assert told(flow(), flow(reducer=True)) == ["its edges or reducers are others"]
+    here = "tests/unit/test_fingerprint.py"
+    captured = f"`value` captured by `closure.<locals>.<lambda>` in {here}"
+    assert told(flow(), flow(value="b")) == [f"node `a` has changed: {captured}"]
+    assert told(flow(), flow(config=1)) == ["node `b` is set up differently"]
+    assert told(flow(), flow(extra="c")) == ["node `c` is new", "its edges or reducers have changed"]
+    assert told(flow(extra="c"), flow()) == ["node `c` is gone", "its edges or reducers have changed"]
+    assert told(flow(), flow(reducer=True)) == ["its edges or reducers have changed"]
 
 
-def print_of(function: Any, **config: Any) -> Any:
-    return fingerprint(function, config, "1", TOOLS.get)
+def test_parts_of_an_earlier_version_are_not_compared() -> None:
+    made = Workflow("flow")
+    made.add_node("a", closure("x"), start=True)
+    now = with_code(made.definition())
+    before = {**now, "code": {"a": "0123"}, "code_version": None}
+    assert list(differences(before, now)) == []
+
+
+def print_of(function: Any, **config: Any) -> Fingerprint:
+    return fingerprint(function, config, around=Surroundings(find_tool=TOOLS.get))
 
 
 @dataclass
@@ -240,7 +246,7 @@ def with_prompt(prompt: Any) -> Any:
 def test_a_fingerprint_sees_values_that_can_change(one: Any, other: Any) -> None:
     assert print_of(with_prompt(one)) == print_of(with_prompt(one))
     assert print_of(with_prompt(one)).digest != print_of(with_prompt(other)).digest
-    assert print_of(with_prompt(one)).unseen == ()
+    assert print_of(with_prompt(one)).coarse == ()
 
 
 def test_a_callable_object_is_known_by_its_attributes_wherever_they_lie() -> None:
@@ -266,14 +272,16 @@ def test_a_fingerprint_follows_config_cached_functions_and_named_tools() -> None
 
 
 class Client:
-    """Something whose inside cannot be seen."""
+    """An object that counts, beside a lock that nobody can look into."""
 
-    __slots__ = ("secret",)
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lock = threading.Lock()
+        self.socket = socket.socket()
+        self.socket.close()
 
 
 class Known(Client):
-    __slots__ = ("version",)
-
     def __init__(self, version: int) -> None:
         self.version = version
 
@@ -281,7 +289,46 @@ class Known(Client):
         return self.version
 
 
-def test_what_cannot_be_seen_is_named_unless_it_says_itself_what_it_is() -> None:
-    assert print_of(with_prompt(Client())).unseen == ("a tests.unit.test_code.Client",)
-    assert print_of(with_prompt(Known(1))).unseen == ()
+def test_an_attribute_that_cannot_be_looked_into_does_not_hide_the_others() -> None:
+    one, other = print_of(with_prompt(Client("a"))), print_of(with_prompt(Client("b")))
+    changed = {name for name in one.parts if one.parts[name] != other.parts.get(name)}
+    assert changed == {"`prompt.address` captured by `with_prompt.<locals>.<lambda>` in tests/unit/test_fingerprint.py"}
+    assert one.coarse == ("a socket.socket cannot be looked into: the code of tests/unit/test_fingerprint.py counts",)
+
+
+def test_an_object_may_say_itself_what_it_is() -> None:
+    assert print_of(with_prompt(Known(1))).coarse == ()
     assert print_of(with_prompt(Known(1))).digest != print_of(with_prompt(Known(2))).digest
+
+
+def test_an_attribute_called_as_a_global_is_not_the_global(monkeypatch: pytest.MonkeyPatch) -> None:
+    def node(state: Any, ctx: Any) -> Any:
+        return ctx.closure
+
+    before = print_of(node).digest
+    monkeypatch.setitem(globals(), "closure", "another")
+    assert print_of(node).digest == before
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return getattr(state, state['name'])", "getattr with a computed name"),
+        ("return getattr(state, 'a' + state['name'])", "getattr with a computed name"),
+        ("return globals()['x']", "globals()"),
+        ("return eval('1')", "eval"),
+        ("import importlib\n    return importlib.import_module('x')", "importlib"),
+        ("return getattr(state, 'name')", None),
+        ("return getattr(state, 'name', None)", None),
+        ("return getattr(state.inner, 'name', state)", None),
+    ],
+)
+def test_look_ups_that_cannot_be_followed_count_everything(body: str, reason: str | None) -> None:
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(compile(f"def node(state):\n    {body}", __file__, "exec"), space)  # noqa: S102  a function of this file
+    found = print_of(space["node"])
+    assert found.reads_anything is (reason is not None)
+    assert found.coarse == (() if reason is None else (f"`node` in {HERE} uses {reason}: all your modules count",))
+
+
+HERE = "tests/unit/test_fingerprint.py"

@@ -1,0 +1,404 @@
+"""BatchPlanner: which jobs of a batch are kept, which are run, and what has changed since the last time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from wtb.application.batch_plan import BatchPlan
+from wtb.application.dependencies.fingerprint import FindTool, Fingerprint, digest_of, fingerprint, parts_digest
+from wtb.application.dependencies.traces import Traces, Window, in_words
+from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
+from wtb.application.scoring import scored_by
+from wtb.domain.batch import Job, JobStatus
+from wtb.domain.ids import ExecutionId
+from wtb.domain.ports import Codec, Ids
+from wtb.domain.variants import label
+from wtb.domain.workflow import WorkflowDefinition
+
+Prints = Mapping[str, Mapping[str, Fingerprint]]
+"""What every implementation depends on, by combination and node."""
+
+SETUP = "the workflow"
+"""Stands for what belongs to no node: edges, reducers, the settings of nodes, the seed."""
+
+CASE = "the cases"
+"""Stands for the inputs of cases."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeOf:
+    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
+
+    workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By that digest: the parts with their own digests."""
+    changing: frozenset[str] = frozenset()
+    """Values that runs change themselves, such as counters: they do not count."""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"workflows": self.workflows, "parts": self.parts, "changing": sorted(self.changing)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
+        """Read it from plain data; from nothing, as batches of earlier versions have it."""
+        data = data or {"workflows": {}, "parts": {}, "changing": ()}
+        return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
+
+    def only(self, used: Iterable[str]) -> MadeOf:
+        """Return what jobs still refer to."""
+        workflows = {each: self.workflows[each] for each in used if each in self.workflows}
+        wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
+        return replace(
+            self, workflows=workflows, parts={each: self.parts[each] for each in self.parts if each in wanted}
+        )
+
+    def with_more(self, other: MadeOf) -> MadeOf:
+        """Return both together."""
+        return MadeOf(
+            workflows={**self.workflows, **other.workflows},
+            parts={**self.parts, **other.parts},
+            changing=self.changing | other.changing,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What running a batch would do: jobs and node runs, and by node what has changed since, in words.
+
+    Node runs are counted as if every job took every node once; loops and branches make them more or fewer.
+    """
+
+    jobs: int
+    kept: int
+    scored: int
+    """Jobs whose run is kept and that only need scores."""
+    run: int
+    node_runs_kept: int
+    node_runs_shared: int
+    node_runs_executed: int
+    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coarse: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changing: tuple[str, ...] = ()
+    outside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJobs:
+    """The jobs of a batch, those that are to be run as pending ones, and why they are run."""
+
+    prints: Prints
+    jobs: Sequence[Job]
+    made_of: MadeOf
+    forecast: Forecast
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Now:
+    """A combination as it is now: the digest that its jobs carry, and what it is made of."""
+
+    whole: str
+    nodes: Mapping[str, Fingerprint]
+    setup: Mapping[str, str]
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        return {**{node: print_.digest for node, print_ in self.nodes.items()}, SETUP: parts_digest(self.setup)}
+
+
+class BatchPlanner:
+    """Holds what a batch would be made of now against what its jobs were made of."""
+
+    def __init__(self, codec: Codec, ids: Ids, traces: Traces, find_tool: FindTool) -> None:
+        self._codec = codec
+        self._ids = ids
+        self._traces = traces
+        self._find_tool = find_tool
+
+    def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
+        """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
+        around = surroundings(plan.definition, self._find_tool)
+        made: dict[tuple[str, str], Fingerprint] = {}
+        found: dict[str, dict[str, Fingerprint]] = {}
+        for combination in plan.combinations:
+            definition = plan.definition.with_variants(combination)
+            for node in definition.nodes:
+                if (node.name, node.variant) not in made:
+                    print_ = node_fingerprint(node, definition, around).without(changing)
+                    made[node.name, node.variant] = print_
+            found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
+        return found
+
+    def planned(self, plan: BatchPlan, batch_id: str, known: Sequence[Job], before: MadeOf) -> PlannedJobs:
+        """Return all jobs of a plan; a known one is kept when everything that it depends on is the same."""
+        prints = self.prints(plan, before.changing)
+        return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
+
+    def changing(self, plan: BatchPlan, prints: Prints) -> frozenset[str]:
+        """Return the values that are not what they were when the batch was planned: its runs have changed them."""
+        now = self.prints(plan, frozenset())
+        return frozenset(
+            name
+            for combination, nodes in prints.items()
+            for node, print_ in nodes.items()
+            for name in print_.values
+            if now[combination][node].parts.get(name) != print_.parts[name]
+        )
+
+    def setup(self, definition: WorkflowDefinition, seed: int) -> dict[str, str]:
+        """Return what a workflow depends on that belongs to no node, by name."""
+        data = definition.to_dict()
+        found: dict[str, Any] = {f"the settings of node `{node['name']}`": _settings(node) for node in data["nodes"]}
+        found |= {"the edges": data["edges"], "the seed": seed}
+        parts = {name: self._codec.digest(self._codec.encode(value, name)[1]).hex() for name, value in found.items()}
+        conditions = [edge.when for edge in definition.edges if callable(edge.when)]
+        for number, condition in enumerate(conditions, 1):
+            parts[f"condition {number} of the edges"] = fingerprint(condition).digest
+        for key, reducer in definition.reducers.items():
+            parts[f"the reducer of `{key}`"] = fingerprint(reducer).digest
+        return parts
+
+    def case_digests(self, plan: BatchPlan) -> dict[str, str]:
+        """Return a digest of the input of each case."""
+        kept = plan.definition.kept
+        encoded = {case.id: self._codec.encode(dict(kept(case.input)), f"case {case.id}")[1] for case in plan.cases}
+        return {case: self._codec.digest(about).hex()[:32] for case, about in encoded.items()}
+
+    def scored_by(self, plan: BatchPlan) -> dict[str, dict[str, str]]:
+        """Return what the scores of each case depend on beside the run, by case and evaluator."""
+        return {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
+
+    def anew(self, job: Job) -> Job:
+        """Return a job that is to be run anew, with a run of its own; what it has taken so far stays counted."""
+        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
+        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
+
+    def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
+        """Return what the run of a job read that has changed since, in words."""
+        windows = [Window.from_data(each) for each in job.result.get("traces", ())]
+        return list(in_words(self._traces.changed(windows, prints)))
+
+    def outside_of(self, prints: Prints, trace_id: str) -> dict[str, list[str]]:
+        """Return the nodes that used the network or other programs in a run of the batch, with what they used."""
+        nodes = {node: print_ for each in prints.values() for node, print_ in each.items()}
+        found = {node: self._traces.outside([trace_id], print_) for node, print_ in nodes.items()}
+        return {node: list(map(str, sources)) for node, sources in found.items() if sources}
+
+    def outside(self, jobs: Sequence[Job], print_: Fingerprint) -> list[str]:
+        """Return the servers and programs that a node was seen to use."""
+        traces = {each[0] for job in jobs for each in job.result.get("traces", ())}
+        return [str(source) for source in self._traces.outside(traces, print_)]
+
+
+def _settings(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in node.items() if name not in ("reference", "config", "depends_on")}
+
+
+class _Planning:
+    """One look at a batch, with what was there before."""
+
+    def __init__(
+        self,
+        planner: BatchPlanner,
+        plan: BatchPlan,
+        *,
+        batch_id: str,
+        known: Sequence[Job],
+        before: MadeOf,
+        prints: Prints,
+    ) -> None:
+        self._planner = planner
+        self._plan = plan
+        self._batch_id = batch_id
+        self._known = known
+        self._before = before
+        self._prints = prints
+        self._now = {name: self._current(name) for name in prints}
+        self._changes: dict[str, dict[str, None]] = defaultdict(dict)
+        self._reasons: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
+
+    def _current(self, name: str) -> _Now:
+        definition = self._plan.definition.with_variants(self._plan.by_label[name])
+        setup, nodes = self._planner.setup(definition, self._plan.seed), self._prints[name]
+        whole = digest_of((*(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items())), parts_digest(setup)))
+        return _Now(whole=whole, nodes=nodes, setup=setup)
+
+    def planned(self) -> PlannedJobs:
+        jobs = list(self._jobs())
+        made_of = self._before.only(_whole(job) for job in self._known).with_more(self._made_of())
+        return PlannedJobs(prints=self._prints, jobs=jobs, made_of=made_of, forecast=self._forecast(jobs))
+
+    def _made_of(self) -> MadeOf:
+        workflows = {now.whole: now.digests for now in self._now.values()}
+        parts = {print_.digest: print_.parts for now in self._now.values() for print_ in now.nodes.values()}
+        parts |= {parts_digest(now.setup): now.setup for now in self._now.values()}
+        return MadeOf(workflows=workflows, parts=parts)
+
+    def _jobs(self) -> Iterator[Job]:
+        plan = self._plan
+        before = {(job.combination, job.case_id, job.repeat): job for job in self._known}
+        cases, wanted = self._planner.case_digests(plan), self._planner.scored_by(plan)
+        numbers = iter(range(len(self._known), len(self._known) + len(self._now) * len(cases) * plan.repeats))
+        for name, now in self._now.items():
+            for case_id, case in cases.items():
+                for repeat in range(plan.repeats):
+                    job = before.get((name, case_id, repeat))
+                    if job is None:
+                        job = self._new(next(numbers), name, case_id, repeat)
+                    yield self._decided(job, f"{now.whole}.{case}", wanted[case_id])
+
+    def _new(self, number: int, name: str, case_id: str, repeat: int) -> Job:
+        return Job(
+            batch_id=self._batch_id, number=number, combination=name, case_id=case_id, repeat=repeat, fingerprint=""
+        )
+
+    def _decided(self, job: Job, digest: str, scored_by: Mapping[str, str]) -> Job:
+        """Return a job as it is kept, to be scored or to be run."""
+        reasons = self._why(job, digest) if job.fingerprint else {}
+        for node, words in reasons.items():
+            self._changes[node].update(dict.fromkeys(words))
+        if not job.fingerprint or reasons or job.status is JobStatus.FAILED or self._is_unwanted(job):
+            return replace(self._planner.anew(job), fingerprint=digest)
+        job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
+        if job.has_run and not scored_by.items() <= job.result.get("scored_by", {}).items():
+            return replace(job, status=JobStatus.PENDING)
+        return job
+
+    def _is_unwanted(self, job: Job) -> bool:
+        """Whether the result of a job is to be made anew although nothing has changed."""
+        return bool(self._plan.fresh_nodes) or (not self._plan.share and job.has_run)
+
+    def _why(self, job: Job, digest: str) -> Mapping[str, Sequence[str]]:
+        """Return what a job depends on that has changed, by node."""
+        whole, case = _whole(job), job.fingerprint.partition(".")[2]
+        if (whole, job.combination) not in self._reasons:
+            self._reasons[whole, job.combination] = self._differences(whole, self._now[job.combination])
+        reasons = self._reasons[whole, job.combination]
+        if case != digest.partition(".")[2]:
+            reasons = {**reasons, CASE: [f"the input of case {job.case_id}"]}
+        return reasons or self._read_differences(job)
+
+    def _differences(self, whole: str, now: _Now) -> Mapping[str, Sequence[str]]:
+        if whole == now.whole:
+            return {}
+        old = self._before.workflows.get(whole)
+        if old is None:
+            return {SETUP: ["these results come from an earlier version of WTB"]}
+        found = {}
+        for node, parts in ({each: print_.parts for each, print_ in now.nodes.items()} | {SETUP: now.setup}).items():
+            was = self._before.parts.get(old.get(node, ""), {})
+            ignored = self._before.changing
+            changed = changed_parts(_without(was, ignored), _without(parts, ignored))
+            if changed:
+                found[node] = changed
+        return found
+
+    def _read_differences(self, job: Job) -> Mapping[str, Sequence[str]]:
+        nodes = self._now[job.combination].nodes
+        if not self._planner.changed_sources(job, list(nodes.values())):
+            return {}
+        found = {node: self._planner.changed_sources(job, [print_]) for node, print_ in nodes.items()}
+        return {node: words for node, words in found.items() if words}
+
+    # How much of it is new
+
+    def _forecast(self, jobs: Sequence[Job]) -> Forecast:
+        waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
+        kept, shared, executed = self._node_runs(jobs, waiting)
+        nodes = {node: print_ for now in self._now.values() for node, print_ in now.nodes.items()}
+        outside = {node: tuple(self._planner.outside(self._known, print_)) for node, print_ in nodes.items()}
+        return Forecast(
+            jobs=len(jobs),
+            kept=sum(job.status is not JobStatus.PENDING for job in jobs),
+            scored=sum(job.status is JobStatus.PENDING and job.has_run for job in jobs),
+            run=len(waiting),
+            node_runs_kept=kept,
+            node_runs_shared=shared,
+            node_runs_executed=executed,
+            changes={node: tuple(words) for node, words in self._changes.items()},
+            coarse=self._coarse(),
+            changing=tuple(sorted(self._before.changing)),
+            outside={node: names for node, names in outside.items() if names},
+        )
+
+    def _coarse(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, dict[str, None]] = defaultdict(dict)
+        for now in self._now.values():
+            for node, print_ in now.nodes.items():
+                found[node].update(dict.fromkeys(print_.coarse))
+        return {node: tuple(words) for node, words in found.items() if words}
+
+    def _node_runs(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> tuple[int, int, int]:
+        """Return how many node runs are kept with their jobs, shared, and executed."""
+        upstream = _upstream(self._plan.definition)
+        uncached = {node.name for node in self._plan.definition.nodes if not node.cache} | set(self._plan.fresh_nodes)
+        known, now = set(self._known_runs(upstream)), self._made_of()
+        made: set[tuple[Any, ...]] = set()
+        executed = 0
+        for job in waiting:
+            for node, run in _runs(job, self._stable(self._now[job.combination].digests, now), upstream):
+                is_shared = self._plan.share and ((run in known and node not in uncached) or run in made)
+                executed += not is_shared
+                if node not in uncached or node in self._plan.fresh_nodes:
+                    made.add(run)
+        of_waiting = sum(len(self._now[job.combination].nodes) for job in waiting)
+        of_kept = sum(len(self._now[job.combination].nodes) for job in jobs) - of_waiting
+        return of_kept, of_waiting - executed, executed
+
+    def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
+        """Return the digests of nodes without the values that runs change."""
+        return {
+            node: parts_digest(_without(made_of.parts.get(digest, {}), self._before.changing))
+            for node, digest in digests.items()
+        }
+
+    def _known_runs(self, upstream: Mapping[str, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
+        """Yield the node runs whose results can be shared: those behind the jobs that have run."""
+        for job in self._known:
+            digests = self._before.workflows.get(_whole(job))
+            if not job.has_run or digests is None or job.combination not in self._now:
+                continue
+            nodes = self._now[job.combination].nodes
+            stale = {node for node in nodes if self._planner.changed_sources(job, [nodes[node]])}
+            for node, run in _runs(job, self._stable(digests, self._before), upstream):
+                if not stale & set(upstream.get(node, ())):
+                    yield run
+
+
+def _runs(
+    job: Job, digests: Mapping[str, str], upstream: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the node runs of a job, each with everything that its result depends on."""
+    for node in digests:
+        if node in upstream:
+            before = tuple(digests.get(each, "") for each in upstream[node])
+            yield node, (job.case_id, job.repeat, node, before)
+
+
+def _upstream(definition: WorkflowDefinition) -> dict[str, tuple[str, ...]]:
+    """Return each node with all nodes that may run before it, itself included."""
+    direct: dict[str, set[str]] = {node.name: {node.name} for node in definition.nodes}
+    for edge in definition.edges:
+        direct.setdefault(edge.target, {edge.target}).update(edge.sources)
+    found = {}
+    for node in direct:
+        reached, waiting = {node}, [node]
+        while waiting:
+            more = direct.get(waiting.pop(), set()) - reached
+            reached |= more
+            waiting += more
+        found[node] = tuple(sorted(reached))
+    return found
+
+
+def _without(parts: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: part for name, part in parts.items() if name not in names}
+
+
+def _whole(job: Job) -> str:
+    return job.fingerprint.partition(".")[0]

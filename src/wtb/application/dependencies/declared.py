@@ -1,0 +1,37 @@
+"""What a node says that it depends on: files by pattern, variables by `env:NAME`, and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from wtb.application.dependencies.own_code import place
+from wtb.application.dependencies.source_digests import SourceDigests
+from wtb.domain.observation import Source, SourceKind
+
+_VARIABLE = "env:"
+
+
+def declared(depends_on: Iterable[Any], digests: SourceDigests) -> dict[str, Any]:
+    """Return what `depends_on` stands for now, by name."""
+    return dict(pair for number, each in enumerate(depends_on, 1) for pair in _resolved(number, each, digests))
+
+
+def _resolved(number: int, entry: Any, digests: SourceDigests) -> Iterator[tuple[str, Any]]:
+    if not isinstance(entry, str):
+        yield f"depends_on, value {number}", entry
+    elif entry.startswith(_VARIABLE):
+        source = Source(SourceKind.VARIABLE, entry.removeprefix(_VARIABLE))
+        yield str(source), digests.now(source)
+    else:
+        files = [place(path) for path in sorted(_matching(entry)) if path.is_file()]
+        yield f"the files that fit {entry}", files
+        yield from ((name, digests.now(Source(SourceKind.FILE, name))) for name in files)
+
+
+def _matching(pattern: str) -> Iterator[Path]:
+    path = Path(pattern)
+    if path.is_absolute():
+        return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    return Path.cwd().glob(pattern)

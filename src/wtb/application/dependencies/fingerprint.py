@@ -1,0 +1,419 @@
+"""Fingerprint: what a function's result depends on beside its arguments, part by part, as far as it can be seen.
+
+Each part has a name that a person understands ("`Retriever.search` in app.py") and a digest, so that a later look can
+say what has changed. A function counts with its code, defaults and captured values, and with what it looks up: other
+functions and classes of the user's own modules, and globals by value. Installed packages count by their version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+from uuid import uuid4
+
+from wtb.application.dependencies import values
+from wtb.application.dependencies.names import Import, inner_code, uses_of
+from wtb.application.dependencies.own_code import file_of, is_own_file, is_own_module, place, reader_of
+from wtb.application.dependencies.sources import closure_of, label_of, own_file, relevant, resolve, source_file
+from wtb.domain.errors import InvalidInput
+from wtb.domain.tools import Tool
+
+VERSION = 2
+"""Of the way in which parts are made. Parts of another version cannot be compared."""
+
+_MOST_VALUES = 500_000
+"""Values that are looked at for one node; what holds more counts as something that cannot be looked into."""
+
+FindTool = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What a result depends on, as far as it can be seen before the run.
+
+    `readers` are the user's functions that the node may call: what they read counts too. `reads_anything` says that
+    it may call any. `coarse` says in words why more counts than the node may need.
+    """
+
+    parts: Mapping[str, str]
+    values: frozenset[str] = frozenset()
+    """The parts that are values and not code."""
+    mutable: frozenset[str] = frozenset()
+    """The values that a run may change in place: attributes of objects, lists, dictionaries."""
+    readers: frozenset[str] = frozenset()
+    reads_anything: bool = False
+    coarse: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """One digest of all parts."""
+        return parts_digest(self.parts)
+
+    @property
+    def fixed_digest(self) -> str:
+        """One digest of all parts that no run can change."""
+        return parts_digest({name: part for name, part in self.parts.items() if name not in self.mutable})
+
+    @property
+    def mutable_parts(self) -> dict[str, str]:
+        """The parts that a run may change."""
+        return {name: part for name, part in self.parts.items() if name in self.mutable}
+
+    def without(self, names: Iterable[str]) -> Fingerprint:
+        """Return the fingerprint without some of its values."""
+        left_out = self.values & set(names)
+        if not left_out:
+            return self
+        parts = {name: part for name, part in self.parts.items() if name not in left_out}
+        return Fingerprint(
+            parts=parts,
+            values=self.values - left_out,
+            mutable=self.mutable - left_out,
+            readers=self.readers,
+            reads_anything=self.reads_anything,
+            coarse=self.coarse,
+        )
+
+
+def parts_digest(parts: Mapping[str, str]) -> str:
+    """Return one digest of named parts."""
+    return digest_of(f"{name}={part}" for name, part in sorted(parts.items()))
+
+
+def digest_of(tokens: Iterable[str]) -> str:
+    """Return a short digest of texts in their order."""
+    digest = hashlib.sha256()
+    for token in tokens:
+        digest.update(token.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all nodes of a workflow have in common: its tools, and which functions are nodes."""
+
+    find_tool: FindTool | None = None
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By file, the names at the top of a module that belong to the workflow: nodes, variants, the workflow itself."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """The own modules in which the functions of nodes are written: names to files."""
+
+
+def fingerprint(
+    function: Any,
+    config: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    around: Surroundings | None = None,
+) -> Fingerprint:
+    """Return what the result of a function depends on; `extra` are values that count under the names they have."""
+    walk = _Walk(around or Surroundings())
+    walk.add(function)
+    for name, value in {**({"its config": config} if config else {}), **(extra or {})}.items():
+        walk.add_value(name, value, _module_of(function))
+    return walk.finished()
+
+
+def _module_of(function: Any) -> str:
+    return str(getattr(function, "__module__", None) or "__main__")
+
+
+class _Walk:
+    """One way through everything that a function reaches."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._parts: dict[str, str] = {"Python": sys.version}
+        self._values: set[str] = set()
+        self._mutable: set[str] = set()
+        self._readers: set[str] = set()
+        self._coarse: dict[str, None] = {}
+        self._reads_anything = False
+        self._waiting: list[Callable[[], None]] = []
+        self._met: dict[int, Any] = {}
+        """Functions and classes that were met, by id; kept, so that nothing else gets their id."""
+        self._labelled: dict[tuple[str, int], Any] = {}
+        """Values and statements that became parts, by label and id."""
+        self._looked_at = 0
+
+    def add(self, function: Any) -> None:
+        """Take a function, a method, a callable object or a tool into account."""
+        self._put("it is called as", self._tokens(function, _module_of(function), ()))
+        self._work()
+
+    def add_value(self, label: str, value: Any, module: str) -> None:
+        """Take a value into account under a name."""
+        self._put(label, self._tokens(value, module, ()), is_value=True)
+        self._work()
+
+    def finished(self) -> Fingerprint:
+        """Return what was found."""
+        return Fingerprint(
+            parts=self._parts,
+            values=frozenset(self._values),
+            mutable=frozenset(self._mutable),
+            readers=frozenset(self._readers),
+            reads_anything=self._reads_anything,
+            coarse=tuple(self._coarse),
+        )
+
+    def _work(self) -> None:
+        while self._waiting:
+            self._waiting.pop()()
+
+    def _put(self, label: str, tokens: Iterable[str], *, is_value: bool = False) -> None:
+        digest = digest_of(tokens)
+        # Two lambdas of a file, or two functions that a factory made, have one name.
+        known = self._parts.get(label)
+        self._parts[label] = digest if known is None else digest_of((known, digest))
+        if is_value:
+            self._values.add(label)
+
+    # Code
+
+    def _later(self, thing: Any, look: Callable[[], None]) -> None:
+        if id(thing) not in self._met:
+            self._met[id(thing)] = thing
+            self._waiting.append(look)
+
+    def _code(self, code: CodeType) -> Iterator[str]:
+        yield code.co_name
+        yield code.co_code.hex()
+        yield ",".join((*code.co_names, *code.co_varnames))
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from self._code(constant)
+            else:
+                yield from values.plain_tokens(constant)
+
+    def _function(self, function: FunctionType) -> None:
+        code, module = function.__code__, _module_of(function)
+        self._readers.update(reader_of(each) for each in inner_code(code))
+        tokens = [*self._code(code)]
+        if function.__annotations__:
+            tokens += ["annotations", *(f"{name}: {note!s}" for name, note in function.__annotations__.items())]
+        defaults = (function.__defaults__ or (), tuple(sorted((function.__kwdefaults__ or {}).items())))
+        tokens += [*self._tokens(defaults, module, ())]
+        self._put(_label(function), tokens)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._captured(function, name, cell)
+        self._named_tools(code)
+        self._lookups(function, code)
+
+    def _captured(self, function: FunctionType, name: str, cell: Any) -> None:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not filled yet
+            return
+        if name == "__class__":
+            return
+        label = f"`{name}` captured by {_label(function)}"
+        self._value_part(label, value, _module_of(function))
+
+    def _named_tools(self, code: CodeType) -> None:
+        """Take into account the tools that texts in the code may be the names of."""
+        if self._around.find_tool is None:
+            return
+        for each in inner_code(code):
+            for constant in each.co_consts:
+                if isinstance(constant, str) and constant.isprintable():
+                    with suppress(InvalidInput):
+                        self._tool(self._around.find_tool(constant))
+
+    def _tool(self, tool: Tool) -> None:
+        def look() -> None:
+            parts = (tool.function, tool.reverse, tool.confirm)
+            tokens = [repr(tool.spec), *self._tokens(parts, _module_of(tool.function), ())]
+            self._put(f"tool `{tool.spec.name}`", tokens)
+
+        self._later(tool, look)
+
+    def _lookups(self, function: FunctionType, code: CodeType) -> None:
+        uses, module = uses_of(code), _module_of(function)
+        for chain in uses.chains:
+            if chain[0] in function.__globals__:
+                self._global(chain, function.__globals__[chain[0]], module)
+        for each in uses.imports:
+            self._imported(each, module, code.co_filename)
+        for reason in uses.dynamic:
+            self._everything(f"{_label(function)} uses {reason}")
+
+    def _global(self, chain: tuple[str, ...], value: Any, module: str) -> None:
+        """Take a global into account; of an own module, what is looked up in it."""
+        depth = 1
+        while isinstance(value, ModuleType) and is_own_module(value.__name__):
+            if depth == len(chain):
+                self._module(value.__name__, f"`{'.'.join(chain)}` is used as a whole")
+                return
+            if chain[depth] not in vars(value):
+                self._module(value.__name__, f"`{'.'.join(chain[: depth + 1])}` is not there before the run")
+                return
+            module, value = value.__name__, vars(value)[chain[depth]]
+            depth += 1
+        self._value_part(f"`{chain[depth - 1]}` in {_place_of(module)}", value, module, name=chain[depth - 1])
+
+    def _value_part(self, label: str, value: Any, module: str, name: str = "") -> None:
+        """Take what a name stands for into account; attributes of an own object are parts of their own."""
+        if values.is_code(value) or isinstance(value, ModuleType):
+            self._put_reference(label, value, module)
+            return
+        key = (label, id(value))
+        if key in self._labelled:
+            return
+        self._labelled[key] = value
+        attributes = values.own_attributes(value)
+        if attributes is None:
+            self._put(label, self._tokens(value, module, (name,) if name else ()), is_value=True)
+            self._mutable.update(() if isinstance(value, values.IMMUTABLE) else (label,))
+            return
+        self._put(label, self._class_tokens(type(value), module))
+        for attribute, held in attributes.items():
+            inside = label.replace("` ", f".{attribute}` ", 1)
+            self._put(inside, self._tokens(held, module, (name,) if name else ()), is_value=True)
+            self._mutable.add(inside)
+
+    def _put_reference(self, label: str, value: Any, module: str) -> None:
+        """Take a function, class or module into account; which of them a name stands for counts too."""
+        tokens = list(self._tokens(value, module, ()))
+        known = f"{label} is"
+        if known not in self._parts:
+            self._put(known, tokens)
+
+    def _imported(self, found: Import, module: str, file: str) -> None:
+        """Take an own module into account that is imported where it is used: as it is written."""
+        name = resolve("." * found.level + found.name, module, file)
+        names = [name] if name is not None else []
+        names += [f"{name}.{each}" for each in found.names] if name is not None else []
+        for each in names:
+            if own_file(each) is not None:
+                self._module(each, f"`{each}` is imported inside a function")
+
+    def _module(self, name: str, reason: str, names: frozenset[str] = frozenset()) -> None:
+        """Take an own module into account as it is written, with those that it imports."""
+        file = own_file(name) or getattr(sys.modules.get(name), "__file__", None)
+        if file is None or source_file(file) is None:
+            self._unreadable(name, reason)
+            return
+        self._coarse[f"{reason}: the code of {place(file)} counts"] = None
+        for each, path in closure_of({name: file}).items():
+            self._written(path, names if each == name else frozenset())
+
+    def _everything(self, reason: str) -> None:
+        """Take all own modules into account."""
+        self._coarse[f"{reason}: all your modules count"] = None
+        self._reads_anything = True
+        for path in closure_of(self._around.modules).values():
+            self._written(path, frozenset())
+
+    def _written(self, path: str, names: frozenset[str]) -> None:
+        source = source_file(path)
+        if source is None:
+            return
+        for statement in relevant(source, names, self._around.nodes.get(path, frozenset())):
+            label = label_of(statement, path)
+            key = (label, hash(statement))
+            if key not in self._labelled:
+                self._labelled[key] = statement
+                self._put(f"{label} as written", (statement.digest,))
+        self._readers.add(f"{place(path)}:<module>")
+
+    def _unreadable(self, module: str, reason: str) -> None:
+        """A notebook has no file: what cannot be looked into is known by where it lies in this process."""
+        self._coarse[f"{reason}: results are kept in this process only"] = None
+        self._parts[f"this process ({reason})"] = _PROCESS
+
+    # Values
+
+    def _tokens(self, value: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield what a value is made of; code in it becomes a part of its own."""
+        yield from values.Reader(self._seen_code, lambda thing: self._opaque(thing, module, names), self._count).read(
+            value
+        )
+
+    def _count(self) -> bool:
+        self._looked_at += 1
+        return self._looked_at <= _MOST_VALUES
+
+    def _seen_code(self, thing: Any) -> Iterator[str]:
+        """Yield the name of a function, class or tool, and look at it later where it is the user's own."""
+        if isinstance(thing, MethodType):
+            yield from self._seen_code(thing.__func__)
+            return
+        if isinstance(thing, Tool):
+            self._tool(thing)
+            yield f"tool {thing.spec.name}"
+        elif isinstance(thing, FunctionType):
+            yield from self._seen_function(thing)
+        elif isinstance(thing, CodeType):
+            yield from self._code(thing)
+        else:
+            yield from self._class_tokens(thing, thing.__module__)
+
+    def _seen_function(self, function: FunctionType) -> Iterator[str]:
+        if is_own_file(function.__code__.co_filename):
+            self._later(function, lambda: self._function(function))
+            yield _label(function)
+            return
+        yield values.library_name(function)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            yield from self._tokens(wrapped, _module_of(function), ())
+            return
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):
+                yield from self._own_inside(cell.cell_contents, _module_of(function))
+
+    def _own_inside(self, value: Any, module: str) -> Iterator[str]:
+        for found in values.own_code_inside(value):
+            yield from self._tokens(found, module, ())
+
+    def _class_tokens(self, kind: type, module: str) -> Iterator[str]:
+        if is_own_module(kind.__module__):
+            self._later(kind, lambda: self._class(kind))
+            yield _label(kind)
+        else:
+            yield values.library_name(kind)
+
+    def _class(self, kind: type) -> None:
+        tokens = [kind.__qualname__]
+        for base in kind.__bases__:
+            tokens += self._class_tokens(base, base.__module__)
+        for name, member in values.members(kind):
+            functions = values.functions_of(member)
+            if functions:
+                tokens += [name, type(member).__name__]
+                for function in functions:
+                    tokens += self._seen_code(function)
+            else:
+                tokens += [name, *self._tokens(member, kind.__module__, ())]
+        self._put(_label(kind), tokens)
+
+    def _opaque(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield what can be said of an object that cannot be looked into: the code around it counts instead."""
+        yield values.library_name(type(thing))
+        yield from self._own_inside(thing, module)
+        kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+        if is_own_module(module):
+            self._module(module, f"a {kind} cannot be looked into", frozenset(names))
+
+
+_PROCESS = uuid4().hex
+
+
+def _label(thing: Any) -> str:
+    """Return how a function or class is called in explanations."""
+    if isinstance(thing, FunctionType):
+        file = thing.__code__.co_filename
+        where = _place_of(_module_of(thing)) if file.startswith("<") else file_of(thing.__code__)
+    else:
+        where = _place_of(thing.__module__)
+    return f"`{thing.__qualname__}` in {where}"
+
+
+def _place_of(module: str) -> str:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module if file is None else place(file)

@@ -1,0 +1,100 @@
+"""Which code is the user's own, not Python's, an installed package's or ours; and how its places are named."""
+
+from __future__ import annotations
+
+import functools
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from types import CodeType
+
+NOTEBOOK = "notebook"
+"""Where code comes from that has no file of its own."""
+
+_ROOT_MARKS = (".git", "pyproject.toml", ".wtb")
+_WTB = Path(__file__).resolve().parents[2]
+
+
+def is_own_module(name: str) -> bool:
+    """Whether a module is the user's; one without a file may be a notebook's, or a package without `__init__.py`."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        return is_own_file(file)
+    folders = list(getattr(module, "__path__", ()))
+    if folders:
+        return is_own_file(f"{folders[0]}/__init__.py")
+    return name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names
+
+
+@functools.cache
+def is_own_file(file: str) -> bool:
+    """Whether code with this file name is the user's; what is made up at run time (`<string>`) is nobody's."""
+    if file.startswith("<"):
+        return file.startswith("<ipython")
+    path = Path(file).resolve()
+    return not path.is_relative_to(_WTB) and not is_installed(str(path))
+
+
+def is_installed(path: str) -> bool:
+    """Whether a path lies in Python's own folders or among the installed packages."""
+    return path.startswith(_installed())
+
+
+@functools.cache
+def is_wtb_file(file: str) -> bool:
+    """Whether code with this file name is ours."""
+    return not file.startswith("<") and Path(file).resolve().is_relative_to(_WTB)
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [sysconfig.get_paths()[name] for name in names]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    # Inside a virtual environment the standard library lies beside the interpreter that it was made of.
+    folders.append(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
+    return tuple({f"{Path(folder).resolve()}/" for folder in folders})
+
+
+def project_root() -> Path:
+    """Return the folder that names of files are relative to, so that a clone elsewhere has the same names."""
+    return _root_of(Path.cwd())
+
+
+@functools.cache
+def _root_of(here: Path) -> Path:
+    here = here.resolve()
+    for folder in (here, *here.parents):
+        if any((folder / mark).exists() for mark in _ROOT_MARKS):
+            return folder
+    return here
+
+
+def place(path: str | Path) -> str:
+    """Return the name of a file: relative to the project's root where it lies inside."""
+    found = Path(path)
+    root = project_root()
+    return found.relative_to(root).as_posix() if found.is_relative_to(root) else found.as_posix()
+
+
+def path_of(name: str) -> Path:
+    """Return the file that `place` named."""
+    return project_root() / name
+
+
+def reader_of(code: CodeType) -> str:
+    """Return the name by which a function is known as a reader, in this process and in others."""
+    return f"{file_of(code)}:{code.co_qualname}"
+
+
+@functools.cache
+def _known_place(file: str) -> str:
+    path = Path(file).resolve()
+    return place(path) if path.is_file() else NOTEBOOK
+
+
+def file_of(code: CodeType) -> str:
+    """Return the name of the file that code was written in."""
+    return _known_place(code.co_filename)

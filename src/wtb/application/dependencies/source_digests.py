@@ -1,0 +1,82 @@
+"""SourceDigests: what files, folders, modules and variables hold, as digests; each version of a file is read once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from wtb.application.dependencies.own_code import path_of
+from wtb.application.dependencies.sources import module_digest
+from wtb.domain.observation import ABSENT, Source, SourceKind
+
+_LARGE = 64 * 1024 * 1024
+"""Larger files are known by size and time of change: hashing them would take longer than most nodes."""
+_NOT_LISTED = frozenset((".wtb", "__pycache__"))
+
+Signature = tuple[int, int, int] | None
+"""How a file lay there when it was looked at: time of change, size, inode; None when it was absent."""
+
+
+class SourceDigests:
+    """Digests of sources, as they are now or were when they were opened."""
+
+    def __init__(self) -> None:
+        self._contents: dict[tuple[str, Signature], str] = {}
+
+    def now(self, source: Source) -> str:
+        """Return the digest of a source as it is now."""
+        match source.kind:
+            case SourceKind.VARIABLE:
+                return _variable_digest(os.environ.get(source.name))
+            case SourceKind.FOLDER:
+                return _folder_digest(path_of(source.name))
+            case SourceKind.MODULE:
+                return module_digest(path_of(source.name)) or ABSENT
+            case SourceKind.FILE:
+                path = str(path_of(source.name))
+                return self.of_file(path, signature_of(path))
+            case _:
+                return ""
+
+    def of_file(self, path: str, signature: Signature) -> str:
+        """Return the digest of a file as it lay there then; one that has changed since has a digest of its own."""
+        if signature is None:
+            return ABSENT
+        if (path, signature) not in self._contents:
+            self._contents[path, signature] = _content_digest(path, signature)
+        return self._contents[path, signature]
+
+
+def signature_of(path: str) -> Signature:
+    """Return how a file lies there now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _content_digest(path: str, signature: tuple[int, int, int]) -> str:
+    if signature[1] > _LARGE:
+        return f"{signature[1]} bytes of {signature[0]}"
+    with suppress(OSError), Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        if signature_of(path) == signature:
+            return digest
+    return f"changed after it was read, at {signature[0]}"
+
+
+def _folder_digest(path: Path) -> str:
+    try:
+        names = sorted(name for name in os.listdir(path) if name not in _NOT_LISTED)
+    except OSError:
+        return ABSENT
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _variable_digest(value: str | None) -> str:
+    if value is None:
+        return ABSENT
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:32]

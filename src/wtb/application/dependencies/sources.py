@@ -1,0 +1,226 @@
+"""Sources: the user's modules as they are written, statement by statement; formatting and comments do not count.
+
+This is how code counts that cannot be looked into any other way: what a module binds to a name, when that is a client
+or a socket, and modules that are imported by a name which is made up at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from wtb.application.dependencies.own_code import is_own_file, place
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement at the top of a module: what it binds, which names it mentions, and a digest of its code."""
+
+    binds: frozenset[str]
+    mentions: frozenset[str]
+    imports: tuple[str, ...]
+    digest: str
+    is_definition: bool
+    """Whether it only binds names: a function, a class or an assignment. Anything else may do something."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A module as it is written."""
+
+    path: str
+    statements: tuple[Statement, ...]
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that it names in imports, wherever they stand."""
+        return tuple(dict.fromkeys(name for each in self.statements for name in each.imports))
+
+
+def source_file(path: str | Path) -> SourceFile | None:
+    """Read a module; None when it is not there or is no Python."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return _read(str(path), found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _read(path: str, changed_ns: int, size: int) -> SourceFile | None:
+    """Read one version of a module, once."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    statements = [statement for statement in tree.body if not _is_script(statement)]
+    return SourceFile(path, tuple(_statement(each) for each in statements))
+
+
+def _is_script(statement: ast.stmt) -> bool:
+    """Whether a statement is a text of its own (a docstring), or `if __name__ == "__main__":`."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+
+
+def _statement(statement: ast.stmt) -> Statement:
+    nodes = list(ast.walk(statement))
+    return Statement(
+        binds=frozenset(_bound(statement)),
+        mentions=frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        imports=tuple(_imported(nodes)),
+        digest=hashlib.sha256(ast.dump(statement).encode()).hexdigest()[:16],
+        is_definition=_only_binds(statement),
+    )
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds at the top of its module."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def _only_binds(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return all(isinstance(target, ast.Name | ast.Tuple) for target in targets)
+    return isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)
+
+
+def _imported(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * node.level
+            yield f"{dots}{node.module or ''}"
+            joint = "" if dots and not node.module else "."
+            yield from (f"{dots}{node.module or ''}{joint}{alias.name}" for alias in node.names if alias.name != "*")
+
+
+def relevant(source: SourceFile, names: frozenset[str], without: frozenset[str]) -> tuple[Statement, ...]:
+    """Return the statements that what `names` stand for may depend on; all of them when no name is given.
+
+    `without` are names whose statements never count: the functions of nodes and variants, the workflow and the batch.
+    A definition counts when something that counts mentions it. Any other statement counts: nobody knows what it does.
+    """
+    left = [each for each in source.statements if not _belongs_to(each, without)]
+    if not names:
+        return tuple(left)
+    wanted = set(names).union(*(each.mentions for each in left if not each.is_definition))
+    chosen = {id(each) for each in left if not each.is_definition}
+    while more := [each for each in left if id(each) not in chosen and each.binds & wanted]:
+        chosen |= {id(each) for each in more}
+        wanted.update(*(each.mentions for each in more))
+    return tuple(each for each in left if id(each) in chosen)
+
+
+def _belongs_to(statement: Statement, names: frozenset[str]) -> bool:
+    """Whether a statement is about these names alone: it binds one of them, or calls a method of one."""
+    if statement.binds:
+        return bool(statement.binds & names) and statement.binds <= names
+    return bool(statement.mentions & names)
+
+
+def closure_of(files: Mapping[str, str]) -> dict[str, str]:
+    """Return own modules with all own modules that they import, whoever of them does: names to files."""
+    found: dict[str, str] = {}
+    waiting = list(files.items())
+    while waiting:
+        name, file = waiting.pop()
+        if name in found:
+            continue
+        found[name] = file
+        source = source_file(file)
+        for imported in source.imports if source is not None else ():
+            resolved = resolve(imported, name, file)
+            own = None if resolved is None else own_file(resolved)
+            if resolved is not None and own is not None:
+                waiting.append((resolved, own))
+    return found
+
+
+def resolve(imported: str, module: str, file: str) -> str | None:
+    """Return the full name of what a module imports; None for one that leads above its package."""
+    level = len(imported) - len(imported.lstrip("."))
+    if not level:
+        return imported
+    parts = module.split(".")
+    package = parts if Path(file).name == "__init__.py" else parts[:-1]
+    if level - 1 > len(package):
+        return None
+    head = package[: len(package) - (level - 1)]
+    return ".".join([*head, *([imported[level:]] if imported[level:] else [])]) or None
+
+
+def own_file(module: str) -> str | None:
+    """Return the file of a module if it is the user's own; without importing it."""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None) if loaded is not None else _found(module)
+    return os.path.realpath(file) if file is not None and file.endswith(".py") and is_own_file(file) else None
+
+
+def _found(module: str) -> str | None:
+    """Return where a module would be loaded from; packages on the way are not imported."""
+    package, _, last = module.rpartition(".")
+    if not package:
+        spec = _spec(module)
+        return None if spec is None else spec.origin
+    for folder in _folders(package):
+        for file in (folder / f"{last}.py", folder / last / "__init__.py"):
+            if file.is_file():
+                return str(file)
+    return None
+
+
+def _folders(package: str) -> list[Path]:
+    """Return where the modules of a package lie, also of one without `__init__.py`."""
+    loaded = sys.modules.get(package)
+    if loaded is not None:
+        return [Path(folder) for folder in getattr(loaded, "__path__", ())]
+    parent, _, last = package.rpartition(".")
+    if parent:
+        return [folder / last for folder in _folders(parent) if (folder / last).is_dir()]
+    spec = _spec(package)
+    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+
+
+def module_digest(path: str | Path) -> str | None:
+    """Return a digest of all code of a module; None when it cannot be read."""
+    source = source_file(path)
+    if source is None:
+        return None
+    return hashlib.sha256("".join(each.digest for each in source.statements).encode()).hexdigest()[:16]
+
+
+def label_of(statement: Statement, path: str) -> str:
+    """Return how a statement is called in explanations."""
+    if not statement.binds:
+        return f"the code of {place(path)}"
+    return f"{', '.join(f'`{name}`' for name in sorted(statement.binds))} in {place(path)}"

@@ -1,0 +1,164 @@
+"""Traces: what the runs of a batch were observed to read, kept beside their results and checked before these are used.
+
+A trace belongs to one run of a batch in one process. Its observations are numbered in the order in which they were
+made, and a result remembers the window of numbers in which it was made.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.application.dependencies.fingerprint import Fingerprint
+from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind
+from wtb.domain.ports import Observer, Storage
+
+_CHECKED_FOR_S = 1.0
+"""How long it is believed that files are as they were when they were last looked at."""
+
+Key = tuple[str, Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where in a trace a result was made: what was read from `begin` on, before `end`."""
+
+    trace_id: str
+    begin: int
+    end: int
+
+    def to_data(self) -> list[Any]:
+        """Return the window as plain data."""
+        return [self.trace_id, self.begin, self.end]
+
+    @classmethod
+    def from_data(cls, data: Sequence[Any]) -> Window:
+        """Read a window from plain data."""
+        return cls(str(data[0]), int(data[1]), int(data[2]))
+
+
+def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Return one window a trace, wide enough for all."""
+    found: dict[str, Window] = {}
+    for each in windows:
+        known = found.get(each.trace_id, each)
+        found[each.trace_id] = Window(each.trace_id, min(known.begin, each.begin), max(known.end, each.end))
+    return tuple(found.values())
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What in a trace is not as it was: by reader and source, all observations, and whether each still holds."""
+
+    at: float
+    size: int
+    changed: dict[Key, list[tuple[int, bool]]] = field(default_factory=dict)
+
+
+class Traces:
+    """Keeps what was read in this process, and says whether what others read is still the same."""
+
+    def __init__(self, storage: Storage, observer: Observer) -> None:
+        self._storage = storage
+        self._observer = observer
+        self._kept: dict[str, int] = {}
+        """Traces of this process, and how many observations of each are stored."""
+        self._others: dict[str, Sequence[tuple[int, Observation]]] = {}
+        self._looked: dict[str, _Looked] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, trace_id: str) -> None:
+        """Begin the trace of a batch run; what this process read before is in it, since functions may have kept it."""
+        self._observer.start()
+        self._kept[trace_id] = 0
+
+    def position(self) -> int:
+        """Return the number of the next observation."""
+        return self._observer.count()
+
+    def keep(self, trace_id: str) -> int:
+        """Store what was read and is not stored yet; return the number of the next observation.
+
+        This comes before the result that depends on it: a crash in between leaves observations that nobody needs.
+        """
+        with self._lock:
+            first, end = self._kept[trace_id], self._observer.count()
+            if first < end:
+                with self._storage.unit_of_work() as uow:
+                    uow.observations.add(trace_id, dict(enumerate(self._observer.seen(first)[: end - first], first)))
+                    uow.commit()
+                self._kept[trace_id] = end
+            return end
+
+    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[Source, ...]:
+        """Return the sources that have changed since results were made of these functions in these windows."""
+        found = {
+            source
+            for window in windows
+            for (reader, source), states in self._look(window.trace_id).changed.items()
+            if _concerns(reader, prints) and _is_stale(states, window)
+        }
+        return tuple(sorted(found))
+
+    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[Source, ...]:
+        """Return the servers and programs that a function was seen to talk to: nobody knows what they would say now."""
+        found = {
+            each.source
+            for trace_id in trace_ids
+            for _, each in self._observations(trace_id)
+            if not each.source.kind.is_verifiable and _concerns(each.reader, [print_])
+        }
+        return tuple(sorted(found))
+
+    def _observations(self, trace_id: str) -> Sequence[tuple[int, Observation]]:
+        if trace_id in self._kept:
+            return list(enumerate(self._observer.seen()))
+        if trace_id not in self._others:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                self._others[trace_id] = list(uow.observations.list_observations(trace_id).items())
+        return self._others[trace_id]
+
+    def _look(self, trace_id: str) -> _Looked:
+        with self._lock:
+            looked, now = self._looked.get(trace_id), time.monotonic()
+            observations = self._observations(trace_id)
+            if looked is None or now - looked.at > _CHECKED_FOR_S or looked.size != len(observations):
+                looked = self._looked[trace_id] = _Looked(now, len(observations), self._compared(observations))
+            return looked
+
+    def _compared(self, observations: Sequence[tuple[int, Observation]]) -> dict[Key, list[tuple[int, bool]]]:
+        now: dict[Source, str] = {}
+        written = {each.source for _, each in observations if each.digest == WRITTEN}
+        found: dict[Key, list[tuple[int, bool]]] = defaultdict(list)
+        for number, each in observations:
+            if each.source.kind.is_verifiable and each.source not in written:
+                if each.source not in now:
+                    now[each.source] = self._observer.digest(each.source)
+                found[each.reader, each.source].append((number, now[each.source] == each.digest))
+        return {key: states for key, states in found.items() if not all(holds for _, holds in states)}
+
+
+def _concerns(reader: str, prints: Sequence[Fingerprint]) -> bool:
+    return reader == ANYBODY or any(each.reads_anything or reader in each.readers for each in prints)
+
+
+def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:
+    """Whether a result made in a window used something that has changed.
+
+    All that was read in the window has to be as it was. What was not read in it may have been kept from before: then
+    the last look counts.
+    """
+    within = [holds for number, holds in states if window.begin <= number < window.end]
+    before = [holds for number, holds in states if number < window.begin][-1:]
+    return not all(within or before)
+
+
+def in_words(sources: Iterable[Source]) -> Iterator[str]:
+    """Yield what has changed, in words."""
+    kinds: Mapping[SourceKind, str] = {SourceKind.MODULE: "module "}
+    for source in sources:
+        yield f"{kinds.get(source.kind, '')}{source}"

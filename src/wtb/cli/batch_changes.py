@@ -1,0 +1,96 @@
+"""What a batch notices: the changes since the last time, and nodes that count more than they may need."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from wtb.application.batch_planner import SETUP, Forecast
+from wtb.batch_results import BatchResult
+from wtb.cli.output import counted, printable
+
+_FEW = 5
+
+
+def print_forecast(forecast: Forecast, name: str) -> None:
+    """Print what running a batch would do."""
+    click.echo(f"{name}: {counted(forecast.jobs, 'job')}")
+    jobs = f"  jobs       {forecast.kept:,} kept, {forecast.run:,} to run"
+    click.echo(jobs + (f", {forecast.scored:,} to score only" if forecast.scored else ""))
+    click.echo(
+        f"  node runs  {forecast.node_runs_kept:,} kept, about {forecast.node_runs_shared:,} shared, "
+        f"{forecast.node_runs_executed:,} executed"
+    )
+    print_changes(forecast.changes)
+    print_coarse(forecast.coarse)
+    print_changing(forecast.changing)
+    print_outside(forecast.outside, name)
+
+
+def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
+    """Say what has changed since the last time, a line a node."""
+    if not changes:
+        return
+    click.echo("Changed since the last time:")
+    for node, words in changes.items():
+        what = node if node == SETUP or node.startswith("the ") else f"node {node}"
+        click.echo(f"  {printable(what)}: {printable(_few(words))}")
+
+
+def print_coarse(coarse: Mapping[str, Sequence[str]]) -> None:
+    """Name the nodes that cannot be seen into, and what counts for them instead."""
+    for node, words in coarse.items():
+        click.echo(f"  node {printable(node)}: {printable(_few(words))}.")
+    if coarse:
+        click.echo("  `depends_on=[…]` or `__wtb_fingerprint__()` says more precisely what such a node depends on.")
+
+
+def print_changing(changing: Sequence[str]) -> None:
+    """Name the values that runs change themselves."""
+    if changing:
+        click.echo(f"  Left out, since runs change them: {printable(_few(changing))}.")
+
+
+def print_outside(outside: Mapping[str, Sequence[str]], name: str) -> None:
+    """Name the nodes whose kept results may be old: nobody knows what a server would answer now."""
+    if outside:
+        nodes = ", ".join(f"{node} ({_few(names)})" for node, names in outside.items())
+        click.echo(f"  {counted(len(outside), 'node')} used the network or other programs: {printable(nodes)}.")
+        click.echo(f"  Kept results are as old as their first run; `--fresh` runs them anew ({shlex.quote(name)}).")
+
+
+def _few(words: Sequence[str]) -> str:
+    return ", ".join(words[:_FEW]) + (f" and {len(words) - _FEW} more" if words[_FEW:] else "")
+
+
+def print_noticed(result: BatchResult) -> None:
+    """Print what a batch noticed when it was last run."""
+    plan = result.batch.plan
+    print_changes(plan.get("changes", {}))
+    print_coarse(plan.get("coarse", {}))
+    print_changing(plan.get("changing", ()))
+    print_outside(result.outside, result.batch.name)
+
+
+def forecast_data(forecast: Forecast) -> dict[str, Any]:
+    """Return a forecast for programs."""
+    return {
+        "jobs": {
+            "total": forecast.jobs,
+            "kept": forecast.kept,
+            "score_only": forecast.scored,
+            "run": forecast.run,
+        },
+        "node_runs": {
+            "kept": forecast.node_runs_kept,
+            "shared": forecast.node_runs_shared,
+            "executed": forecast.node_runs_executed,
+        },
+        "changes": {node: list(words) for node, words in forecast.changes.items()},
+        "coarse": {node: list(words) for node, words in forecast.coarse.items()},
+        "changing": list(forecast.changing),
+        "outside": {node: list(names) for node, names in forecast.outside.items()},
+    }

@@ -1,0 +1,58 @@
+"""Observation: something outside the program that a function read, and its digest at that time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SourceKind(StrEnum):
+    """What was read."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    MODULE = "module"
+    VARIABLE = "variable"
+    NETWORK = "network"
+    PROCESS = "process"
+
+    @property
+    def is_verifiable(self) -> bool:
+        """Whether a later look can tell that it has changed; nobody knows what a server would answer now."""
+        return self not in (SourceKind.NETWORK, SourceKind.PROCESS)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Source:
+    """A file, folder, module or variable by name; files inside the project are named relative to its root."""
+
+    kind: SourceKind
+    name: str
+
+    def __str__(self) -> str:
+        match self.kind:
+            case SourceKind.VARIABLE:
+                return f"${self.name}"
+            case SourceKind.FOLDER:
+                return f"the files in {self.name}"
+            case _:
+                return self.name
+
+
+ABSENT = "absent"
+"""The digest of a file or variable that is not there."""
+
+WRITTEN = "written by the run"
+"""The digest of a file that the run itself wrote: what it holds is a result, not an input."""
+
+ANYBODY = "*"
+"""The reader of something that was read with none of the user's functions on the stack: it may concern any node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One function read one source; `reader` is `file:function`."""
+
+    reader: str
+    source: Source
+    digest: str
