@@ -109,7 +109,7 @@ def _is_constant(instructions: Sequence[dis.Instruction], at: int) -> bool:
     for index in range(at + 1, len(instructions)):
         here = instructions[index]
         if here.opname in ("PRECALL", "CALL") and here.arg == depth:
-            second = instructions[begins[1] : begins.get(2, index)] if 1 in begins else ()
+            second = instructions[begins[1] : begins[2] if depth > 2 else index] if depth > 1 else ()
             return len(second) == 1 and second[0].opname == "LOAD_CONST" and isinstance(second[0].argval, str)
         begins[depth] = index  # the last time that so many arguments were complete
         depth += dis.stack_effect(here.opcode, here.arg, jump=False)
