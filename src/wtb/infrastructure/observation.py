@@ -312,8 +312,8 @@ _THIS_FILE = _hook.__code__.co_filename
 class _Environment(os._Environ[str]):
     """The variables of the process, which tells who is asked for by name; copying all of them is not asking."""
 
-    def __getitem__(self, key: str) -> str:
-        """Return a variable."""
+    def __getitem__(self, key: Any) -> str:
+        """Return a variable; Python itself asks for some as bytes, in vain."""
         if not _is_copying(key) and isinstance(key, str) and not getattr(_inside, "hook", False):
             _inside.hook = True
             try:
