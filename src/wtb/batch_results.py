@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.domain.batch import Batch, Job, JobStatus, Spent
+from wtb.domain.batch import Batch, Job, JobStatus, Spent, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     OVERALL,
@@ -115,8 +115,21 @@ class BatchResult:
     @property
     def metrics(self) -> dict[str, Metric]:
         """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
-        found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        declared = [Metric.from_dict(each) for each in self.batch.plan["metrics"]]
+        found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
+
+    @cached_property
+    def _bools(self) -> frozenset[str]:
+        """The metrics whose scores are all true or false: worst is 0 then, and best 1."""
+        return bool_metrics(self._jobs, self.batch.plan.get("bools", ()))
+
+    @property
+    def left(self) -> int:
+        """How many jobs are left to run, those included that failed and were to be run again."""
+        plan = self.batch.plan
+        total: int = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
+        return total - sum(job.status is not JobStatus.PENDING for job in self._jobs)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -138,7 +151,7 @@ class BatchResult:
                 combination=job.combination,
                 case_id=job.case_id,
                 repeat=job.repeat,
-                status=job.status.value,
+                status=job.outcome.value,
                 scores=self._scores(job),
                 error=job.result.get("error"),
                 run_id=job.execution_id,
@@ -147,7 +160,7 @@ class BatchResult:
                 bench=self._bench,
             )
             for job in self._jobs
-            if job.status is not JobStatus.PENDING
+            if job.outcome is not JobStatus.PENDING
         ]
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
@@ -198,7 +211,7 @@ class BatchResult:
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
         }
         for job in self._jobs:
-            if job.status is not JobStatus.PENDING:
+            if job.outcome is not JobStatus.PENDING:
                 scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
         return ScoreTable(metric=self.metrics[metric], combinations=scores)
 
@@ -331,7 +344,7 @@ def _joined(
     before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
 ) -> tuple[ScoreTable, str]:
     """Return the scores of two combinations in one table, and what the first is called there."""
-    metric = new.metric
+    metric = new.metric.on_scale_of(old.metric)
     if metric.direction is not old.metric.direction:
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
@@ -344,6 +357,8 @@ def _joined(
 
 def _score(job: Job, metric: str) -> Score:
     score = job.result.get("scores", {}).get(metric)
+    if score is None and job.has_run and job.status is JobStatus.PENDING:
+        return Absent.MISSING  # it waits to be scored
     return Absent.ERROR if score is None or error_of(score) else float(score)
 
 

@@ -73,7 +73,15 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             branch = uow.branches.get(uow.executions.get(self.id).branch_id)
             assert branch.head_id is not None
-            return live(uow.checkpoints.load(branch.head_id).state)
+            return self._restored(uow.checkpoints.load(branch.head_id).state)
+
+    def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored state, or a stored update of a node, with the objects that nodes see.
+
+        A graph that is known here says itself which classes it builds; otherwise they are found by their names.
+        """
+        restored = None if self._flow is None else self._flow.definition().restored
+        return live(stored) if restored is None else restored(stored)
 
     @property
     def history(self) -> ExecutionHistory:
@@ -127,7 +135,7 @@ class Run:
     def returned(self) -> dict[str, list[dict[str, Any]]]:
         """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
         found = self._bench.services.replay.returned(self.id)
-        return {node: [live(update) for update in updates] for node, updates in found.items()}
+        return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""

@@ -15,8 +15,8 @@ from wtb.application.batch_plan import BatchPlan, FindTool, Prints, fingerprints
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
-from wtb.application.scoring import Scoring, scored_by
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent
+from wtb.application.scoring import Scoring, scored_by, waiting_for_scores
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent, bool_metrics, end_of
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -103,7 +103,11 @@ class BatchTestRunner:
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={**plan_data(plan, self._codec), "spent_s": spent.s},
+                plan={
+                    **plan_data(plan, self._codec),
+                    "spent_s": spent.s,
+                    "bools": sorted(bool_metrics(known, before[0].plan.get("bools", ()) if before else ())),
+                },
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
@@ -121,8 +125,8 @@ class BatchTestRunner:
     ) -> list[Job]:
         """Return all jobs of a plan; a known one is kept when everything it depends on is the same.
 
-        One that lacks a score, or has one of another evaluator, keeps its run and is only scored; one that failed is
-        run anew.
+        One that lacks a score, or whose evaluator failed or has changed, keeps its run and is only scored; one that
+        failed is run anew.
         """
         before = {(job.combination, job.case_id, job.repeat): job for job in known}
         wanted = {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
@@ -140,24 +144,25 @@ class BatchTestRunner:
                         repeat=repeat,
                         fingerprint="",
                     )
-                if job.fingerprint != digest or job.status is JobStatus.FAILED:
+                if job.fingerprint != digest:
                     job = replace(self._anew(job), fingerprint=digest)
-                elif job.has_run and not wanted[case_id].items() <= job.result.get("scored_by", {}).items():
-                    job = replace(job, status=JobStatus.PENDING)
+                elif job.status is JobStatus.FAILED:
+                    job = self._queued_again(job)
+                elif job.has_run:
+                    job = waiting_for_scores(job, wanted[case_id])
                 jobs.append(job)
         return jobs
 
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
-            status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
-            if JobStatus.PENDING in statuses:
+            jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
+            status = end_of(jobs, [metric["name"] for metric in batch.plan["metrics"]])
+            kind = EventType.BATCH_COMPLETED
+            if any(job.status is JobStatus.PENDING for job in jobs):
                 if floor.is_left_to_others or not floor.dropped:
                     return batch  # another process goes on with it
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
-            elif JobStatus.FAILED in statuses:
-                status = BatchStatus.COMPLETED_WITH_ERRORS
             batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress
@@ -193,9 +198,14 @@ class BatchTestRunner:
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
-        anew = self._anew(job)
+        anew = self._queued_again(job)
         self.save(anew)
         return anew
+
+    def _queued_again(self, job: Job) -> Job:
+        """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""
+        anew = self._anew(job)
+        return replace(anew, result={**anew.result, "error": job.result["error"]})
 
     def _anew(self, job: Job) -> Job:
         spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
@@ -226,7 +236,7 @@ class BatchTestRunner:
         it. Whatever else goes wrong is what came of the job.
         """
         try:
-            if job.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
+            if job.has_run and (scored := self._scored_again(plan, job, case)) is not None:
                 return scored
             execution = None if begun else self._run_new(plan, job, case, sharing)
             if execution is None:
@@ -242,6 +252,10 @@ class BatchTestRunner:
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             return self._failed(job, error, sharing)
+
+    def _scored_again(self, plan: BatchPlan, job: Job, case: Case) -> Job | None:
+        """Give a job that has run the scores that it lacks; None when its run is gone."""
+        return self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
 
     def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
         """Begin the run of a job and take it to its end; None when somebody has begun it before."""
@@ -297,9 +311,9 @@ class BatchTestRunner:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
-        context = self._evaluation.context(execution.id, case)
+        context = self._evaluation.context(execution.id, case, plan.definition.restored)
         result = {
-            "scores": self._evaluation.scores(context, plan.evaluators),
+            **self._evaluation.scored(context, plan.evaluators).to_data(),
             "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
