@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Direction, EvaluationContext, metric_of
@@ -28,6 +28,16 @@ class FunctionEvaluator:
         return self.evaluate(context)
 
 
+@overload
+def evaluator(function: Function, /) -> FunctionEvaluator: ...
+
+
+@overload
+def evaluator(
+    *, worst: float | None = None, best: float | None = None, direction: str = "higher", name: str | None = None
+) -> Callable[[Function], FunctionEvaluator]: ...
+
+
 def evaluator(
     function: Any = None,
     /,
@@ -43,17 +53,24 @@ def evaluator(
     says whether `higher` or `lower` is better. The metric is called `name`, or as the function. The function may be
     async; it returns a number, True or False.
     """
-    if function is None:
-        return lambda given: evaluator(given, worst=worst, best=best, direction=direction, name=name)
+
+    def made(given: Any) -> FunctionEvaluator:
+        found = FunctionEvaluator(
+            name=name or _name_of(given), evaluate=given, direction=direction, worst=worst, best=best
+        )
+        metric_of(found)  # refuses a direction and a scale that make no sense
+        return found
+
+    return made if function is None else made(function)
+
+
+def _name_of(function: Any) -> str:
     if not callable(function) or isinstance(function, type):
         raise InvalidInput(f"@wtb.evaluator stands above a function of the context, not above {function!r}")
-    if name is None:
-        name = getattr(function, "__name__", "")
-        if not name.isidentifier():
-            raise InvalidInput("a function without a name needs one: wtb.evaluator(name='is_short')(…)")
-    made = FunctionEvaluator(name=name, evaluate=function, direction=direction, worst=worst, best=best)
-    metric_of(made)  # refuses a direction and a scale that make no sense
-    return made
+    name: str = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise InvalidInput("a function without a name needs one: wtb.evaluator(name='is_short')(…)")
+    return name
 
 
 def plain_evaluator(function: Function) -> FunctionEvaluator:

@@ -62,7 +62,7 @@ def refuse_messages(key: str, value: Any, is_one: IsMessage) -> None:
     if isinstance(value, list | tuple):
         raise InvalidInput(
             f"{key!r} holds {len(value)} messages; say which one counts: '{key}.-1.content' is the last one, "
-            "wtb.langgraph.last_message the last one of the AI, or give a function of the context"
+            "wtb.langgraph.last_message the last answer of the model; or give a function of the context"
         )
     raise InvalidInput(f"{key!r} is a whole message; say which part of it counts, as '{key}.content'")
 
