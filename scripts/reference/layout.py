@@ -251,9 +251,9 @@ SECTIONS = (
         title="Evaluators",
         text="Each gives a metric of its `name`. Those that take a `key` compare a value of the final state with what "
         "the case expects: `key` is a key, a path as `messages.-1.content` or a function of the context; "
-        "`expected_key` finds the expected value in a mapping. [Write your own](batches.md#evaluators) as a function of the context "
-        "or as a class with `evaluate(context)`; the context has `case`, `expected`, `state`, `latency_s`, `steps`, "
-        "`usage` and `tool_errors`.",
+        "`expected_key` finds the expected value in a mapping. [Write your own](batches.md#evaluators) as a function "
+        "of the context or as a class with `evaluate(context)`; the context has `case`, `expected`, `state`, "
+        "`latency_s`, `steps`, `usage` and `tool_errors`.",
         calls=("evaluator",),
         names=dict.fromkeys(
             (

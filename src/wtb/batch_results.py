@@ -282,7 +282,7 @@ class BatchResult:
                 "status": each.status,
                 **{name: _number(each.scores.get(name)) for name in self.metrics},
                 "latency_s": each.latency_s,
-                "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
+                "error": _why(each),
                 "run": each.run_id,
             }
             for each in self.results
@@ -309,6 +309,13 @@ class BatchResult:
         except ImportError as error:
             raise MissingLibrary("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
+
+
+def _why(job: JobResult) -> str | None:
+    """Return why a job failed, or why evaluators gave it no score."""
+    if job.error is not None:
+        return f"{job.error.get('type')}: {job.error.get('message')}"
+    return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
 
 
 def _number(score: Any) -> float | None:

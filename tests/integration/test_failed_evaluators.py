@@ -150,6 +150,7 @@ def test_an_evaluator_that_fails_ends_the_batch_with_errors_and_is_asked_again(b
     assert "sk-1234567890abcdefghijkl" not in told
     assert "test_failed_evaluators.py:" in told
     assert told.endswith(", in judge)")
+    assert failed.rows()[0]["error"] == told
     switch.on = False
     again = bench.batch(parity(switch_off), cases=CASES, evaluators=[judge, "steps"])
     assert (again.status, {job.scores["judge"] for job in again.results}) == ("completed", {1.0})

@@ -81,6 +81,31 @@ def test_a_run_of_a_graph_is_scored_alone(bench: wtb.Bench) -> None:
     assert bench.evaluate(run.id, [answered], expected="no") == {"answered": 0.0}
 
 
+def test_a_diff_and_what_nodes_returned_hold_messages_as_the_nodes_see_them(bench: wtb.Bench) -> None:
+    run = bench.run(chat_graph(), CASES[0]["input"])
+    (added,) = run.diff(0).state
+    assert (type(added.new), added.new.content) == (AIMessage, "Yes")
+    assert run.returned["chat"][0]["messages"][0].content == "Yes"
+    (known_elsewhere,) = bench.get(run.id).diff(0).state
+    assert known_elsewhere == added
+
+
+def test_a_diff_without_objects_shows_what_a_message_says_without_its_empty_fields(bench: wtb.Bench) -> None:
+    (added,) = bench.run(chat_graph(), CASES[0]["input"]).diff(0, objects=False).state
+    data = added.new.legible()
+    assert data.pop("id")
+    assert data == {"class": "langchain_core.messages.ai.AIMessage", "content": "Yes", "type": "ai"}
+
+
+def test_another_function_of_an_evaluator_scores_again(bench: wtb.Bench) -> None:
+    def first(context: wtb.EvaluationContext) -> str:
+        return str(context.state["messages"][0].content)
+
+    bench.batch(chat_graph(), cases=CASES, evaluators=[wtb.Contains(first)])
+    again = bench.batch(chat_graph(), cases=CASES, evaluators=[wtb.Contains(wtb.langgraph.last_message)])
+    assert scores(again, "contains") == {"france": 1.0, "spain": 1.0}
+
+
 def test_a_key_that_holds_messages_is_no_score_and_says_how_to_write_it(bench: wtb.Bench) -> None:
     result = bench.batch(chat_graph(), cases=CASES, evaluators=[wtb.Contains("messages"), wtb.TokenF1("messages")])
     assert result.status == "completed_with_errors"
