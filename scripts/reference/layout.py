@@ -188,7 +188,7 @@ _RESULT = Described(
         "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
     },
     groups={
-        "What was run": ("id", "status", "baseline", "combinations", "cases", "metrics", "weights"),
+        "What was run": ("id", "status", "left", "baseline", "combinations", "cases", "metrics", "weights"),
         "Which is better": ("matrix", "compare", "pareto", "weighted"),
         "Case by case": ("results", "different", "table"),
         "What it took": ("sharing", "unpriced", "crowding"),
@@ -249,10 +249,12 @@ SECTIONS = (
     ),
     Section(
         title="Evaluators",
-        text="Each gives a metric of its `name`. Those that take a `key` compare that key of the final state with "
-        "the same key of what the case expects, or with `expected_key`. [Write your own](batches.md#evaluators) as a "
-        "class with `evaluate(context)`; the context has `case`, `expected`, `state`, `latency_s`, `steps`, `usage` "
-        "and `tool_errors`.",
+        text="Each gives a metric of its `name`. Those that take a `key` compare a value of the final state with what "
+        "the case expects: `key` is a key, a path as `messages.-1.content` or a function of the context; "
+        "`expected_key` finds the expected value in a mapping. [Write your own](batches.md#evaluators) as a function "
+        "of the context or as a class with `evaluate(context)`; the context has `case`, `expected`, `state`, "
+        "`latency_s`, `steps`, `usage` and `tool_errors`.",
+        calls=("evaluator",),
         names=dict.fromkeys(
             (
                 "EvaluationContext",
@@ -288,6 +290,7 @@ SECTIONS = (
             "langgraph.reversible",
             "langgraph.history",
             "langgraph.import_threads",
+            "langgraph.last_message",
         ),
         classes=(_SAVER,),
     ),

@@ -38,7 +38,7 @@ def keep(bench: Bench, name: str, result: BatchResult, combination: str | None) 
         jobs = [
             replace(job, batch_id=batch_id)
             for job in uow.batches.list_jobs(result.id)
-            if job.combination == chosen and job.status is not JobStatus.PENDING
+            if job.combination == chosen and job.outcome is not JobStatus.PENDING
         ]
         if not jobs:
             raise InvalidInput(f"{chosen} of batch {result.batch.name!r} has no results yet")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.domain.batch import Batch, Job, JobStatus, Spent
+from wtb.domain.batch import Batch, Job, JobStatus, Spent, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     OVERALL,
@@ -115,8 +115,21 @@ class BatchResult:
     @property
     def metrics(self) -> dict[str, Metric]:
         """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
-        found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        declared = [Metric.from_dict(each) for each in self.batch.plan["metrics"]]
+        found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
+
+    @cached_property
+    def _bools(self) -> frozenset[str]:
+        """The metrics whose scores are all true or false: worst is 0 then, and best 1."""
+        return bool_metrics(self._jobs, self.batch.plan.get("bools", ()))
+
+    @property
+    def left(self) -> int:
+        """How many jobs are left to run, those included that failed and were to be run again."""
+        plan = self.batch.plan
+        total: int = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
+        return total - sum(job.status is not JobStatus.PENDING for job in self._jobs)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -138,7 +151,7 @@ class BatchResult:
                 combination=job.combination,
                 case_id=job.case_id,
                 repeat=job.repeat,
-                status=job.status.value,
+                status=job.outcome.value,
                 scores=self._scores(job),
                 error=job.result.get("error"),
                 run_id=job.execution_id,
@@ -147,7 +160,7 @@ class BatchResult:
                 bench=self._bench,
             )
             for job in self._jobs
-            if job.status is not JobStatus.PENDING
+            if job.outcome is not JobStatus.PENDING
         ]
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
@@ -205,7 +218,7 @@ class BatchResult:
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
         }
         for job in self._jobs:
-            if job.status is not JobStatus.PENDING:
+            if job.outcome is not JobStatus.PENDING:
                 scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
         return ScoreTable(metric=self.metrics[metric], combinations=scores)
 
@@ -276,7 +289,7 @@ class BatchResult:
                 "status": each.status,
                 **{name: _number(each.scores.get(name)) for name in self.metrics},
                 "latency_s": each.latency_s,
-                "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
+                "error": _why(each),
                 "run": each.run_id,
             }
             for each in self.results
@@ -303,6 +316,13 @@ class BatchResult:
         except ImportError as error:
             raise MissingLibrary("to_pandas needs pandas: pip install pandas; to_csv does without") from error
         return pd.DataFrame(self.rows())
+
+
+def _why(job: JobResult) -> str | None:
+    """Return why a job failed, or why evaluators gave it no score."""
+    if job.error is not None:
+        return f"{job.error.get('type')}: {job.error.get('message')}"
+    return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
 
 
 def _number(score: Any) -> float | None:
@@ -338,7 +358,7 @@ def _joined(
     before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
 ) -> tuple[ScoreTable, str]:
     """Return the scores of two combinations in one table, and what the first is called there."""
-    metric = new.metric
+    metric = new.metric.on_scale_of(old.metric)
     if metric.direction is not old.metric.direction:
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
@@ -351,6 +371,8 @@ def _joined(
 
 def _score(job: Job, metric: str) -> Score:
     score = job.result.get("scores", {}).get(metric)
+    if score is None and job.has_run and job.status is JobStatus.PENDING:
+        return Absent.MISSING  # it waits to be scored
     return Absent.ERROR if score is None or error_of(score) else float(score)
 
 

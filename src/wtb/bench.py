@@ -225,7 +225,7 @@ class Bench:
         if isinstance(what, str):
             what = self._run_or_batch(what)
         if isinstance(what, Run):
-            return self.services.scoring.score_run(what.id, chosen, expected)
+            return self.services.scoring.score_run(what.id, chosen, expected, what._restored)
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.branching import Forked, resolved
 from wtb.application.node_host import Watch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.diff import CheckpointDiff
+from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
@@ -23,6 +24,7 @@ from wtb.domain.rollback import Direction, Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
+from wtb.domain.values import Legible
 from wtb.domain.workflow import ENGINE
 from wtb.flow import Workflow
 from wtb.infrastructure.codecs.foreign import live
@@ -30,6 +32,12 @@ from wtb.loading import load_workflow, refuse_while_loading
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
+
+
+def _is_encoded(value: Any) -> bool:
+    """Whether a value, or an item of a list, is in the encoding of another library."""
+    return isinstance(value, Legible) or (type(value) is list and any(isinstance(item, Legible) for item in value))
+
 
 _PAGE = 10_000
 """Events that are read at a time."""
@@ -73,7 +81,18 @@ class Run:
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
             branch = uow.branches.get(uow.executions.get(self.id).branch_id)
             assert branch.head_id is not None
-            return live(uow.checkpoints.load(branch.head_id).state)
+            return self._restored(uow.checkpoints.load(branch.head_id).state)
+
+    def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored state, or a stored update of a node, with the objects that nodes see.
+
+        A graph that is known here says itself which classes it builds; otherwise they are found by their names.
+        """
+        restored = None if self._flow is None else self._flow.definition().restored
+        if restored is not None:
+            with suppress(InvalidInput):  # a class that is not here: a run can be looked at all the same
+                return restored(stored)
+        return live(stored)
 
     @property
     def history(self) -> ExecutionHistory:
@@ -127,7 +146,7 @@ class Run:
     def returned(self) -> dict[str, list[dict[str, Any]]]:
         """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
         found = self._bench.services.replay.returned(self.id)
-        return {node: [live(update) for update in updates] for node, updates in found.items()}
+        return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
@@ -170,15 +189,22 @@ class Run:
         files: bool = True,
         calls: bool = True,
         texts: bool = True,
+        objects: bool = True,
     ) -> CheckpointDiff:
         """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
 
         Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
-        are not wanted are not read; without `texts` files are named, and their contents left out.
+        are not wanted are not read; without `texts` files are named, and their contents left out. Values that a graph
+        added or removed come as its nodes see them; without `objects` no class is imported, and they come as data.
         """
         old, new = self._checkpoint(a).id, self._checkpoint(b).id
         compare = self._bench.services.comparison.compare
-        return compare(old, new, state=state, files=files, calls=calls, texts=texts)
+        found = compare(old, new, state=state, files=files, calls=calls, texts=texts)
+        return replace(found, state=tuple(map(self._with_objects, found.state))) if objects else found
+
+    def _with_objects(self, item: StateDiff) -> StateDiff:
+        stored = {side: value for side in ("old", "new") if _is_encoded(value := getattr(item, side))}
+        return replace(item, **self._restored(stored)) if stored else item
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
         """Return what a person means, which may be a checkpoint of another run."""

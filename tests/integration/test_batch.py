@@ -456,9 +456,13 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
     flow = chain(Tally(), "a", 0)
     result = bench.batch(flow, cases=CASES[:1], evaluators=[Bad(), NaN(), Slow()])
     scores = result.results[0].scores
-    assert (scores["slow"], scores["bad"]["error"]) == (1.0, "KeyError: 'nothing'")
-    assert "no score" in scores["nan"]["error"]
+    assert scores["slow"] == 1.0
+    assert scores["bad"]["error"].startswith("evaluator bad: KeyError: 'nothing' (")
+    assert "test_batch.py:" in scores["bad"]["error"], "where the user's own code raised it"
+    assert scores["bad"]["error"].endswith(", in evaluate)")
+    assert scores["nan"]["error"] == "evaluator nan: it gave nan, which is no score; return a finite number"
     assert result.matrix[0].summaries["bad"].errors == 1
+    assert result.status == "completed_with_errors"
 
 
 @pytest.mark.parametrize(
@@ -476,7 +480,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"evaluators": []}, "a batch needs at least one evaluator"),
         ({"evaluators": [wtb.Latency]}, r"Latency is a class; make one: Latency\(…\)"),
         ({"evaluators": ["contains"]}, r"there is no evaluator 'contains'; .*; give wtb\.Contains\('KEY', …\)"),
-        ({"evaluators": [lambda context: 1]}, r"function is no evaluator: it needs a name"),
+        ({"evaluators": [lambda context: 1]}, "a lambda has no name for its metric; write a function"),
         ({"baseline": "polite"}, r"baseline='polite' is no combination; say \{'NODE': 'VARIANT'\}"),
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is no evaluator"),

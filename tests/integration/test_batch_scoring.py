@@ -127,7 +127,9 @@ def test_a_run_is_evaluated_alone(bench: Bench) -> None:
     run = bench.run(parity(ran), {"q": 3})
     assert bench.evaluate(run, [Wanted()], expected="1") == {"wanted": 1.0}
     found = bench.evaluate(run.id, [wtb.ExactMatch("answer"), "latency_s"])
-    assert found["exact_match"] == {"error": "InvalidInput: expected is missing, which ExactMatch needs"}
+    assert found["exact_match"] == {
+        "error": "evaluator exact_match: InvalidInput: expected is missing, which ExactMatch needs"
+    }
     assert found["latency_s"] > 0
 
 

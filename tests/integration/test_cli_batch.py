@@ -295,7 +295,8 @@ def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, m
 
 
 def test_a_budget_is_for_all_runs_of_a_batch_and_a_larger_one_goes_on(shell: Shell) -> None:
-    none = shell.wtb("batch", "run", "batch.py", "--budget-s", "0").stdout
+    none = shell.wtb("batch", "run", "batch.py", "--budget-s", "0", code=3).stdout
+    assert "qa: cancelled" in none
     assert "with 80 jobs left to run: a larger --budget-s goes on." in none
     done = shell.json("batch", "run", "batch.py", "--budget-s", "600", "--runner", "threads")
     assert (done["status"], done["jobs"]["kept"]) == ("completed", 0)

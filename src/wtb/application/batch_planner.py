@@ -12,7 +12,7 @@ from wtb.application.batch_plan import BatchPlan
 from wtb.application.dependencies.fingerprint import FindTool, Fingerprint, digest_of, fingerprint, parts_digest
 from wtb.application.dependencies.traces import Traces, Window, in_words
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
-from wtb.application.scoring import scored_by
+from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Codec, Ids
@@ -178,6 +178,11 @@ class BatchPlanner:
         spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
         return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
 
+    def queued_again(self, job: Job) -> Job:
+        """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""
+        anew = self.anew(job)
+        return replace(anew, result={**anew.result, "error": job.result["error"]})
+
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
         """Return what the run of a job read that has changed since, in words."""
         windows = [Window.from_data(each) for each in job.result.get("traces", ())]
@@ -262,12 +267,12 @@ class _Planning:
         reasons = self._why(job, digest) if job.fingerprint else {}
         for node, words in reasons.items():
             self._changes[node].update(dict.fromkeys(words))
-        if not job.fingerprint or reasons or job.status is JobStatus.FAILED or self._is_unwanted(job):
+        if not job.fingerprint or reasons or self._is_unwanted(job):
             return replace(self._planner.anew(job), fingerprint=digest)
         job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
-        if job.has_run and not scored_by.items() <= job.result.get("scored_by", {}).items():
-            return replace(job, status=JobStatus.PENDING)
-        return job
+        if job.status is JobStatus.FAILED:
+            return self._planner.queued_again(job)
+        return waiting_for_scores(job, scored_by) if job.has_run else job
 
     def _is_unwanted(self, job: Job) -> bool:
         """Whether the result of a job is to be made anew although nothing has changed."""

@@ -18,7 +18,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.application.scoring import Scoring, scored_by
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent, bool_metrics, end_of
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -129,13 +129,19 @@ class BatchTestRunner:
             spent = sum((job.spent for job in known), Spent(s=before[0].plan.get("spent_s", 0.0) if before else 0.0))
             batch_id = before[0].id if before else self._ids.new()
             planned = self._planner.planned(plan, batch_id, known, self._made_of(before))
-            kept = {"made_of": planned.made_of.to_data(), "spent_s": spent.s, "trace": trace_id}
+            bools = bool_metrics(known, before[0].plan.get("bools", ()) if before else ())
+            kept = {"spent_s": spent.s, "bools": sorted(bools), "trace": trace_id}
             batch = Batch(
                 id=batch_id,
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={**plan_data(plan, self._codec), **kept, **_notes(planned.forecast)},
+                plan={
+                    **plan_data(plan, self._codec),
+                    **kept,
+                    "made_of": planned.made_of.to_data(),
+                    **_notes(planned.forecast),
+                },
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
             )
@@ -150,14 +156,13 @@ class BatchTestRunner:
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
-            status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
-            if JobStatus.PENDING in statuses:
+            jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
+            status = end_of(jobs, [metric["name"] for metric in batch.plan["metrics"]])
+            kind = EventType.BATCH_COMPLETED
+            if any(job.status is JobStatus.PENDING for job in jobs):
                 if floor.is_left_to_others or not floor.dropped:
                     return batch  # another process goes on with it
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
-            elif JobStatus.FAILED in statuses:
-                status = BatchStatus.COMPLETED_WITH_ERRORS
             batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
             uow.batches.save(batch)
             done = floor.progress
@@ -193,7 +198,7 @@ class BatchTestRunner:
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
-        anew = self._planner.anew(job)
+        anew = self._planner.queued_again(job)
         self.save(anew)
         return anew
 
@@ -224,7 +229,7 @@ class BatchTestRunner:
         it. Whatever else goes wrong is what came of the job.
         """
         try:
-            if job.has_run and (scored := self._scoring.scored(job, case, plan.evaluators, plan.digests)) is not None:
+            if job.has_run and (scored := self._scored_again(plan, job, case)) is not None:
                 return scored
             execution = None if begun else self._run_new(plan, job, case, sharing)
             if execution is None:
@@ -240,6 +245,10 @@ class BatchTestRunner:
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             return self._failed(job, error, sharing)
+
+    def _scored_again(self, plan: BatchPlan, job: Job, case: Case) -> Job | None:
+        """Give a job that has run the scores that it lacks; None when its run is gone."""
+        return self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
 
     def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
         """Begin the run of a job and take it to its end; None when somebody has begun it before."""
@@ -295,9 +304,9 @@ class BatchTestRunner:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
-        context = self._evaluation.context(execution.id, case)
+        context = self._evaluation.context(execution.id, case, plan.definition.restored)
         result = {
-            "scores": self._evaluation.scores(context, plan.evaluators),
+            **self._evaluation.scored(context, plan.evaluators).to_data(),
             "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),

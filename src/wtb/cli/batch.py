@@ -22,9 +22,12 @@ from wtb.cli.batch_tables import (
     as_data,
     best_first,
     case_rows,
+    evaluation_failures,
     failure_rows,
     failures,
     print_crowding,
+    print_evaluation_counts,
+    print_evaluation_failures,
     print_failures,
     print_matrix,
     print_sharing,
@@ -39,7 +42,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
-"""Exit code of a batch in which jobs failed."""
+"""Exit code of a batch in which jobs or evaluators failed, or whose budget was used up with jobs left."""
 
 _STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
 
@@ -118,8 +121,10 @@ def run(
     FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
 
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
-    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
-    A budget is for all the times that the batch is run; what is shared counts once.
+    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. A budget is for all the times
+    that the batch is run; what is shared counts once.
+
+    Exits with 3 when jobs or evaluators failed, or when the budget was used up with jobs left.
     """
     given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -210,15 +215,15 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @as_json
 @example("wtb batch retry support_qa batch.py")
 def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
-    """Run the failed jobs of BATCH again.
+    """Run the failed jobs of BATCH again, and score again what an evaluator failed to score.
 
     FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
-    changed is run too. Exits with 3 when jobs failed again.
+    changed is run too. A run that only lacks scores is not run again. Exits with 3 when something failed again.
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
-        if not failures(before):
-            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed")
+        if not failures(before) and not evaluation_failures(before):
+            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
         test = _loaded(bench, file)
         test = replace(
             test,
@@ -246,8 +251,9 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
         result = bench.batch(test, only=only, stop=stop, told=display.told)
-    _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
-    if failures(result):
+    used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
+    _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
+    if used_up or failures(result) or evaluation_failures(result):
         sys.exit(FAILED)
 
 
@@ -262,8 +268,8 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
         click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
-    if jobs["missing"]:
-        left = f"{counted(jobs['missing'], 'job')} left to run"
+    if result.left:
+        left = f"{counted(result.left, 'job')} left to run"
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
             click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
@@ -284,6 +290,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_crowding(result)
     print_spent(result)
     print_failures(result)
+    print_evaluation_failures(result)
 
 
 @batch.command("ls")
@@ -317,7 +324,7 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
 @click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
-@click.option("--failed", is_flag=True, help="Only jobs that failed, with their errors.")
+@click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url
 @as_json
@@ -346,7 +353,9 @@ def show_batch(
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
         elif failed:
-            show_rows(failure_rows(result), as_json=as_json, empty="No job failed.")
+            show_rows(failure_rows(result), as_json=as_json, empty="No job failed, and no evaluator.")
+            if not as_json:
+                print_evaluation_counts(result)
         elif by_case or different is not None:
             _show_cases(result, different, as_json=as_json)
         else:

@@ -139,6 +139,40 @@ def print_failures(result: BatchResult) -> None:
         click.echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
 
 
+def print_evaluation_failures(result: BatchResult) -> None:
+    """Say how often each evaluator failed, with its first error and the run behind it."""
+    failed = evaluation_failures(result)
+    for metric, jobs in failed.items():
+        first = jobs[0]
+        click.echo(f"{_how_often(result, metric, jobs)}; the first, {first.combination} on {first.case_id}:")
+        click.echo(f"  {printable(error_of(first.scores[metric]) or '')}")
+        click.echo(f"    wtb show {first.run_id}")
+    if failed:
+        name = shlex.quote(result.batch.name)
+        click.echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
+        click.echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
+
+
+def print_evaluation_counts(result: BatchResult) -> None:
+    """Say how often each evaluator failed."""
+    for metric, jobs in evaluation_failures(result).items():
+        click.echo(f"{_how_often(result, metric, jobs)}.")
+
+
+def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> str:
+    finished = sum(job.status == JobStatus.COMPLETED for job in result.results)
+    return f"Evaluator {metric} failed on {len(jobs):,} of {counted(finished, 'run')}"
+
+
+def evaluation_failures(result: BatchResult) -> dict[str, list[JobResult]]:
+    """Return the jobs that an evaluator gave no score, by evaluator."""
+    found = {
+        metric["name"]: [job for job in result.results if error_of(job.scores.get(metric["name"])) is not None]
+        for metric in result.batch.plan["metrics"]
+    }
+    return {metric: jobs for metric, jobs in found.items() if jobs}
+
+
 def failures(result: BatchResult) -> list[JobResult]:
     """Return the jobs that failed."""
     return [job for job in result.results if job.status == JobStatus.FAILED]
@@ -164,13 +198,18 @@ def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict
 
 
 def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
-    """Return one row a failed job, with its error and its run."""
-    failed = failures(result)
-    return [{**row, "error": why(job)} for job, row in zip(failed, case_rows(failed, ()), strict=True)]
+    """Return one row a failed job, and one a score that an evaluator failed to give, with the error and the run."""
+    found = [(job, why(job)) for job in failures(result)]
+    for metric, jobs in evaluation_failures(result).items():
+        found += [(job, error_of(job.scores[metric]) or "") for job in jobs]
+    rows = case_rows([job for job, _ in found], ())
+    return [{**row, "error": error} for row, (_, error) in zip(rows, found, strict=True)]
 
 
 def _score(job: JobResult, metric: str) -> str:
     score = job.scores.get(metric)
+    if score is None and job.status == JobStatus.COMPLETED:
+        return "–"  # it waits to be scored
     return "error" if score is None or error_of(score) else number(float(score))
 
 
@@ -211,6 +250,10 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
                 "run": job.run_id,
             }
             for job in failures(result)
+        ],
+        "evaluation_failures": [
+            {"evaluator": metric, "failed": len(jobs), "error": error_of(jobs[0].scores[metric]), "run": jobs[0].run_id}
+            for metric, jobs in evaluation_failures(result).items()
         ],
     }
 

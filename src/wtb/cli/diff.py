@@ -72,7 +72,7 @@ def diff(
     if workflow:
         load_workflow(workflow)
     with Bench(url) as bench:
-        found = bench.get(run_id).diff(a, b, texts=not stat, **parts)
+        found = bench.get(run_id).diff(a, b, texts=not stat, objects=False, **parts)
     shown = [name for name, wanted in parts.items() if wanted]
     if as_json:
         print_json(_data(found, shown, stat=stat))

@@ -186,9 +186,47 @@ class Job:
         """Whether there is a finished run, so that at most scores are missing."""
         return "scores" in self.result
 
+    @property
+    def outcome(self) -> JobStatus:
+        """How it stands for somebody who reads results: queued again, it stays what it was until it has run.
+
+        One that failed stays failed, and one that only waits for scores has run; both may be stopped on the way.
+        """
+        if self.status is not JobStatus.PENDING:
+            return self.status
+        if "error" in self.result:
+            return JobStatus.FAILED
+        return JobStatus.COMPLETED if self.has_run else JobStatus.PENDING
+
+    @property
+    def score_errors(self) -> dict[str, str]:
+        """Why evaluators gave no score, by their names."""
+        scores = self.result.get("scores", {})
+        return {name: str(score["error"]) for name, score in scores.items() if isinstance(score, Mapping)}
+
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, result: Mapping[str, Any]) -> Job:
         """Return the job with what came of it."""
         return evolve(self, status=status, execution_id=execution_id, result=result)
+
+
+def end_of(jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
+    """Return how a batch stands whose jobs have all ended; a failed job and a failed evaluator are errors."""
+    wanted = set(metrics)
+    if any(job.status is JobStatus.FAILED or wanted & job.score_errors.keys() for job in jobs):
+        return BatchStatus.COMPLETED_WITH_ERRORS
+    return BatchStatus.COMPLETED
+
+
+def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
+    """Return the metrics whose scores are all true or false; one without any score is what it was `earlier`."""
+    bools: set[str] = set()
+    others: set[str] = set()
+    for job in jobs:
+        own = set(job.result.get("bools", ()))
+        numbers = job.result.get("scores", {}).keys() - job.score_errors.keys()
+        bools |= numbers & own
+        others |= numbers - own
+    return frozenset({*bools, *earlier} - others)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -57,7 +57,11 @@ class Metric:
     best: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scale that runs against the direction."""
+        """Refuse ends that are no numbers, and a scale that runs against the direction."""
+        ends: dict[str, Any] = {"worst": self.worst, "best": self.best}
+        for name, end in ends.items():
+            if end is not None and not (isinstance(end, int | float) and math.isfinite(end)):
+                raise InvalidInput(f"metric {self.name!r}: its {name} score must be a finite number, not {end!r}")
         if self.worst is not None and self.best is not None and not self.better(self.best, self.worst):
             raise InvalidInput(
                 f"metric {self.name!r}: {self.direction} is better, so its best score cannot be {self.best} "
@@ -72,6 +76,18 @@ class Metric:
     def to_dict(self) -> dict[str, Any]:
         """Return the metric as plain data."""
         return {"name": self.name, "direction": self.direction.value, "worst": self.worst, "best": self.best}
+
+    def of_bools(self) -> Metric:
+        """Return the metric on the scale of scores that are all true or false, unless it declares one."""
+        if self.worst is not None or self.best is not None:
+            return self
+        worst, best = (0.0, 1.0) if self.direction is Direction.HIGHER else (1.0, 0.0)
+        return replace(self, worst=worst, best=best)
+
+    def on_scale_of(self, other: Metric) -> Metric:
+        """Return the metric with the ends that the other one has, unless it has any itself."""
+        has_ends = self.worst is not None or self.best is not None
+        return self if has_ends else replace(self, worst=other.worst, best=other.best)
 
     def better(self, score: float, other: float) -> bool:
         """Whether the first score is the better one."""
@@ -279,8 +295,8 @@ class Evaluator(Protocol):
     """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
 
     It may have `check_case(case)` too, which is asked before anything runs and raises InvalidInput for a case that it
-    could not score. `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure
-    of that score.
+    could not score. `evaluate` may be async; it returns a number or a truth value. Where all scores are truth values,
+    the scale is from 0 to 1. What it raises is a recorded failure of that score.
     """
 
     @property
@@ -295,9 +311,12 @@ class Evaluator(Protocol):
 
 def metric_of(evaluator: Evaluator) -> Metric:
     """Return what an evaluator measures."""
+    direction = getattr(evaluator, "direction", Direction.HIGHER)
+    if direction not in list(Direction):
+        raise InvalidInput(f"evaluator {evaluator.name!r}: direction {direction!r} is unknown; say 'higher' or 'lower'")
     return Metric(
         name=evaluator.name,
-        direction=Direction(getattr(evaluator, "direction", Direction.HIGHER)),
+        direction=Direction(direction),
         worst=getattr(evaluator, "worst", None),
         best=getattr(evaluator, "best", None),
     )

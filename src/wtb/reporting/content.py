@@ -246,7 +246,8 @@ class Report:
                 jobs[False, _sentence(job.error)].append(job)
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
-                    jobs[True, f"evaluator {metric}: {why}"].append(job)
+                    told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
+                    jobs[True, told].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
         return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
@@ -58,6 +58,15 @@ class Hosting:
     def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an input as it is stored, with its messages and other objects."""
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
+
+    def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is stored of channels as the nodes of the graph see it."""
+        return {name: self._values.restore(value) for name, value in stored.items()}
+
+    @cached_property
+    def _values(self) -> KeptValues:
+        """How values are stored, whatever the variants: the schema says which classes there are."""
+        return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
     def _hosted(self, node: Node) -> Hosted:
         return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
