@@ -19,7 +19,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
-from wtb.infrastructure.langgraph.messages import Identified, Read
+from wtb.infrastructure.langgraph.messages import Identified, Reading
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import CHECKPOINTER, NODE, answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
@@ -71,7 +71,7 @@ class Hosted(Runnable[Any, Any]):
     values: KeptValues
 
     def __init__(
-        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read], *, is_async: bool = False
+        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Reading], *, is_async: bool = False
     ) -> None:
         self._node = node
         self._inner = inner

@@ -138,7 +138,8 @@ class LiveList:
         """Return the list as it is kept."""
         for position, item in enumerate(() if self._is_compared else self._items):
             if not is_unchanged(item, self._shapes[position]):
-                self._see(position, self._values.restore_item(self._kept[position]))
+                restored = self._values.restore_item(self._kept[position])
+                self._see(position, restored, shape_of(restored))
         self._is_compared = False
         return list(self._items)
 
@@ -149,11 +150,13 @@ class LiveList:
         if start == before == len(value):
             self._is_compared = self._is_whole()
             return None
-        added = [self._values.keep_item(item, where) for item in value[start:]]
+        new = value[start:]
+        shapes = list(map(shape_of, new))  # before they are kept: a change in between is one of the next time
+        added = [self._values.keep_item(item, where) for item in new]
         self._kept = [*self._kept[:start], *added]
         del self._items[start:], self._shapes[start:]
-        self._items += value[start:]
-        self._shapes += [_shape(item, kept) for item, kept in zip(value[start:], added, strict=True)]
+        self._items += new
+        self._shapes += map(_usable, shapes, new, added)
         self._is_compared = self._is_whole()
         if start == before and before:
             return Append(tuple(added))
@@ -163,18 +166,19 @@ class LiveList:
         for position, item in enumerate(value[: len(self._kept)]):
             if item is self._items[position] and is_unchanged(item, self._shapes[position]):
                 continue
+            shape = shape_of(item)  # before it is kept, as above
             if not same(self._values.keep_item(item, where), self._kept[position]):
                 return position
-            self._see(position, item)
+            self._see(position, item, shape)
         return min(len(value), len(self._kept))
 
-    def _see(self, position: int, item: Any) -> None:
-        self._items[position], self._shapes[position] = item, _shape(item, self._kept[position])
+    def _see(self, position: int, item: Any, shape: Any) -> None:
+        self._items[position], self._shapes[position] = item, _usable(shape, item, self._kept[position])
 
     def _is_whole(self) -> bool:
         return all(shape is not UNKNOWN for shape in self._shapes)
 
 
-def _shape(item: Any, kept: Any) -> Any:
-    """Return what tells whether an object is still as it was kept, if the serialiser would give back the like of it."""
-    return shape_of(item) if type(kept) is not Foreign or isinstance(item, BaseModel) else UNKNOWN
+def _usable(shape: Any, item: Any, kept: Any) -> Any:
+    """Return the shape of an object, unless the serialiser would give back something that is not quite like it."""
+    return shape if type(kept) is not Foreign or isinstance(item, BaseModel) else UNKNOWN
