@@ -8,12 +8,14 @@ given, or what it has returned, changes nothing here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import is_dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Send
 from pydantic import BaseModel
 
 from wtb.domain.errors import DamagedData, InvalidInput, StateNotSerialisable
@@ -46,7 +48,21 @@ class KeptValues:
         try:
             return _copied(value)
         except (_NotPlain, RecursionError):
-            return self._foreign(value, where)
+            kept = self._foreign(value, where)
+            for each in _objects_in(value):
+                self._check_readable(each, where)
+            return kept
+
+    def legible(self, value: Any, where: str) -> Any:
+        """Return a value as plain data that people can read, with objects as their fields; its text if need be."""
+        try:
+            return _copied(value)
+        except (_NotPlain, RecursionError):
+            kept = self._foreign(value, where)
+        try:
+            return _copied(kept.legible())
+        except (_NotPlain, RecursionError):
+            return repr(value)
 
     def _foreign(self, value: Any, where: str) -> Foreign:
         try:
@@ -54,16 +70,14 @@ class KeptValues:
         except Exception as error:  # whatever a serialiser of somebody else's raises
             reason = f"a {type(value).__qualname__} cannot be stored: {error.__cause__ or error}"
             raise StateNotSerialisable(where, f"{reason}; keep it out of the state, or make it data") from error
-        kept = Foreign(encoding, bytes(data))
-        self._check_readable(value, kept, where)
-        return kept
+        return Foreign(encoding, bytes(data))
 
-    def _check_readable(self, value: Any, kept: Foreign, where: str) -> None:
-        """Refuse objects that come back as something else: a serialiser cannot import a class inside a function."""
+    def _check_readable(self, value: Any, where: str) -> None:
+        """Refuse an object that comes back as data: a serialiser cannot import a class inside a function."""
         kind = type(value)
-        if kind in self._readable or not (isinstance(value, BaseModel) or is_dataclass(kind)):
+        if kind in self._readable:
             return
-        if type(self.restore_item(kept)) is not kind:
+        if type(self.restore_item(self._foreign(value, where))) is not kind:
             is_found = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
             remedy = (
                 "LangGraph is told to build no class that the schema does not name: annotate the channel with it"
@@ -110,6 +124,28 @@ def _names_after(mark: bytes, data: bytes) -> Iterator[str]:
     for rest in data.split(mark)[1:]:
         start, size = (2, rest[1]) if rest[:1] == b"\xd9" else (1, rest[0] & 0x1F)
         yield rest[start : start + size].decode(errors="replace")
+
+
+def _objects_in(value: Any) -> Iterator[Any]:
+    """Yield the models and dataclasses in a value, down to those that the serialiser writes by themselves.
+
+    The fields of a model it writes as data, and leaves it to the model to build them again.
+    """
+    if isinstance(value, BaseModel):
+        yield value
+        return
+    inside: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inside = value.values()
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        inside = value
+    elif isinstance(value, Send):
+        inside = (value.arg,)
+    elif is_dataclass(value):
+        yield value
+        inside = [getattr(value, field.name) for field in fields(value)]
+    for each in inside:
+        yield from _objects_in(each)
 
 
 def _copied(value: Any) -> Any:

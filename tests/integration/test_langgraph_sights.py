@@ -1,0 +1,140 @@
+"""What nodes and callers are shown of a run: the same as LangGraph shows them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command, RetryPolicy, Send, interrupt
+from pydantic import BaseModel
+
+import wtb
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Log(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    other: Any
+
+
+def graph(*nodes: Any, **edges: str) -> StateGraph[Any]:
+    """Return a graph whose nodes begin together; `edges` say which come after another."""
+    built: StateGraph[Any] = StateGraph(Log)
+    for node in nodes:
+        built.add_node(node.__name__, node, retry_policy=RetryPolicy(initial_interval=0.001, max_attempts=3))
+        built.add_edge(edges.get(node.__name__, START), node.__name__)
+    return built
+
+
+@pytest.fixture
+def bench() -> Iterator[wtb.Bench]:
+    with wtb.Bench("memory://") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_node_that_is_tried_again_is_told_the_number_of_the_attempt(bench: wtb.Bench, *, is_async: bool) -> None:
+    seen: list[int] = []
+
+    def tries(state: Log, runtime: Runtime[Any]) -> Log:
+        assert runtime.execution_info is not None
+        seen.append(runtime.execution_info.node_attempt)
+        if len(seen) < 3:
+            raise ConnectionError
+        return {"log": ["done"]}
+
+    async def atries(state: Log, runtime: Runtime[Any]) -> Log:
+        return tries(state, runtime)
+
+    assert bench.run(graph(atries if is_async else tries), {"log": []}).state["log"] == ["done"]
+    assert seen == [1, 2, 3]
+
+
+def test_after_a_question_attempts_are_counted_anew_as_in_langgraph(bench: wtb.Bench) -> None:
+    seen: list[int] = []
+
+    def asks(state: Log, runtime: Runtime[Any]) -> Log:
+        assert runtime.execution_info is not None
+        seen.append(runtime.execution_info.node_attempt)
+        return {"log": [interrupt("go on?")]}
+
+    theirs = graph(asks).compile(checkpointer=InMemorySaver())
+    theirs.invoke({"log": []}, THREAD)
+    theirs.invoke(Command(resume="yes"), THREAD)
+    expected, seen[:] = list(seen), []
+    bench.run(graph(asks), {"log": []}).resume(answer="yes")
+    assert seen == expected
+
+
+def test_an_object_that_would_come_back_as_data_is_named_wherever_it_is(bench: wtb.Bench) -> None:
+    class Hidden(BaseModel):
+        count: int = 1
+
+    class Frozen(BaseModel, frozen=True):
+        count: int = 1
+
+    @dataclass
+    class Concealed:
+        held: Any = None
+
+    places: list[Any] = [
+        Command(update={"other": Hidden()}),
+        Command(update={"log": [Hidden()]}),
+        Command(goto=Send("node", {"other": Hidden()})),
+        [Command(update={"other": {"deep": [Hidden()]}})],
+        {"other": {"key": Hidden()}},
+        {"other": (1, Hidden())},
+        {"other": {1: frozenset({("a", Frozen())})}},
+        {"log": [{"key": (Hidden(),)}]},
+        {"other": {"key": Concealed()}},
+        {"other": Holding(Hidden())},
+    ]
+    for place in places:
+
+        def node(state: Log, place: Any = place) -> Any:
+            return place
+
+        error = bench.run(graph(node), {"log": []}).error
+        assert error is not None, place
+        assert error.type == "StateNotSerialisable"
+        assert any(name in error.message for name in ("Hidden", "Frozen", "Concealed"))
+        assert "at the top of a module" in error.message
+
+
+class Known(BaseModel):
+    count: int = 1
+
+
+@dataclass
+class Holding:
+    held: Any = None
+
+
+def test_objects_of_a_module_come_back_from_wherever_they_are(bench: wtb.Bench) -> None:
+    def node(state: Log) -> Any:
+        return Command(update={"other": {"a": [Known(count=2)], "b": Holding(Known())}, "log": [(Known(), 1)]})
+
+    run = bench.run(graph(node), {"log": []})
+    assert run.error is None
+    assert run.state == {"other": {"a": [Known(count=2)], "b": Holding(Known())}, "log": [[Known(), 1]]}
+
+
+def test_a_question_may_hold_an_object_of_a_class_inside_a_function(bench: wtb.Bench) -> None:
+    class Form(BaseModel):
+        title: str = "Pay?"
+
+    def node(state: Log) -> Log:
+        return {"log": [interrupt({"form": Form()})]}
+
+    run = bench.run(graph(node), {"log": []})
+    assert run.waiting is not None
+    assert run.waiting.question is not None
+    assert run.waiting.question["question"]["form"]["title"] == "Pay?"
+    assert run.resume(answer="yes").state["log"] == ["yes"]
