@@ -105,7 +105,8 @@ def test_a_node_that_asks_twice_gets_both_answers(saver: Saver) -> None:
     def node(state: Chat) -> Any:
         return {"messages": [HumanMessage(f"{interrupt('name')} {interrupt('age')}", id="1")]}
 
-    graph = StateGraph(Chat).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+    builder: StateGraph[Any] = StateGraph(Chat)
+    graph = builder.add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
     graph.invoke({"messages": []}, THREAD)
     graph.invoke(Command(resume="Ann"), THREAD)
     final = graph.invoke(Command(resume="30"), THREAD)

@@ -138,3 +138,91 @@ def test_a_question_may_hold_an_object_of_a_class_inside_a_function(bench: wtb.B
     assert run.waiting.question is not None
     assert run.waiting.question["question"]["form"]["title"] == "Pay?"
     assert run.resume(answer="yes").state["log"] == ["yes"]
+
+
+def asks(state: Log) -> Log:
+    return {"log": [interrupt("go on?")]}
+
+
+def beside(state: Log) -> Log:
+    return {"log": ["beside"], "other": Known(count=2)}
+
+
+def commands(state: Log) -> Command[Any]:
+    return Command(update=[("log", ["first"]), ("log", ["second"])])
+
+
+def spreads(state: Log) -> Command[Any]:
+    sent = [Send("part", {"log": [name]}) for name in ("b", "asks", "a")]
+    return Command(goto=[*sent, "z_last", "also"], update={"log": ["spread"]})
+
+
+def part(state: Log) -> Log:
+    name = state["log"][0]
+    return {"log": [f"{name}: {interrupt('go on?') if name == 'asks' else 'done'}"]}
+
+
+def z_last(state: Log) -> Log:
+    return {"log": ["z"]}
+
+
+def also(state: Log) -> Log:
+    return {"log": ["also"]}
+
+
+def silent(state: Log) -> None:
+    return None
+
+
+def spreading() -> StateGraph[Any]:
+    built = graph(spreads)
+    built.add_node(part)
+    built.add_node(z_last)
+    built.add_node(also)
+    return built
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: graph(asks, beside),
+        lambda: graph(commands, asks, beside, silent),
+        lambda: graph(asks, silent),
+        lambda: graph(beside, asks, asks="beside"),
+        spreading,
+    ],
+)
+def test_at_a_pause_the_state_holds_what_finished_siblings_wrote_as_get_state_shows_it(
+    bench: wtb.Bench, build: Any
+) -> None:
+    theirs = build().compile(checkpointer=InMemorySaver())
+    theirs.invoke({"log": ["given"]}, THREAD)
+    run = bench.run(build(), {"log": ["given"]})
+    assert run.waiting is not None
+    assert run.state == theirs.get_state(THREAD).values
+
+    theirs.invoke(Command(resume="yes"), THREAD)
+    assert run.resume(answer="yes").state == theirs.get_state(THREAD).values
+    assert run.state == theirs.get_state(THREAD).values
+
+
+def test_siblings_of_a_node_that_failed_are_in_the_state_too(bench: wtb.Bench) -> None:
+    def fails(state: Log) -> Log:
+        raise KeyError("no")
+
+    run = bench.run(graph(fails, beside), {"log": ["given"]})
+    assert run.error is not None
+    assert run.state == {"log": ["given", "beside"], "other": Known(count=2)}
+
+
+def test_a_state_that_siblings_cannot_share_is_shown_as_it_was_before_them(bench: wtb.Bench) -> None:
+    def clashes(state: Log) -> Log:
+        return {"other": 1}
+
+    run = bench.run(graph(asks, beside, clashes), {"log": ["given"]})
+    assert run.state == {"log": ["given"]}
+
+
+def test_without_its_graph_a_run_shows_the_state_that_is_stored(bench: wtb.Bench) -> None:
+    run = bench.run(graph(asks, beside), {"log": ["given"]})
+    assert bench.get(run.id).state == {"log": ["given"]}

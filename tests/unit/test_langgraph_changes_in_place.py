@@ -13,7 +13,6 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from wtb.infrastructure.langgraph import values as channel_values
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
 from wtb.infrastructure.langgraph.values import packed
 from wtb.langgraph import Saver
@@ -135,7 +134,7 @@ def test_plain_data_that_changes_while_it_is_encoded_is_told_apart_by_what_was_s
         value["a"] = "redacted"
         return data
 
-    monkeypatch.setattr(channel_values.ormsgpack, "packb", encode_then_redact)
+    monkeypatch.setattr(ormsgpack, "packb", encode_then_redact)
     stored = packed(value)
 
     assert stored is not None

@@ -28,7 +28,7 @@ class Folded(BinaryOperatorAggregate[Any]):
     __slots__ = ()
 
     @property
-    def reducer(self) -> Callable[[Any, list[Any]], Any]:
+    def reducer(self) -> Callable[[Any, Sequence[Any]], Any]:
         """How the DeltaChannel combines all writes of a superstep."""
         return self.operator.__wrapped__  # type: ignore[attr-defined, no-any-return]
 
@@ -46,7 +46,7 @@ def _named(channel: Any, stored: Any) -> Any:
     return stored
 
 
-def _one_by_one(reducer: Callable[[Any, list[Any]], Any]) -> Callable[[Any, Any], Any]:
+def _one_by_one(reducer: Callable[[Any, Sequence[Any]], Any]) -> Callable[[Any, Any], Any]:
     """Return a reducer of batches as one of single writes, for whoever asks how a channel combines them."""
 
     @wraps(reducer)

@@ -67,6 +67,13 @@ class _Seen(Mapping[str, Any]):
         return len(self._given)
 
 
+def restored_update(returned: Mapping[str, Any], values: KeptValues) -> Any:
+    """Return what a node returned, from what is stored of it."""
+    if RAW in returned:
+        return values.restore_item(returned[RAW])
+    return {key: values.restore(value) for key, value in returned.items()}
+
+
 class Hosted(Runnable[Any, Any]):
     """A node whose runs are made by WTB."""
 
@@ -93,11 +100,11 @@ class Hosted(Runnable[Any, Any]):
         returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
         if returned is None:
             raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
-        return self._restored(returned)  # the same whether it was made here, elsewhere or before a crash
+        return restored_update(returned, self.values)  # the same whether it was made here, elsewhere or before a crash
 
     def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
         pushed = Pushed()
-        around = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
+        around: RunnableConfig = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
         context.is_of_graph = True
         context.pass_questions()
         token = CURRENT.set(context)
@@ -143,12 +150,6 @@ class Hosted(Runnable[Any, Any]):
         if type(raw) is dict and all(type(key) is str for key in raw):
             return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
         return {RAW: self.values.keep_item(raw, where)}
-
-    def _restored(self, returned: Mapping[str, Any]) -> Any:
-        """Return what a node returned, from what is stored of it."""
-        if RAW in returned:
-            return self.values.restore_item(returned[RAW])
-        return {key: self.values.restore(value) for key, value in returned.items()}
 
     def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
