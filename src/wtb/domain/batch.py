@@ -193,7 +193,10 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data."""
+    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data.
+
+    `spent_s` is how long it has taken by the clock, over all the times that it was run.
+    """
 
     id: str
     name: str
@@ -202,6 +205,7 @@ class Batch:
     plan: Mapping[str, Any]
     created_at: datetime
     updated_at: datetime
+    spent_s: float = 0.0
 
     def moved_to(self, status: BatchStatus, now: datetime) -> Batch:
         """Return the batch in another status."""
