@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Trigger
 from wtb.domain.figures import NOTHING, Usage
@@ -71,5 +72,12 @@ def _step_of(run: NodeRun, line: Mapping[CheckpointId, Checkpoint]) -> Checkpoin
 
 
 def _ends(line: Iterable[Checkpoint]) -> set[CheckpointId]:
-    """Return the checkpoints that steps ended with: all that is known of a thread that LangGraph drives itself."""
-    return {checkpoint.id for checkpoint in line if checkpoint.trigger is Trigger.NODE_END}
+    """Return the checkpoints that steps ended with: all that is known of a thread that LangGraph drives itself.
+
+    There the first one after an input only takes the input in.
+    """
+    return {
+        after.id
+        for before, after in pairwise(line)
+        if after.trigger is Trigger.NODE_END and before.trigger is not Trigger.START
+    }
