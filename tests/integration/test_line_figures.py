@@ -188,6 +188,22 @@ def test_a_recorded_step_counts_in_the_attempt_that_took_its_result_and_was_spen
     assert measures(bench, run) == (1, 1.5, 11, 0)
 
 
+def test_a_step_inside_another_counts_also_when_only_the_outer_one_is_taken_from_the_record(bench: wtb.Bench) -> None:
+    def think(state: Any, ctx: Any) -> None:
+        def outer() -> None:
+            ctx.step("inner", lambda: ctx.usage(cost_usd=0.5))
+            if ctx.run.attempt == 1:
+                raise OSError("the inner one was recorded, the outer one was not")
+            ctx.usage(cost_usd=1.0)
+
+        ctx.step("outer", outer)
+        if ctx.run.attempt == 2:
+            raise OSError("now both were recorded")
+
+    run = bench.run(chain(think, retry=wtb.RetryPolicy(times=3, wait_s=0)), {})
+    assert run.usage["cost_usd"] == run.spent["cost_usd"] == 1.5
+
+
 def test_the_time_of_a_recorded_step_counts_in_the_attempt_that_took_its_result(
     bench: wtb.Bench, own_time: OwnTime
 ) -> None:
@@ -344,6 +360,22 @@ def test_runs_of_an_older_database_have_their_figures_from_the_events(url: str, 
         fork = wtb.Run(bench, run.id, flow).fork("b").resume()
         assert measures(bench, fork) == (3, 3.0, 30, 1)
     database.close()
+
+
+def test_the_seconds_of_a_batch_are_kept_while_a_long_job_runs(
+    bench: wtb.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.application.batch_floor._TOOK_S", 0.0)
+    monkeypatch.setattr("wtb.application.batch_floor._LOOK_S", 0.01)
+
+    def wait(state: Any) -> None:
+        until = time.monotonic() + 60
+        while bench.get_batch("long").spent.s == 0:
+            assert time.monotonic() < until
+
+    flow = chain(wait)
+    result = bench.batch(flow, name="long", cases=[{"id": "1", "input": {}}], evaluators=[wtb.Steps()])
+    assert result.status == "completed"
 
 
 KILLED = """

@@ -135,6 +135,7 @@ class CallJournal:
         if call.identity in self._earlier:
             self._earlier.discard(call.identity)
             self._recalled += call.figures.usage
+            self._used[call.identity] = call.figures.usage  # a call around it, made again, has it as well
             self._recalled_ms += call.ms
 
     @property
