@@ -104,7 +104,6 @@ _CONTEXT = Described(
         "saw_begin",
         "saw_end",
         "saw_failure",
-        "usage_total",
     ),
 )
 _BENCH = Described(
@@ -125,7 +124,7 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "Its id, by which every process finds it."},
     groups={
-        "How it stands": ("status", "state", "error", "waiting", "usage", "execution"),
+        "How it stands": ("status", "state", "error", "waiting", "usage", "spent", "execution"),
         "Go on, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "history",
@@ -164,7 +163,7 @@ _HISTORY = Described(
         "node_runs": "Every start of a node.",
     },
     groups={
-        "The way it took": ("path", "visits", "completed_nodes", "boundaries"),
+        "The way it took": ("path", "visits", "completed_nodes", "boundaries", "runs"),
         "Checkpoints": (
             "latest",
             "lineage",

@@ -74,7 +74,7 @@ class BatchResult:
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
         self._all = jobs
-        self.spent = sum((job.spent for job in jobs), Spent(s=batch.plan.get("spent_s", 0.0)))
+        self.spent = sum((job.spent for job in jobs), Spent(s=batch.spent_s))
         """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
         wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
         self._jobs = [

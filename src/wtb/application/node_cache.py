@@ -261,8 +261,6 @@ class Sharing:
     def count_again(self, data: Mapping[str, Any]) -> None:
         """Count a node run of an earlier process, of which `data` was recorded."""
         self.count(shared=data.get("shared", False))
-        if "trace" in data:
-            self.windows.append(Window.from_data(data["trace"]))
         if not data.get("shared", False):
             self.charge(data.get("usage", {}))
 

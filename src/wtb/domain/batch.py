@@ -231,7 +231,10 @@ def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data."""
+    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data.
+
+    `spent_s` is how long it has taken by the clock, over all the times that it was run.
+    """
 
     id: str
     name: str
@@ -240,6 +243,7 @@ class Batch:
     plan: Mapping[str, Any]
     created_at: datetime
     updated_at: datetime
+    spent_s: float = 0.0
 
     def moved_to(self, status: BatchStatus, now: datetime) -> Batch:
         """Return the batch in another status."""

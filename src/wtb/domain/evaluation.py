@@ -272,8 +272,8 @@ def _dominates(other: Sequence[float], own: Sequence[float]) -> bool:
 class EvaluationContext:
     """What an evaluator may look at: the case, and what the run made of it.
 
-    Times and costs are those of the nodes, whether they were run for this job or shared with others: what the
-    combination costs, not what was spent.
+    Figures are sums over the node runs that led to the head of the run, whether they were run for this job or shared
+    with others: what the combination costs, not what was spent.
     """
 
     case: Case

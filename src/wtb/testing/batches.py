@@ -26,6 +26,21 @@ class BatchRepositoryContract(StoryFixtures):
             with storage.unit_of_work(readonly=True) as uow:
                 assert uow.batches.get("b1") == stage
 
+    def test_the_seconds_of_a_batch_never_become_fewer(self, storage: Storage, clock: Clock) -> None:
+        batch = replace(_batch("b1", clock), spent_s=1.5)
+        with storage.unit_of_work() as uow:
+            uow.batches.save(batch)
+            uow.batches.save(replace(batch, id="b2"))
+            uow.batches.took("nope", 9.0)
+            uow.commit()
+        for told_s, known_s in ((2.25, 2.25), (2.0, 2.25), (3.0, 3.0)):
+            with storage.unit_of_work() as uow:
+                uow.batches.took("b1", told_s)
+                uow.batches.save(batch)  # as it was when somebody else read it
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert (uow.batches.get("b1").spent_s, uow.batches.get("b2").spent_s) == (known_s, 1.5)
+
     def test_batches_are_listed_newest_first_and_by_name(self, storage: Storage, clock: Clock) -> None:
         first = _batch("b1", clock)
         second = replace(first, id="b2", name="other", created_at=first.created_at + timedelta(seconds=1))
