@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from operator import is_
 from typing import Any
 
 from wtb.domain.copies import Shape, copied_all, grown_shape
-from wtb.domain.sameness import Records, differing, same
+from wtb.domain.sameness import Records, differing, same, unlike
 
 _growing = threading.Lock()
 
@@ -58,16 +58,19 @@ class HeldList:
         """Whether a list begins with these items, or with others that are the same."""
         if len(others) < self._length:
             return False
-        return self._are_records(others) or next(differing(self.value(), others), None) is None
+        items = self.value()
+        suspects = self._record_suspects(others)
+        found = differing(items, others) if suspects is None else unlike(items, others, suspects)
+        return next(found, None) is None
 
-    def _are_records(self, others: list[Any]) -> bool:
+    def _record_suspects(self, others: list[Any]) -> list[int] | None:
         if self._shape() is not Shape.RECORDS:
-            return False
+            return None
         records = self._backing.records
         with _growing:
             if len(records) < self._length:
                 records.extend(self._backing.items[len(records) : self._length])
-            return len(records) == self._length and records.are(others[: self._length])
+            return records.suspects(others[: self._length]) if len(records) == self._length else None
 
     def _shape(self) -> Shape | None:
         """Return the shape of the items; only those are looked at that were not looked at before."""
@@ -91,11 +94,12 @@ class HeldList:
 class HeldMapping:
     """A mapping, of which nobody changes the values."""
 
-    __slots__ = ("_items", "_shape")
+    __slots__ = ("_items", "_records", "_shape")
 
     def __init__(self, items: dict[Any, Any], shape: Shape | None = None) -> None:
         self._items = items
         self._shape = shape
+        self._records: Records | None = None
 
     def value(self) -> dict[Any, Any]:
         """Return the mapping itself."""
@@ -112,7 +116,41 @@ class HeldMapping:
     def merged(self, items: Mapping[Any, Any], removed: Collection[Any]) -> HeldMapping:
         """Return the mapping without some keys, and with others set."""
         shape = None if self._shape is None else grown_shape(self._shape, items.values())
-        return HeldMapping(merged(self._items, items, removed), shape)
+        after = HeldMapping(merged(self._items, items, removed), shape)
+        if shape is Shape.RECORDS and self._records is not None and len(items) == 1 and not removed:
+            ((key, value),) = items.items()
+            known = key in self._items
+            at = list(self._items).index(key) if known else len(self._records)
+            after._records = self._records.replaced(at, value) if known else self._records.extended(value)
+        return after
+
+    def merge_to(self, new: dict[Any, Any]) -> tuple[dict[Any, Any], tuple[Any, ...]] | None:
+        """Return the items to set and the keys to remove on the way to another mapping.
+
+        None when half of the values differ, or when the keys of new are not in the order that this would leave.
+        """
+        old = self._items
+        if len(old) < SMALLEST_MERGE:
+            return None
+        keys, values, most = list(new), list(new.values()), len(new) // 2
+        in_order = len(new) >= len(old) and all(map(is_, old, new))  # nearly always: no key is gone, none has moved
+        before = list(old.values()) if in_order else [old.get(key, _ABSENT) for key in keys]
+        found = self._differing(before, values) if in_order else differing(before, values)
+        at = [*islice(found, most + 1), *range(len(before), len(new))]
+        if len(at) > most:
+            return None
+        items = {keys[position]: values[position] for position in at}
+        removed = () if in_order else tuple(key for key in old if key not in new)
+        if not in_order and not same(list(merged(old, items, removed)), keys):
+            return None
+        return items, removed
+
+    def _differing(self, own: list[Any], others: list[Any]) -> Iterator[int]:
+        suspects = None
+        if self._shape is Shape.RECORDS:
+            self._records = self._records or Records(own)
+            suspects = self._records.suspects(others[: len(own)])
+        return differing(own, others) if suspects is None else unlike(own, others, suspects)
 
 
 def merged(old: Mapping[Any, Any], items: Mapping[Any, Any], removed: Collection[Any]) -> dict[Any, Any]:
@@ -122,23 +160,3 @@ def merged(old: Mapping[Any, Any], items: Mapping[Any, Any], removed: Collection
         after.pop(key, None)
     after.update(items)
     return after
-
-
-def merge_between(old: dict[Any, Any], new: dict[Any, Any]) -> tuple[dict[Any, Any], tuple[Any, ...]] | None:
-    """Return the items to set and the keys to remove on the way from old to new.
-
-    None when half of the values differ, or when the keys of new are not in the order that this would leave.
-    """
-    if len(old) < SMALLEST_MERGE:
-        return None
-    keys, values, most = list(new), list(new.values()), len(new) // 2
-    in_order = len(new) >= len(old) and all(map(is_, old, new))  # nearly always: no key is gone, none has moved
-    before = list(old.values()) if in_order else [old.get(key, _ABSENT) for key in keys]
-    at = [*islice(differing(before, values), most + 1), *range(len(before), len(new))]
-    if len(at) > most:
-        return None
-    items = {keys[position]: values[position] for position in at}
-    removed = () if in_order else tuple(key for key in old if key not in new)
-    if not in_order and not same(list(merged(old, items, removed)), keys):
-        return None
-    return items, removed

@@ -6,10 +6,11 @@ copies that hold the same objects, so identity is asked first, for many items at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain, compress, count
+from itertools import accumulate, chain, compress, count
 from operator import is_, is_not, ne
 from typing import Any
 from uuid import UUID
@@ -38,15 +39,21 @@ def differing(old: Sequence[Any], new: Sequence[Any]) -> Iterator[int]:
     if all(map(is_, old, new)):
         return
     length = min(len(old), len(new))
-    unequal = _unequal(old, new)
-    if len(unequal) < length // 8:  # a few replaced items: are the others the same, as is likely?
+    suspects = [*compress(count(), map(is_not, old, new))]
+    if len(suspects) > length // 8:
+        suspects = _unequal(old, new)
         others = bytearray(b"\1") * length
-        for at in unequal:
+        for at in suspects:
             others[at] = 0
-        if _are_same([*compress(old, others)], [*compress(new, others)]):
-            yield from (at for at in unequal if not same(old[at], new[at]))
+        if not _are_same([*compress(old, others)], [*compress(new, others)]):
+            yield from _differing(old, new, 0, length)
             return
-    yield from _differing(old, new, 0, length)
+    yield from unlike(old, new, suspects)
+
+
+def unlike(old: Sequence[Any], new: Sequence[Any], suspects: Iterable[int]) -> Iterator[int]:
+    """Yield those of some positions where the items are not the same."""
+    return (at for at in suspects if not same(old[at], new[at]))
 
 
 def _unequal(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
@@ -60,7 +67,7 @@ def _unequal(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
 def _differing(old: Sequence[Any], new: Sequence[Any], start: int, end: int) -> Iterator[int]:
     """Compare all items together, and where they are not all the same, each half of them."""
     if end - start <= _ONE_BY_ONE:
-        yield from (at for at in range(start, end) if not same(old[at], new[at]))
+        yield from unlike(old, new, range(start, end))
     elif not _are_same(old[start:end], new[start:end]):
         middle = (start + end) // 2
         yield from _differing(old, new, start, middle)
@@ -68,14 +75,15 @@ def _differing(old: Sequence[Any], new: Sequence[Any], start: int, end: int) -> 
 
 
 class Records:
-    """Many mappings, their keys and values in a row: so they are compared twice as fast with others, again and again."""
+    """Mappings with their keys and values in a row, so that they are compared with others in half the time."""
 
     __slots__ = ("_keys", "_lengths", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, mappings: Sequence[Any] = ()) -> None:
         self._lengths: list[int] = []
         self._keys: list[Any] = []
         self._values: list[Any] = []
+        self.extend(mappings)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -86,14 +94,37 @@ class Records:
         self._keys += chain.from_iterable(mappings)
         self._values += _values(mappings)
 
-    def are(self, others: Sequence[Any]) -> bool:
-        """Whether others are mappings of the very same keys and values, in the same order; then they are the same."""
-        return (
-            {dict}.issuperset(map(type, others))
-            and self._lengths == list(map(len, others))
-            and all(map(is_, self._keys, chain.from_iterable(others)))
-            and all(map(is_, self._values, _values(others)))
-        )
+    def extended(self, mapping: Mapping[Any, Any]) -> Records:
+        """Return the records with another one at the end."""
+        after = Records()
+        after._lengths = [*self._lengths, len(mapping)]
+        after._keys = [*self._keys, *mapping]
+        after._values = [*self._values, *mapping.values()]
+        return after
+
+    def replaced(self, at: int, mapping: Mapping[Any, Any]) -> Records:
+        """Return the records with another mapping in one place."""
+        start = sum(self._lengths[:at])
+        old = slice(start, start + self._lengths[at])
+        after = Records()
+        after._lengths = [*self._lengths[:at], len(mapping), *self._lengths[at + 1 :]]
+        after._keys, after._values = self._keys.copy(), self._values.copy()
+        after._keys[old], after._values[old] = mapping, mapping.values()
+        return after
+
+    def suspects(self, others: Sequence[Any]) -> list[int] | None:
+        """Return which of others do not hold the very same keys and values; None when that cannot be told quickly.
+
+        All others are the same.
+        """
+        if not {dict}.issuperset(map(type, others)) or self._lengths != list(map(len, others)):
+            return None
+        found: set[int] = set()
+        for own, parts in ((self._keys, chain.from_iterable), (self._values, _values)):
+            if not all(map(is_, own, parts(others))):
+                found.update(compress(count(), map(is_not, own, parts(others))))
+        ends = [*accumulate(self._lengths)] if found else []
+        return sorted({bisect_right(ends, position) for position in found})
 
 
 def _are_same(old: Sequence[Any], new: Sequence[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from wtb.domain.copies import copied
 from wtb.domain.errors import InvalidInput, InvalidStateChange
-from wtb.domain.held import SMALLEST_MERGE, HeldList, HeldMapping, merge_between, merged
+from wtb.domain.held import SMALLEST_MERGE, HeldList, HeldMapping, merged
 from wtb.domain.sameness import same
 
 Reducer = Callable[[Any, Any], Any]
@@ -339,7 +339,7 @@ def _shortest(state: State, key: str, value: Any) -> Change:
     if type(value) is list and type(old) is HeldList and len(old) and old.begins(value):
         return Append(tuple(value[len(old) :]), value)
     if type(value) is dict and type(old) is HeldMapping:
-        found = merge_between(old.value(), value)
+        found = old.merge_to(value)
         if found is not None:
             return Merge(*found, value)
     return SetValue(value)
