@@ -1,7 +1,8 @@
 """Whatever list or mapping a node returns, the next state holds it, as a plain assignment would, on every store.
 
-A state is stored by what changed, which is found by comparing. So nodes return values here that equal the old ones but
-are of other types, that they changed in place, that are in another order, that two keys share, or that they change later.
+A state is stored by what changed, which is found by comparing. So nodes return values here that equal the old ones
+but are of other types, that they changed in place, that are in another order, that two keys share, or that they change
+later.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
 
 ATOMS = (0, 1, True, False, 0.0, -0.0, 1.0, float("nan"), None, "", "1", b"1", 1 << 70)
-NESTED = (
+NESTED: tuple[Any, ...] = (
     (1,),
     (True,),
     [1],

@@ -14,7 +14,7 @@ from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
-from wtb.domain.state import DELETE
+from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
@@ -81,13 +81,16 @@ class NodeCache:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def claim(self, key: bytes, go: Go) -> SharedResult | SharedFailure | Busy | None:
-        """Return the result, or that somebody makes it; None when it is now for the caller to make it."""
+    def claim(self, key: bytes, go: Go, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
+        """Return the result, or that somebody makes it; None when it is now for the caller to make it.
+
+        `state` is what the node is given: results are kept by what they change in it.
+        """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         is_legible = found is not None and found.value is not None  # what is damaged is made again
         if found is not None and found.status is CacheStatus.DONE and is_legible:
-            return _result(found)
+            return _result(found, state)
         if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
             assert found.value is not None
             return SharedFailure(failure=Failure(**found.value))
@@ -98,7 +101,7 @@ class NodeCache:
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, go)
+        return None if claimed else self.claim(key, go, state)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -167,10 +170,7 @@ def _is_final(failed: CacheEntry, go: Go) -> bool:
 
 
 def _value(result: SharedResult) -> dict[str, Any]:
-    kept = {key: value for key, value in result.returned.items() if value is not DELETE}
-    return {
-        "returned": kept,
-        "deleted": [key for key, value in result.returned.items() if value is DELETE],
+    return shortened(result.returned) | {
         "file_commit": result.file_commit,
         "usage": dict(result.usage),
         "ms": result.ms,
@@ -178,10 +178,10 @@ def _value(result: SharedResult) -> dict[str, Any]:
     }
 
 
-def _result(entry: CacheEntry) -> SharedResult:
+def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
     value = entry.value or {}
     return SharedResult(
-        returned={**value["returned"], **dict.fromkeys(value["deleted"], DELETE)},
+        returned=restored(value, state),
         file_commit=value["file_commit"],
         usage=value["usage"],
         ms=value["ms"],
@@ -247,9 +247,9 @@ class Sharing:
         """Count what an attempt of a node used, whether it succeeded or not."""
         self.spent += Spent.of(usage)
 
-    def claim(self, key: bytes) -> SharedResult | SharedFailure | Busy | None:
+    def claim(self, key: bytes, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.go)
+        found = self.cache.claim(key, self.go, state)
         if found is None:
             self.claimed.add(key)
         return found

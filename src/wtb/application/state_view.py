@@ -88,7 +88,7 @@ class StateView(MutableMapping[str, Any]):
     def copy_in(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a copy of what the node returned, which it cannot change any more."""
         try:
-            return self._state.copy_in(update)
+            return self._state.copy_in(update, self._reads)
         except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it lies
             return update
 

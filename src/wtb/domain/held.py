@@ -127,7 +127,7 @@ class HeldMapping:
     def merge_to(self, new: dict[Any, Any]) -> tuple[dict[Any, Any], tuple[Any, ...]] | None:
         """Return the items to set and the keys to remove on the way to another mapping.
 
-        None when half of the values differ, or when the keys of new are not in the order that this would leave.
+        None when that is half of it or more, or when the keys of new are not in the order that this would leave.
         """
         old = self._items
         if len(old) < SMALLEST_MERGE:
@@ -137,10 +137,10 @@ class HeldMapping:
         before = list(old.values()) if in_order else [old.get(key, _ABSENT) for key in keys]
         found = self._differing(before, values) if in_order else differing(before, values)
         at = [*islice(found, most + 1), *range(len(before), len(new))]
-        if len(at) > most:
+        removed = () if in_order else tuple(key for key in old if key not in new)
+        if len(at) + len(removed) > most:
             return None
         items = {keys[position]: values[position] for position in at}
-        removed = () if in_order else tuple(key for key in old if key not in new)
         if not in_order and not same(list(merged(old, items, removed)), keys):
             return None
         return items, removed

@@ -5,7 +5,7 @@ Values are owned by the State that holds them: hand it values that nobody else g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -142,14 +142,16 @@ class State(Mapping[str, Any]):
         value = self._values[key]
         return value.copy_out() if type(value) is HeldList or type(value) is HeldMapping else copied(value)
 
-    def copy_in(self, update: Mapping[str, Any]) -> Update:
+    def copy_in(self, update: Mapping[str, Any], reads: Collection[str] | None = None) -> Update:
         """Return a copy of what a node returned, to which it has no access any more.
 
-        Items that the state holds already are not copied, and what differs from the state is found on the way.
+        Items that the state holds already are not copied, and what differs from the state is found on the way; not for
+        keys that the node cannot read: what it returns there does not depend on the state.
         """
         copy, changes = dict[str, Any](), dict[str, Change]()
         for key, value in update.items():
-            if type(value) is list or type(value) is dict:
+            is_readable = reads is None or key in reads
+            if is_readable and (type(value) is list or type(value) is dict):
                 changes[key], copy[key] = _owned(self.get(key), _shortest(self, key, value))
             else:
                 copy[key] = copied(value)
