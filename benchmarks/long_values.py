@@ -25,7 +25,7 @@ from wtb.domain.state import State, append, merge
 from wtb.flow import Workflow
 from wtb.settings import load_settings
 
-ITEMS, STEPS, TURNS = 2_000, 100, 3
+ITEMS, STEPS, TURNS = 2_000, 100, 6
 
 Node = Callable[[Any], Mapping[str, Any]]
 Item = Callable[[int], Any]

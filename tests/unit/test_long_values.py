@@ -230,3 +230,30 @@ def test_an_append_after_a_merge_is_refused() -> None:
     delta = StateDelta({"m": (Merge({"a": 1}), Append((1,)), Splice(0, 0))})
     with pytest.raises(InvalidStateChange, match="cannot append to 'm': it holds a dict, not a list"):
         State({"m": LARGE}).apply(delta)
+
+
+def stepped(state: State, **values: Any) -> State:
+    """Return the state after a node that returned these values."""
+    return state.apply(StateDelta.of_update(state, state.copy_in(values), {}))
+
+
+def test_a_record_that_is_set_back_is_a_change() -> None:
+    first, second = "first" * 10, "second" * 10
+    states = [State({"v": {f"k{number}": {"text": first} for number in range(50)}})]
+    for text in (first, second, first, second):
+        states.append(stepped(states[-1], v={**states[-1].copy_out("v"), "k3": {"text": text}}))
+    assert [state["v"]["k3"]["text"] for state in states] == [first, first, second, first, second]
+
+
+@pytest.mark.parametrize("kind", ["list", "mapping"])
+def test_a_key_that_moves_from_one_record_to_the_next_is_a_change(kind: str) -> None:
+    items = [{"a": 1}, {"b": 2}] * 20
+    moved = [{"a": 1}, {"b": 2}, {"a": 1, "b": 2}, {}, *items[4:]]
+    old, new = (
+        {"list": each, "mapping": {f"k{number}": item for number, item in enumerate(each)}}[kind]
+        for each in (items, moved)
+    )
+    state = State({"v": old})
+    for _ in range(2):
+        state = stepped(state, v=state.copy_out("v"))
+    assert stepped(state, v=new)["v"] == new

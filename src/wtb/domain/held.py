@@ -8,7 +8,7 @@ from itertools import islice
 from operator import is_
 from typing import Any
 
-from wtb.domain.copies import Shape, copied_all, grown_shape
+from wtb.domain.copies import Shape, copied, copied_all, grown_shape
 from wtb.domain.sameness import Records, differing, same, unlike
 
 _growing = threading.Lock()
@@ -109,9 +109,11 @@ class HeldMapping:
         """Return a copy that shares nothing that can change."""
         if self._shape is None:
             self._shape = grown_shape(None, self._items.values())
-        if self._shape is Shape.IMMUTABLE:
-            return self._items.copy()
-        return dict(zip(self._items, copied_all(self._items.values(), self._shape), strict=True))
+        copy = self._items.copy()
+        if self._shape is not Shape.IMMUTABLE:  # setting keys that are there is quicker than to build the mapping
+            each = dict.copy if self._shape is Shape.RECORDS else copied
+            copy.update(zip(self._items, map(each, self._items.values()), strict=True))
+        return copy
 
     def merged(self, items: Mapping[Any, Any], removed: Collection[Any]) -> HeldMapping:
         """Return the mapping without some keys, and with others set."""
@@ -130,7 +132,7 @@ class HeldMapping:
         None when that is half of it or more, or when the keys of new are not in the order that this would leave.
         """
         old = self._items
-        if len(old) < SMALLEST_MERGE:
+        if len(old) < SMALLEST_MERGE or len(new) < len(old) // 2:
             return None
         keys, values, most = list(new), list(new.values()), len(new) // 2
         in_order = len(new) >= len(old) and all(map(is_, old, new))  # nearly always: no key is gone, none has moved

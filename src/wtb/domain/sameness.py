@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import accumulate, chain, compress, count
-from operator import is_, is_not, ne
+from operator import is_, is_not, ne, not_
 from typing import Any
 from uuid import UUID
 
@@ -121,8 +121,12 @@ class Records:
             return None
         found: set[int] = set()
         for own, parts in ((self._keys, chain.from_iterable), (self._values, _values)):
-            if not all(map(is_, own, parts(others))):
-                found.update(compress(count(), map(is_not, own, parts(others))))
+            like = map(is_, own, parts(others))
+            if not all(like):
+                rest = list(like)  # what comes after the first that differs
+                first = len(own) - len(rest) - 1
+                found.add(first)
+                found.update(() if all(rest) else compress(count(first + 1), map(not_, rest)))
         ends = [*accumulate(self._lengths)] if found else []
         return sorted({bisect_right(ends, position) for position in found})
 
