@@ -1,7 +1,7 @@
-"""Long values: a list or mapping of 2,000 items that a node returns whole, one longer, against `wtb.append`.
+"""Long values: a list or mapping of 2,000 items that a node returns whole, against `wtb.append` and `wtb.merge`.
 
 A step is measured in processor time, from one call of the node's function to the next, with the copy that the node is
-given. Runs take turns of 100 steps. `wtb.append` is told what is new; returning the whole value means that it must be
+given. Runs take turns of 100 steps. Reducers are told what is new; returning the whole value means that it must be
 found, so one comparison of the whole value is measured beside it and taken off: `same` of the state's value and a copy.
 """
 
@@ -132,26 +132,27 @@ def against_append(folder: Path, name: str, item: Item) -> list[Figure]:
 
 
 def figures(name: str, series: Mapping[str, Series], kind: str) -> list[Figure]:
-    """Return time and bytes of one way, against `wtb.append`."""
-    own, peer = series[kind], series["append"]
-    step_us, append_us, pass_us = (median(each) * 1e6 for each in (own.seconds, peer.seconds, own.compared))
+    """Return time and bytes of one way, against the reducer that does the same."""
+    own, peer = series[kind], series["append" if kind in ("list", "merge") else "merge"]
+    reducer = f"wtb.{'append' if peer is series['append'] else 'merge'}"
+    step_us, peer_us, pass_us = (median(each) * 1e6 for each in (own.seconds, peer.seconds, own.compared))
     beyond = step_us - (0 if kind == "merge" else pass_us)
     return [
         Figure(
-            name=f"{name}: step ÷ wtb.append",
-            value=beyond / append_us,
+            name=f"{name}: step ÷ {reducer}",
+            value=beyond / peer_us,
             unit="×",
             bar=1.5,
-            detail=f"{step_us:.0f} and {append_us:.0f} µs; one comparison takes {pass_us:.0f} µs",
-            raw={"step_us": step_us, "append_us": append_us, "comparison_us": pass_us},
+            detail=f"{step_us:.0f} and {peer_us:.0f} µs; one comparison takes {pass_us:.0f} µs",
+            raw={"step_us": step_us, "peer_us": peer_us, "comparison_us": pass_us},
         ),
         Figure(
             name=f"{name}: bytes ÷ wtb.append",
-            value=own.stored / peer.stored,
+            value=own.stored / series["append"].stored,
             unit="×",
             bar=1.2,
-            detail=f"{own.stored / STEPS:.0f} and {peer.stored / STEPS:.0f} a step",
-            raw={"bytes": own.stored, "append_bytes": peer.stored},
+            detail=f"{own.stored / STEPS:.0f} and {series['append'].stored / STEPS:.0f} a step",
+            raw={"bytes": own.stored, "append_bytes": series["append"].stored},
         ),
     ]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import accumulate, chain, compress, count
-from operator import is_, is_not, ne, not_
+from operator import is_, is_not, ne
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,8 @@ _BY_TEXT = frozenset({float, Decimal, datetime, time})
 
 _ONE_BY_ONE = 8
 """So few items are compared one by one."""
+_TOGETHER = 512
+"""Mappings that are compared together. Where one differs, only these are looked at again to find it."""
 _LEVELS = 8
 """Levels of nesting that are compared together. A list that holds itself twice would double at each."""
 
@@ -117,18 +119,22 @@ class Records:
 
         All others are the same.
         """
-        if not {dict}.issuperset(map(type, others)) or self._lengths != list(map(len, others)):
-            return None
         found: set[int] = set()
-        for own, parts in ((self._keys, chain.from_iterable), (self._values, _values)):
-            like = map(is_, own, parts(others))
-            if not all(like):
-                rest = list(like)  # what comes after the first that differs
-                first = len(own) - len(rest) - 1
-                found.add(first)
-                found.update(() if all(rest) else compress(count(first + 1), map(not_, rest)))
-        ends = [*accumulate(self._lengths)] if found else []
-        return sorted({bisect_right(ends, position) for position in found})
+        start = 0
+        for at in range(0, len(others), _TOGETHER):
+            part = others[at : at + _TOGETHER]
+            lengths = self._lengths[at : at + _TOGETHER]
+            if not {dict}.issuperset(map(type, part)) or lengths != list(map(len, part)):
+                return None
+            end = start + sum(lengths)
+            rows = ((self._keys[start:end], chain.from_iterable), (self._values[start:end], _values))
+            for own, parts in rows:
+                if not all(map(is_, own, parts(part))):
+                    ends = [*accumulate(lengths)]
+                    positions = compress(count(), map(is_not, own, parts(part)))
+                    found.update(at + bisect_right(ends, position) for position in positions)
+            start = end
+        return sorted(found)
 
 
 def _are_same(old: Sequence[Any], new: Sequence[Any]) -> bool:
