@@ -16,7 +16,7 @@ from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
-from wtb.domain.state import DELETE
+from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
@@ -88,17 +88,18 @@ class NodeCache:
         return lambda: self._listeners.remove(listener)
 
     def claim(
-        self, key: bytes, go: Go, is_current: Callable[[SharedResult], bool]
+        self, key: bytes, go: Go, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
     ) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it.
 
-        A result that is not current any more is made again, in its place.
+        `state` is what the node is given: results are kept by what they change in it. A result that is not current any
+        more is made again, in its place.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         is_legible = found is not None and found.value is not None  # what is damaged is made again
         if found is not None and found.status is CacheStatus.DONE and is_legible:
-            result = _result(found)
+            result = _result(found, state)
             if is_current(result):
                 return result
         if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
@@ -111,7 +112,7 @@ class NodeCache:
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, go, is_current)
+        return None if claimed else self.claim(key, go, state, is_current)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -180,10 +181,7 @@ def _is_final(failed: CacheEntry, go: Go) -> bool:
 
 
 def _value(result: SharedResult) -> dict[str, Any]:
-    kept = {key: value for key, value in result.returned.items() if value is not DELETE}
-    return {
-        "returned": kept,
-        "deleted": [key for key, value in result.returned.items() if value is DELETE],
+    return shortened(result.returned) | {
         "file_commit": result.file_commit,
         "usage": dict(result.usage),
         "ms": result.ms,
@@ -193,10 +191,10 @@ def _value(result: SharedResult) -> dict[str, Any]:
     }
 
 
-def _result(entry: CacheEntry) -> SharedResult:
+def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
     value = entry.value or {}
     return SharedResult(
-        returned={**value["returned"], **dict.fromkeys(value["deleted"], DELETE)},
+        returned=restored(value, state),
         file_commit=value["file_commit"],
         usage=value["usage"],
         ms=value["ms"],
@@ -268,9 +266,9 @@ class Sharing:
         """Count what an attempt of a node used, whether it succeeded or not."""
         self.spent += Spent.of(usage)
 
-    def claim(self, key: bytes, node: str) -> SharedResult | SharedFailure | Busy | None:
+    def claim(self, key: bytes, node: str, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.go, lambda result: self._is_current(result, node))
+        found = self.cache.claim(key, self.go, state, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
         elif isinstance(found, SharedResult) and found.window is not None:

@@ -236,10 +236,10 @@ class NodeHost:
         """
         node, run, head = work.node, work.run, self._progress.at.head
         key = sharing.key(node, run, work.state, head.file_commit)
-        found = None if key is None else sharing.claim(key, node.name)
+        found = None if key is None else sharing.claim(key, node.name, work.state)
         while isinstance(found, Busy) and work.member:
             time.sleep(_POLL_S)
-            found = sharing.claim(found.key, node.name)
+            found = sharing.claim(found.key, node.name, work.state)
         if isinstance(found, Busy):
             self.waits_for = found.key
             return Outcome(run=run)
