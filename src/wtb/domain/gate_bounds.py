@@ -13,7 +13,7 @@ over random halves of the cases (Hartigan's typical values), so that no k needs 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,18 +123,18 @@ def _typical_ratios(candidate: Array, baseline: Array) -> tuple[float, float] | 
 
 
 def _halves(size: int) -> Iterator[Array]:
-    """Yield random halves of the cases as rows of 0 and 1; all there are, but for the empty one, where these are few."""
+    """Yield random halves of the cases as rows of 0 and 1; of few cases all halves but the empty one."""
     if 2**size <= _DRAWS:
         numbers = np.arange(1, 2**size)[:, None]
         yield ((numbers >> np.arange(size)) & 1).astype(np.float64)
         return
-    yield from _blocks(size, lambda generator, shape: generator.integers(0, 2, size=shape).astype(np.float64))
+    yield from _blocks(size, _coins)
 
 
 def _weighted_means(values: Array) -> Array:
     """Return the means of the values under random weights, always the same ones for as many values."""
-    exponentials = _blocks(values.size, lambda generator, shape: generator.standard_exponential(shape))
-    return np.concatenate([(weights @ values) / weights.sum(axis=1) for weights in exponentials])
+    blocks = _blocks(values.size, _exponentials)
+    return np.concatenate([(weights @ values) / weights.sum(axis=1) for weights in blocks])
 
 
 def _highest(means: Array) -> float:
@@ -143,7 +143,15 @@ def _highest(means: Array) -> float:
     return float(np.sort(means)[-rank])
 
 
-def _blocks(width: int, draw: Callable[[np.random.Generator, tuple[int, int]], Array]) -> Iterator[Array]:
+def _coins(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
+    return generator.integers(0, 2, size=shape).astype(np.float64)
+
+
+def _exponentials(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
+    return generator.standard_exponential(shape)
+
+
+def _blocks(width: int, draw: Callable[[np.random.Generator, tuple[int, int]], Array]) -> Iterable[Array]:
     """Yield all draws, so few at a time that memory stays small."""
     generator = np.random.default_rng(SEED)
     step = max(1, _CELLS // width)
