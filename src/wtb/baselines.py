@@ -11,6 +11,7 @@ from wtb.batch_results import BatchResult, compare_results
 from wtb.domain.batch import Baseline, Job, JobStatus
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.domain.evaluation import Absent, Score
+from wtb.domain.measurement import is_measured, measured_apart
 from wtb.domain.variants import label, parse_label
 
 if TYPE_CHECKING:
@@ -25,12 +26,16 @@ KEPT = "baseline/"
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate says, the comparison behind it, and the cases that lost, the largest loss first."""
+    """What a gate says, the comparison behind it, and the cases that lost, the largest loss first.
+
+    `apart` says how times or costs were measured apart, when the gate is about them: the drop may be due to that.
+    """
 
     baseline: Baseline
     comparison: Comparison
     gate: Gate
     lost: tuple[str, ...] = ()
+    apart: str | None = None
 
 
 def keep(bench: Bench, name: str, results: Sequence[BatchResult], combination: str | None) -> Baseline:
@@ -176,7 +181,14 @@ def judge(
         comparison=verdict.comparison,
         gate=ask(verdict.comparison, allowed, max_errors=max_errors, unfinished=_unfinished(new, old)),
         lost=_lost(candidate, chosen, kept, metric),
+        apart=_apart(candidate, chosen, kept, metric),
     )
+
+
+def _apart(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) -> str | None:
+    if not is_measured(metric, candidate.weights):
+        return None
+    return measured_apart(candidate.jobs_of(chosen), kept.jobs_of(kept.baseline))
 
 
 def _unfinished(candidate: Mapping[str, Sequence[Score]], baseline: Mapping[str, Sequence[Score]]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +13,13 @@ from click.testing import CliRunner
 
 import wtb
 from wtb.bench import Bench
+from wtb.bootstrap import bootstrap
 from wtb.cli import main
+from wtb.cli.gate_text import said
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.flow import Workflow
+from wtb.settings import load_settings
+from wtb.testing.fakes import FakeClock
 
 CASES = [{"id": f"c{number}", "input": {"q": number}, "expected": {"answer": number}} for number in range(12)]
 
@@ -23,6 +28,13 @@ CASES = [{"id": f"c{number}", "input": {"q": number}, "expected": {"answer": num
 def bench() -> Iterator[Bench]:
     with Bench("memory://") as opened:
         yield opened
+
+
+def bench_with(clock: FakeClock) -> Bench:
+    bench = Bench("memory://")
+    bench.services.close()
+    bench.services = bootstrap(load_settings(url="memory://"), clock=clock)
+    return bench
 
 
 def quiz(*, wrong: int = 0, raising: int = 0) -> Workflow:
@@ -124,12 +136,12 @@ def test_batches_that_do_not_belong_together_make_no_baseline(bench: Bench) -> N
     other.add_node("answer", lambda state: {"answer": 1}, start=True)
     batch(bench, other, name="two")
 
-    for names, said in [
+    for names, wrong in [
         (["one", "one"], "batch 'one' is named twice"),
         (["one", "two"], "these batches are of different workflows: other, quiz"),
         ([], "name at least one batch"),
     ]:
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=wrong):
             bench.set_baseline("main", names)
 
 
@@ -156,18 +168,71 @@ def test_the_commands_say_what_was_pooled_what_is_a_copy_and_what_is_gone(
         for name in ("monday", "tuesday"):
             batch(bench, flow, name=name)
 
-    def said(*arguments: str, code: int = 0) -> str:
+    def typed(*arguments: str, code: int = 0) -> str:
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == code, result.output
         return result.output
 
-    made = said("baseline", "set", "main", "monday", "tuesday")
+    made = typed("baseline", "set", "main", "monday", "tuesday")
     assert "main is baseline of monday, tuesday, 24 results." in made
     assert "tuesday executed nothing: the results are copies" in made
-    (row,) = json.loads(said("baseline", "ls", "--json"))
+    (row,) = json.loads(typed("baseline", "ls", "--json"))
     assert (row["batches"], row["cases"], row["repeats"]) == (["monday", "tuesday"], 12, 2)
-    assert "monday, tuesday" in said("baseline", "ls")
-    wrong = said("baseline", "set", "main", "monday:answer=a", "tuesday:answer=b", code=2)
+    assert "monday, tuesday" in typed("baseline", "ls")
+    wrong = typed("baseline", "set", "main", "monday:answer=a", "tuesday:answer=b", code=2)
     assert "name one combination for all batches, not answer=a; answer=b" in wrong
-    assert "Baseline main is deleted. Batches and runs stay" in said("baseline", "delete", "main")
-    assert "no baseline 'main'" in said("baseline", "delete", "main", code=1)
+    assert "Baseline main is deleted. Batches and runs stay" in typed("baseline", "delete", "main")
+    assert "no baseline 'main'" in typed("baseline", "delete", "main", code=1)
+
+
+def with_variants(*names: str) -> Workflow:
+    """A workflow whose first node is shared, and whose second one has variants."""
+    flow = Workflow("timed")
+    flow.add_node("look", lambda state: {"found": state["q"]}, start=True)
+    flow.add_node("answer", lambda state: {"answer": state["found"]})
+    flow.edge("look", "answer")
+    for name in names:
+        flow.add_variant("answer", name, _variant(name))
+    return flow
+
+
+def _variant(name: str) -> Any:
+    return lambda state: {"answer": state["found"], "by": name}
+
+
+def test_variants_that_are_added_on_another_day_are_marked() -> None:
+    clock = FakeClock()
+    with bench_with(clock) as bench:
+        options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
+        first = bench.batch(with_variants("early"), **options)
+        assert first.measured_apart == {}
+        clock.advance(timedelta(days=1))
+        result = bench.batch(with_variants("early", "late"), **options)
+        assert result.measured_apart == {
+            "answer=late": "at different times (2026-01-02 00:00 and 2026-01-01 00:00 UTC)"
+        }
+
+
+@pytest.mark.parametrize(("metric", "marked"), [("latency_s", True), ("exact_match", False)])
+def test_a_gate_on_latency_against_results_of_another_day_is_marked(metric: str, marked: bool) -> None:
+    clock = FakeClock()
+    with bench_with(clock) as bench:
+        evaluators = [wtb.Latency(), wtb.ExactMatch("answer")]
+        bench.batch(quiz(), cases=CASES, evaluators=evaluators)
+        bench.set_baseline("main", "quiz")
+        assert bench.gate("quiz", baseline="main", metric=metric).apart is None
+        clock.advance(timedelta(days=1))
+        bench.batch(quiz(wrong=1), cases=CASES, evaluators=evaluators)
+        found = bench.gate("quiz", baseline="main", metric=metric)
+        assert (found.apart is not None) is marked
+        assert ("note: the two were measured at different times" in said(found)) is marked
+
+
+def test_results_that_another_batch_measured_keep_their_time() -> None:
+    clock = FakeClock()
+    with bench_with(clock) as bench:
+        options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
+        bench.batch(with_variants(), **options)
+        clock.advance(timedelta(days=1))
+        result = bench.batch(with_variants("new"), name="another", **options)
+        assert [*result.measured_apart] == ["answer=new"], "the baseline ran the day before, in the first batch"

@@ -304,6 +304,7 @@ class BatchTestRunner:
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
             "unpriced": list(context.unpriced),
+            **({"measured": sharing.measured.to_data()} if sharing.measured else {}),
             **_counts(job, sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)

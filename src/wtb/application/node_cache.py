@@ -13,6 +13,7 @@ from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
+from wtb.domain.measurement import Measured
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.state import DELETE
 from wtb.domain.workflow import Node
@@ -30,6 +31,8 @@ class SharedResult:
     usage: Mapping[str, Any]
     ms: float
     tool_errors: int = 0
+    measured: Measured | None = None
+    """When and where it took so long; None of one that was made just now."""
 
 
 class Busy:
@@ -113,6 +116,10 @@ class NodeCache:
     def _me(self) -> str:
         return self._owners.me()
 
+    def measured_here(self) -> Measured:
+        """Return that something was measured now, by this process."""
+        return Measured.once(self._clock.now(), self._me())
+
     def settle(self, uow: UnitOfWork, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
         """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
 
@@ -186,6 +193,7 @@ def _result(entry: CacheEntry) -> SharedResult:
         usage=value["usage"],
         ms=value["ms"],
         tool_errors=value["tool_errors"],
+        measured=Measured.once(entry.expires_at, entry.owner),  # a claim that is settled expires when it was
     )
 
 
@@ -224,11 +232,18 @@ class Sharing:
     """Nodes whose runs were not shared, and why."""
     claimed: set[bytes] = field(default_factory=set)
     """Results that are for this job to make, and are not made yet."""
+    measured: Measured | None = None
+    """When and where its node runs took the time that they took."""
 
     def count(self, *, shared: bool) -> None:
         """Count a node run as one that somebody else made, or as one that was executed."""
         self.shared += shared
         self.executed += not shared
+        if not shared:
+            self._measure(self.cache.measured_here())
+
+    def _measure(self, node_run: Measured) -> None:
+        self.measured = node_run if self.measured is None else self.measured | node_run
 
     def count_anew(self, recorded: Sequence[Mapping[str, Any]]) -> None:
         """Count these node runs, and nothing that was counted before."""
@@ -252,6 +267,8 @@ class Sharing:
         found = self.cache.claim(key, self.go)
         if found is None:
             self.claimed.add(key)
+        elif isinstance(found, SharedResult) and found.measured is not None:
+            self._measure(found.measured)
         return found
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:

@@ -26,6 +26,7 @@ from wtb.cli.batch_tables import (
     print_crowding,
     print_failures,
     print_matrix,
+    print_measured_apart,
     print_sharing,
     print_spent,
     spending,
@@ -196,6 +197,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     click.echo()
     print_sharing(result)
     print_crowding(result)
+    print_measured_apart(result)
     print_spent(result)
     print_failures(result)
 

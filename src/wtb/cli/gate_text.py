@@ -21,6 +21,8 @@ def said(found: GateResult) -> str:
     comparison = found.comparison
     names = f"{comparison.metric.name} of {comparison.candidate} against baseline {found.baseline.name}"
     lines = [why(found), *_drop_lines(found.gate), *_case_lines(found)]
+    if found.apart is not None:
+        lines.append(f"note: the two were measured {found.apart}: the difference may be due to that")
     return "\n  ".join([f"{found.gate.outcome.value.upper()}: {names}", *lines])
 
 
@@ -114,6 +116,7 @@ def gate_data(found: GateResult) -> dict[str, Any]:
         "ties": comparison.ties,
         "losses": comparison.losses,
         "worse_on": list(found.lost),
+        "measured_apart": found.apart,
         "errors": {
             "candidate_only": gate.errors.candidate_only,
             "baseline_only": gate.errors.baseline_only,
