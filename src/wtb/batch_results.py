@@ -23,7 +23,7 @@ from wtb.domain.evaluation import (
     overall,
     pareto,
 )
-from wtb.domain.measurement import apart_from_baseline
+from wtb.domain.measurement import apart_from_baseline, is_measured
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -190,8 +190,9 @@ class BatchResult:
 
     @property
     def measured_apart(self) -> dict[str, str]:
-        """Combinations whose times and costs were measured apart from the baseline's, and in which way."""
-        return apart_from_baseline(self._jobs, self.baseline)
+        """Combinations whose latency or cost was measured apart from the baseline's, and in which way."""
+        measured = any(is_measured(name, self.weights) for name in self.metrics)
+        return apart_from_baseline(self._jobs, self.baseline) if measured else {}
 
     def jobs_of(self, combination: str) -> list[Job]:
         """Return the records of a combination's jobs, as they are stored."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_deleted_baseline_is_gone_with_its_results_and_the_batch_stays(bench: 
 
 
 def test_the_commands_say_what_was_pooled_what_is_a_copy_and_what_is_gone(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     flow = Workflow("quiz")
@@ -200,7 +201,7 @@ def _variant(name: str) -> Any:
     return lambda state: {"answer": state["found"], "by": name}
 
 
-def test_variants_that_are_added_on_another_day_are_marked() -> None:
+def test_variants_that_are_added_on_another_day_are_marked(tmp_path: Path) -> None:
     clock = FakeClock()
     with bench_with(clock) as bench:
         options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
@@ -211,6 +212,8 @@ def test_variants_that_are_added_on_another_day_are_marked() -> None:
         assert result.measured_apart == {
             "answer=late": "at different times (2026-01-02 00:00 and 2026-01-01 00:00 UTC)"
         }
+        result.report(tmp_path / "report.md")
+        assert "measured apart from the baseline: answer=late at" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize(("metric", "marked"), [("latency_s", True), ("exact_match", False)])

@@ -114,7 +114,7 @@ def print_measured_apart(result: BatchResult) -> None:
     """Say which combinations cannot be compared by latency and cost, since they were measured apart."""
     measured = [name for name in result.metrics if is_measured(name, result.weights)]
     ways: dict[str, list[str]] = {}
-    for name, how in (result.measured_apart if measured else {}).items():
+    for name, how in result.measured_apart.items():
         ways.setdefault(how, []).append(name)
     for how, names in ways.items():
         few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
