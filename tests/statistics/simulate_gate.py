@@ -130,7 +130,7 @@ def percent(edit: Edit) -> str:
 
 
 @contextmanager
-def draws_kept() -> Iterator[None]:
+def draws_kept(draws: int = 9_999) -> Iterator[None]:
     """Keep random draws, which are the same for as many cases: making them takes most of the time of a gate."""
     make = gate_bounds._blocks
 
@@ -138,7 +138,7 @@ def draws_kept() -> Iterator[None]:
     def kept(width: int, draw: Callable[[Generator, tuple[int, int]], Array]) -> list[Array]:
         return [*make(width, draw)]
 
-    with patch.object(gate_bounds, "_blocks", kept):
+    with patch.multiple(gate_bounds, _blocks=kept, _DRAWS=draws):
         yield
 
 

@@ -133,8 +133,7 @@ def _halves(size: int) -> Iterator[Array]:
 
 def _weighted_means(values: Array) -> Array:
     """Return the means of the values under random weights, always the same ones for as many values."""
-    blocks = _blocks(values.size, _exponentials)
-    return np.concatenate([(weights @ values) / weights.sum(axis=1) for weights in blocks])
+    return np.concatenate([weights @ values for weights in _blocks(values.size, _weights)])
 
 
 def _highest(means: Array) -> float:
@@ -147,8 +146,11 @@ def _coins(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
     return generator.integers(0, 2, size=shape).astype(np.float64)
 
 
-def _exponentials(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
-    return generator.standard_exponential(shape)
+def _weights(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Return rows of random weights that add up to 1, all such rows being equally likely."""
+    drawn = generator.standard_exponential(shape)
+    weights: Array = drawn / drawn.sum(axis=1, keepdims=True)
+    return weights
 
 
 def _blocks(width: int, draw: Callable[[np.random.Generator, tuple[int, int]], Array]) -> Iterable[Array]:
