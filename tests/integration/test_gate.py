@@ -74,9 +74,10 @@ def test_a_candidate_that_raises_in_every_case_is_a_regression(bench: Bench, met
     batch(bench, quiz())
     bench.set_baseline("main", "quiz")
     batch(bench, quiz(raising=12))
-    found = bench.gate("quiz", baseline="main", metric=metric, max_drop=1.0)
+    found = bench.gate("quiz", baseline="main", metric=metric)
 
     assert (found.gate.outcome, found.gate.reason) == ("regression", "more_errors")
+    assert "12 cases fail only with the candidate, 0 only with the baseline: beyond chance" in said(found)
 
 
 def test_an_evaluator_that_raises_in_every_case_is_a_regression(bench: Bench) -> None:

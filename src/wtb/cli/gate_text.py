@@ -66,6 +66,8 @@ def _drop_lines(gate: Gate) -> Iterator[str]:
     seen = f"{change} by {amount(abs(gate.drop), gate)}" if gate.drop else "equal on average"
     yield f"{seen}; {amount(gate.allowed, gate)} worse is allowed"
     known = {"at least": gate.at_least, "at most": gate.at_most}
+    if gate.reason.value == "no_drop_shown":
+        return  # the most that it may be has been said
     limits = [f"{name} {amount(limit, gate)}" for name, limit in known.items() if limit is not None]
     if limits:
         yield f"the true drop is {', '.join(limits)} (95 %{' each' if len(limits) > 1 else ''})"

@@ -144,11 +144,13 @@ class _Judged:
     def objection(self) -> Judgement | None:
         """Return what forbids to pass, whichever question was asked."""
         drops, failures = self.drops, self.comparison.failures
+        too_many = failures.candidate_only > self.max_errors
+        if too_many and errors_p(failures) <= ALPHA:
+            return Outcome.REGRESSION, Reason.MORE_ERRORS
         if drops.at_least is not None and drops.at_least > self.allowed.value:
             return Outcome.REGRESSION, Reason.DROP_SHOWN
-        if failures.candidate_only > self.max_errors:
-            beyond_chance = errors_p(failures) <= ALPHA
-            return Outcome.REGRESSION if beyond_chance else Outcome.INCONCLUSIVE, Reason.MORE_ERRORS
+        if too_many:
+            return Outcome.INCONCLUSIVE, Reason.MORE_ERRORS
         if drops.seen is None or self.comparison.pairs <= failures.both:
             return Outcome.INCONCLUSIVE, Reason.NOTHING_TO_COMPARE
         return (Outcome.INCONCLUSIVE, Reason.UNFINISHED) if self.unfinished else None
