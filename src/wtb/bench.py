@@ -166,6 +166,7 @@ class Bench:
         flow: Workflow | BatchTest | Any,
         *,
         only: Sequence[str] = (),
+        remeasure: bool = False,
         stop: threading.Event | None = None,
         told: Callable[[Progress], None] | None = None,
         **options: Any,
@@ -174,14 +175,15 @@ class Bench:
 
         Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
         implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed. `only`
-        names combinations, as `"answer=long"`, to run beside the baseline. Once `stop` is set no more jobs are begun.
-        `told(progress)` is called whenever one has ended.
+        names combinations, as `"answer=long"`, to run beside the baseline. With `remeasure` the baseline and all others
+        run anew, side by side, where latency and cost of some would be measured apart. Once `stop` is set no more jobs
+        are begun. `told(progress)` is called whenever one has ended.
         """
         refuse_while_loading()
         test = flow if isinstance(flow, BatchTest) else BatchTest(as_workflow(flow), **options)
         if isinstance(flow, BatchTest) and options:
             test = replace(flow, **options)
-        plan = test.plan(only)
+        plan = replace(test.plan(only), remeasure=remeasure)
         batch = self.services.batches.run(
             plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )

@@ -240,3 +240,19 @@ def test_results_that_another_batch_measured_keep_their_time() -> None:
         clock.advance(timedelta(days=1))
         result = bench.batch(with_variants("new"), name="another", **options)
         assert [*result.measured_apart] == ["answer=new"], "the baseline ran the day before, in the first batch"
+
+
+def test_remeasuring_runs_the_baseline_again_beside_the_others() -> None:
+    clock = FakeClock()
+    with bench_with(clock) as bench:
+        options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
+        bench.batch(with_variants("early"), **options)
+        clock.advance(timedelta(days=1))
+        apart = bench.batch(with_variants("early", "late"), **options)
+        assert [*apart.measured_apart] == ["answer=late"]
+        result = bench.batch(with_variants("early", "late"), remeasure=True, **options)
+        assert (result.status, result.measured_apart) == ("completed", {})
+        assert (result.sharing["shared"], result.sharing["executed"]) == (0, 3 * 12 * 2)
+        runs = {job.run_id for job in result.results}
+        again = bench.batch(with_variants("early", "late"), remeasure=True, **options)
+        assert {job.run_id for job in again.results} == runs, "nothing is apart, so nothing runs"

@@ -21,11 +21,15 @@ from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, Invali
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
+from wtb.domain.measurement import apart_from_baseline
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage
 from wtb.domain.secrets import Masker
+from wtb.domain.variants import label
 
 _NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
+_ALONE = "alone"
+"""Marks a job that takes nothing from others, so that its times are its own; also when another process goes on."""
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
@@ -108,6 +112,8 @@ class BatchTestRunner:
                 updated_at=now,
             )
             jobs = self._jobs(batch.id, plan, wanted, known)
+            if plan.remeasure:
+                jobs = self._side_by_side(jobs, label(plan.baseline))
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in jobs if id(job) not in same])
@@ -146,6 +152,14 @@ class BatchTestRunner:
                     job = replace(job, status=JobStatus.PENDING)
                 jobs.append(job)
         return jobs
+
+    def _side_by_side(self, jobs: list[Job], baseline: str) -> list[Job]:
+        """Run all jobs anew, each by itself, when some are still to run or were measured apart from the baseline."""
+        to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
+        if not to_run and not apart_from_baseline(jobs, baseline):
+            return jobs
+        anew = map(self._anew, jobs)
+        return [replace(job, result={**job.result, _ALONE: True}) for job in anew]
 
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
@@ -198,8 +212,8 @@ class BatchTestRunner:
         return anew
 
     def _anew(self, job: Job) -> Job:
-        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
-        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
+        kept = {"spent": job.spent.to_dict(), **({_ALONE: True} if job.result.get(_ALONE) else {})}
+        return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), result=kept)
 
     def new_go(self) -> Go:
         """Return a new go at a batch or a job: failures are final within it."""
@@ -216,7 +230,7 @@ class BatchTestRunner:
             repeat=job.repeat,
             seed=plan.seed,
             go=go,
-            enabled=plan.share,
+            enabled=plan.share and not job.result.get(_ALONE),
         )
 
     def run_job(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:

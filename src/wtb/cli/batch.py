@@ -78,6 +78,11 @@ def batch() -> None:
     "--budget-s", type=click.FloatRange(0), metavar="S", help="Begin no more jobs once it has run for so many seconds."
 )
 @click.option("--no-share", is_flag=True, help="Run every node of every job, also where others have done the same.")
+@click.option(
+    "--remeasure",
+    is_flag=True,
+    help="Run the baseline again beside the others where latency and cost would be measured at different times.",
+)
 @url
 @as_json
 @example("wtb batch run batch.py", "wtb batch run batch.py --only 'answer=long, retrieve=bm25' --repeats 3")
@@ -94,6 +99,7 @@ def run(
     budget_tokens: int | None,
     budget_s: float | None,
     no_share: bool,
+    remeasure: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -104,6 +110,9 @@ def run(
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
     A budget is for all the times that the batch is run; what is shared counts once.
+
+    With --remeasure, when jobs are left to run or were measured apart from the baseline, every job of this command runs
+    anew and takes nothing from others, so that times and costs can be compared. --only limits which.
     """
     given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -114,7 +123,7 @@ def run(
         limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
         more = {name: limit for name, limit in limits.items() if limit is not None}
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
-        _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
+        _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
 
 
 @batch.command()
@@ -155,13 +164,13 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     return [now[case] for case in result.batch.plan["cases"]]
 
 
-def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -> None:
+def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
     test.plan(only)  # says what is wrong before anything is drawn
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
-        result = bench.batch(test, only=only, stop=stop, told=display.told)
+        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
     _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
     if failures(result):
         sys.exit(FAILED)

@@ -119,7 +119,7 @@ def print_measured_apart(result: BatchResult) -> None:
     for how, names in ways.items():
         few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
         click.echo(f"{few} and {result.baseline} were measured {how}:")
-        click.echo(f"  differences in {', '.join(measured)} may be due to that.")
+        click.echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
