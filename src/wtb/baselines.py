@@ -188,7 +188,7 @@ def judge(
 def _apart(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) -> str | None:
     if not is_measured(metric, candidate.weights):
         return None
-    return measured_apart(candidate.jobs_of(chosen), kept.jobs_of(kept.baseline))
+    return measured_apart(candidate._jobs_of(chosen), kept._jobs_of(kept.baseline))
 
 
 def _unfinished(candidate: Mapping[str, Sequence[Score]], baseline: Mapping[str, Sequence[Score]]) -> int:

@@ -194,7 +194,7 @@ class BatchResult:
         measured = any(is_measured(name, self.weights) for name in self.metrics)
         return apart_from_baseline(self._jobs, self.baseline) if measured else {}
 
-    def jobs_of(self, combination: str) -> list[Job]:
+    def _jobs_of(self, combination: str) -> list[Job]:
         """Return the records of a combination's jobs, as they are stored."""
         return [job for job in self._jobs if job.combination == combination]
 

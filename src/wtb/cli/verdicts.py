@@ -143,7 +143,7 @@ def baseline() -> None:
 
 @baseline.command("set")
 @click.argument("name", metavar="NAME")
-@click.argument("batches", metavar="BATCH[:COMBINATION]...", nargs=-1, required=True)
+@click.argument("batches", metavar="BATCH[:COMBINATION]…", nargs=-1, required=True)
 @url
 @as_json
 @example(
