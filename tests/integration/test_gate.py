@@ -16,6 +16,7 @@ import wtb
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.cli import main
+from wtb.cli.batch_tables import print_measured_apart
 from wtb.cli.gate_text import said
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.flow import Workflow
@@ -202,7 +203,7 @@ def _variant(name: str) -> Any:
     return lambda state: {"answer": state["found"], "by": name}
 
 
-def test_variants_that_are_added_on_another_day_are_marked(tmp_path: Path) -> None:
+def test_variants_that_are_added_on_another_day_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = FakeClock()
     with bench_with(clock) as bench:
         options: dict[str, Any] = {"cases": CASES, "evaluators": [wtb.Latency()]}
@@ -213,6 +214,8 @@ def test_variants_that_are_added_on_another_day_are_marked(tmp_path: Path) -> No
         assert result.measured_apart == {
             "answer=late": "at different times (2026-01-02 00:00 and 2026-01-01 00:00 UTC)"
         }
+        print_measured_apart(result)
+        assert "answer=late and baseline were measured at different times" in capsys.readouterr().out
         result.report(tmp_path / "report.md")
         assert "measured apart from the baseline: answer=late at" in (tmp_path / "report.md").read_text()
 
