@@ -3,7 +3,8 @@
 On a scale with two ends the most is Gaffke's bound: weigh the cases at random, together with one made-up case in which
 the candidate loses by the whole scale, and take the mean that 95 % of the weightings stay below. It needs nothing of
 the scores but the scale, so it also holds where failures are so rare that few cases show none of them. For scores that
-are right or wrong it is the bound of Clopper and Pearson.
+are right or wrong it is the bound of Clopper and Pearson; that it holds for all others is a conjecture to which no
+exception is known.
 
 A drop as a share of the baseline is bounded by a sign-flip test of candidate - k x baseline, which is exact where the
 candidate scores like k times the baseline. The k that the test does not reject are those between the ratios of sums
