@@ -23,6 +23,7 @@ from wtb.domain.evaluation import (
     overall,
     pareto,
 )
+from wtb.domain.measurement import apart_from_baseline, is_measured
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -206,6 +207,16 @@ class BatchResult:
         """Jobs at a time and cores, when there were more jobs: nodes that compute were slowed by each other."""
         workers, cores = self.batch.plan.get("workers", 0), self.batch.plan.get("cores", 1)
         return (workers, cores) if workers > cores else None
+
+    @property
+    def measured_apart(self) -> dict[str, str]:
+        """Combinations whose latency or cost was measured apart from the baseline's, and in which way."""
+        measured = any(is_measured(name, self.weights) for name in self.metrics)
+        return apart_from_baseline(self._jobs, self.baseline) if measured else {}
+
+    def _jobs_of(self, combination: str) -> list[Job]:
+        """Return the records of a combination's jobs, as they are stored."""
+        return [job for job in self._jobs if job.combination == combination]
 
     def table(self, metric: str) -> ScoreTable:
         """Return all scores on a metric, by combination and case, one a repeat."""

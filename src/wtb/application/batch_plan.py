@@ -39,6 +39,8 @@ class BatchPlan:
     retries: int = 0
     workers: int = 1
     budget: Budget = field(default_factory=Budget)
+    remeasure: bool = False
+    """Whether all jobs run side by side, by themselves, where some would be measured apart from the baseline."""
 
     @cached_property
     def digests(self) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
 from wtb.application.batch_plan import BatchPlan, plan_data
-from wtb.application.batch_planner import BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
+from wtb.application.batch_planner import ALONE, BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
 from wtb.application.dependencies.traces import Traces, Window
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
@@ -24,9 +24,11 @@ from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, Invali
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import NO_FIGURES
+from wtb.domain.measurement import apart_from_baseline
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
+from wtb.domain.variants import label
 
 _NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
@@ -149,8 +151,11 @@ class BatchTestRunner:
                 spent_s=spent.s,
             )
             left = {job.number: job for job in known if job.status is JobStatus.PENDING and not job.has_run}
-            planned = replace(planned, jobs=[_charged(uow, job, left.get(job.number)) for job in planned.jobs])
-            spent += sum((job.spent - left[job.number].spent for job in planned.jobs if job.number in left), Spent())
+            jobs = [_charged(uow, job, left.get(job.number)) for job in planned.jobs]
+            spent += sum((job.spent - left[job.number].spent for job in jobs if job.number in left), Spent())
+            if plan.remeasure:
+                jobs = self._side_by_side(jobs, label(plan.baseline))
+            planned = replace(planned, jobs=jobs)
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])
@@ -158,6 +163,13 @@ class BatchTestRunner:
             uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
             uow.commit()
         return batch, planned, spent
+
+    def _side_by_side(self, jobs: list[Job], baseline: str) -> list[Job]:
+        """Run all jobs anew, each by itself, when some are still to run or were measured apart from the baseline."""
+        to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
+        if not to_run and not apart_from_baseline(jobs, baseline):
+            return jobs
+        return [replace(job, result={**job.result, ALONE: True}) for job in map(self._planner.anew, jobs)]
 
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
@@ -231,7 +243,7 @@ class BatchTestRunner:
             repeat=job.repeat,
             seed=plan.seed,
             go=go,
-            enabled=plan.share,
+            enabled=plan.share and not job.result.get(ALONE),
             fresh=plan.fresh_nodes,
         )
 
@@ -327,6 +339,7 @@ class BatchTestRunner:
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
             "unpriced": list(context.unpriced),
+            **({"measured": sharing.measured.to_data()} if sharing.measured else {}),
             **_counts(job, sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)

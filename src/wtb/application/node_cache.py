@@ -15,6 +15,7 @@ from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
+from wtb.domain.measurement import Measured
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
@@ -36,6 +37,8 @@ class SharedResult:
     """Where in a trace it was made, so that what it read can be checked."""
     held: Mapping[str, str] = field(default_factory=dict)
     """Digests of values that were there when it was made and that runs may change: attributes of objects, lists."""
+    measured: Measured | None = None
+    """When and where it took so long; None of one that was made just now."""
 
 
 class Busy:
@@ -127,6 +130,10 @@ class NodeCache:
     def _me(self) -> str:
         return self._owners.me()
 
+    def measured_here(self) -> Measured:
+        """Return that something was measured now, by this process."""
+        return Measured.once(self._clock.now(), self._me())
+
     def settle(self, uow: UnitOfWork, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
         """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
 
@@ -201,6 +208,7 @@ def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
         tool_errors=value["tool_errors"],
         window=None if value.get("window") is None else Window.from_data(value["window"]),
         held=value.get("held", {}),
+        measured=Measured.once(entry.expires_at, entry.owner),  # a claim that is settled expires when it was
     )
 
 
@@ -243,11 +251,18 @@ class Sharing:
     """Where in which traces the results were made that the job consists of."""
     claimed: set[bytes] = field(default_factory=set)
     """Results that are for this job to make, and are not made yet."""
+    measured: Measured | None = None
+    """When and where its node runs took the time that they took."""
 
     def count(self, *, shared: bool) -> None:
         """Count a node run as one that somebody else made, or as one that was executed."""
         self.shared += shared
         self.executed += not shared
+        if not shared:
+            self._measure(self.cache.measured_here())
+
+    def _measure(self, node_run: Measured) -> None:
+        self.measured = node_run if self.measured is None else self.measured | node_run
 
     def count_anew(self, recorded: Sequence[Mapping[str, Any]]) -> None:
         """Count these node runs, and nothing that was counted before."""
@@ -271,9 +286,16 @@ class Sharing:
         found = self.cache.claim(key, self.go, state, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
-        elif isinstance(found, SharedResult) and found.window is not None:
-            self.windows.append(found.window)
+        elif isinstance(found, SharedResult):
+            self._take(found)
         return found
+
+    def _take(self, result: SharedResult) -> None:
+        """Remember when, where and of what a result was made that somebody else made."""
+        if result.window is not None:
+            self.windows.append(result.window)
+        if result.measured is not None:
+            self._measure(result.measured)
 
     def _is_current(self, result: SharedResult, node: str) -> bool:
         """Whether all that a result was made of is still as it was."""

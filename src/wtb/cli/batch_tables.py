@@ -17,6 +17,7 @@ from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.cli.output import counted, duration, printable
 from wtb.domain.batch import JobStatus, Spent
+from wtb.domain.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
@@ -107,6 +108,18 @@ def print_crowding(result: BatchResult) -> None:
             f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow"
         )
         click.echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+
+
+def print_measured_apart(result: BatchResult) -> None:
+    """Say which combinations cannot be compared by latency and cost, since they were measured apart."""
+    measured = [name for name in result.metrics if is_measured(name, result.weights)]
+    ways: dict[str, list[str]] = {}
+    for name, how in result.measured_apart.items():
+        ways.setdefault(how, []).append(name)
+    for how, names in ways.items():
+        few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+        click.echo(f"{few} and {result.baseline} were measured {how}:")
+        click.echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
@@ -231,6 +244,7 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
         },
         "node_runs": result.sharing,
         "spent": result.spent.to_dict(),
+        "measured_apart": result.measured_apart,
         "unpriced": result.unpriced,
         "matrix": [
             {

@@ -377,6 +377,10 @@ class BatchRepository(Protocol):
         """Return all baselines in the order of their names."""
         ...
 
+    def delete_baseline(self, name: str) -> None:
+        """Delete a baseline, if there is one of this name; the batch that it points to stays."""
+        ...
+
 
 class NodeCacheRepository(Protocol):
     """Results of node runs by what they depend on. Whoever claims a key makes the result, all others take it."""

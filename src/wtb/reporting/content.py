@@ -120,8 +120,13 @@ class Report:
             "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {self.failed:,} failed",
             "Node runs": self._shared(),
             "Ended" if len(self.jobs) == self.planned else "As of": f"{batch.updated_at:%Y-%m-%d %H:%M} UTC",
+            **self._measured_apart(),
             "Id": batch.id,
         }
+
+    def _measured_apart(self) -> dict[str, str]:
+        apart = [f"{name} {how}" for name, how in self.result.measured_apart.items()]
+        return {"Latency and cost measured apart from the baseline": "; ".join(apart)} if apart else {}
 
     @cached_property
     def failed(self) -> int:

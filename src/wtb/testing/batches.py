@@ -115,6 +115,21 @@ class BatchRepositoryContract(StoryFixtures):
         with storage.unit_of_work(readonly=True) as uow:
             assert [baseline.name for baseline in uow.batches.list_baselines()] == ["Z", "a", "b", "ä"]
 
+    def test_a_baseline_is_deleted_and_its_batch_stays(self, storage: Storage, clock: Clock) -> None:
+        made = [
+            Baseline(name=name, batch_id="b1", combination="baseline", created_at=clock.now()) for name in ("a", "b")
+        ]
+        with storage.unit_of_work() as uow:
+            uow.batches.save(_batch("b1", clock))
+            for baseline in made:
+                uow.batches.save_baseline(baseline)
+            uow.batches.delete_baseline("a")
+            uow.batches.delete_baseline("nope")
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.list_baselines() == (made[1],)
+            assert uow.batches.get("b1").id == "b1"
+
     def test_a_baseline_that_is_not_there_is_named(self, storage: Storage) -> None:
         with storage.unit_of_work(readonly=True) as uow, pytest.raises(BaselineNotFound, match="'nope'"):
             uow.batches.get_baseline("nope")

@@ -77,6 +77,10 @@ class MemoryBatchRepository:
     def list_baselines(self) -> tuple[Baseline, ...]:
         return tuple(sorted(self._transaction.all("baselines"), key=lambda baseline: baseline.name))
 
+    def delete_baseline(self, name: str) -> None:
+        if self._transaction.find("baselines", name) is not None:
+            self._transaction.drop("baselines", name)
+
 
 class MemoryNodeCacheRepository:
     """Shared node runs by their key; values are kept encoded, so that nobody can change them afterwards."""

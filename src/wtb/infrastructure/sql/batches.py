@@ -103,6 +103,9 @@ class SqlBatchRepository:
         found = map(_baseline, self._transaction.rows(f"SELECT {_BASELINE} FROM wtb_baselines", ()))
         return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases differ in how they order texts
 
+    def delete_baseline(self, name: str) -> None:
+        self._transaction.run("DELETE FROM wtb_baselines WHERE name = ?", (name,))
+
 
 @mapping("batch")
 def _batch(row: Any) -> Batch:
