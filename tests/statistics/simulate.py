@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from wtb.domain.evaluation import Direction, Metric, ScoreTable
 from wtb.domain.gate import Outcome, non_inferior, regression
-from wtb.domain.statistics import Comparison, Finding, compare, summarise, verdicts
+from wtb.domain.statistics import Comparison, compare, summarise
+from wtb.domain.verdicts import Finding, verdicts
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
