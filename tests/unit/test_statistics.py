@@ -78,7 +78,7 @@ class TestSummary:
         assert (found.method, found.mean, found.errors) == (Method.WILSON, 0.95, 1)
 
     def test_few_cases_have_the_interval_of_student(self) -> None:
-        scores = bell(8)
+        scores = bell(5)
         found = summary(PLAIN, cases(*scores))
 
         oracle = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
@@ -232,7 +232,7 @@ class TestComparison:
         assert high == -low
 
     def test_bounds_are_one_sided(self) -> None:
-        values = bell(8)
+        values = bell(5)
         found = differing(*values)
 
         oracle = stats.ttest_1samp(values, 0, alternative="greater").confidence_interval(0.95)

@@ -17,14 +17,14 @@ LEVEL = 0.95
 
 # Two-sided, and the level at which each end by itself is a one-sided bound.
 _LEVELS = (LEVEL, 2 * LEVEL - 1)
-_FEW = 10
+_FEW = 6
 _FEW_OTHERS = 15
 
 
 class Method(StrEnum):
     """How an interval was made.
 
-    `wilson`: a share of cases, each of them scored 0 or 1. `student`: fewer than 10 cases. `pseudo-cases`: scores that
+    `wilson`: a share of cases, each of them scored 0 or 1. `student`: fewer than 6 cases. `pseudo-cases`: scores that
     hardly vary, whose own spread promises too much: Student's interval as if both ends of what was seen had been seen a
     little more often (for the difference of two shares this is the interval of Bonett and Price). `bootstrap-t`: all
     else, and nowhere narrower than Student's, which is right more often for differences with two long tails. `none`:

@@ -41,7 +41,7 @@ def _note(report: Report, scores: CaseScores) -> str:
         return f"On {report.metrics[0].name} no two combinations differ on any case."
     return (
         "What each combination scored on each case. Columns are numbered as in the results; B is the baseline. An "
-        "error counts as worst."
+        "error counts as the worst."
     )
 
 
