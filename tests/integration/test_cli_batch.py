@@ -261,7 +261,7 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     }
     text = look(finished, monkeypatch, "compare", "qa")
     assert "0/5/15" in text
-    assert "about how many cases in all would tell" in text
+    assert "needed: how many cases in all would tell" in text
     assert "adjusted for 6 comparisons" in text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
-from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable
+from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
 from wtb.domain.intervals import Interval
 from wtb.domain.statistics import Summary
 from wtb.domain.verdicts import Family, Finding, Verdict
@@ -120,6 +120,11 @@ class Report:
         metrics = (shown.pop(result.primary), *shown.values())
         rows = tuple(_ranked(result.matrix, metrics[0]))
         return cls(result=result, metrics=metrics, rows=rows, jobs=tuple(result.results))
+
+    @property
+    def case_metrics(self) -> tuple[Metric, ...]:
+        """The metrics of which every case shows a score; a failed run is marked in each of them."""
+        return tuple(metric for metric in self.metrics if metric != FAILED)
 
     @property
     def title(self) -> str:
