@@ -19,9 +19,10 @@ from wtb.domain.gate import Gate
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
-from wtb.domain.statistics import Comparison, Summary, Verdict
+from wtb.domain.statistics import Comparison, NeededCases, Summary
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.domain.verdicts import Family, Verdict
 
 START = """# Python API
 
@@ -331,8 +332,22 @@ SECTIONS = (
                 "state",
             ),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
-            Summary: ("mean", "interval", "cases", "repeats", "errors", "missing", "metric", "combination", "method"),
-            Verdict: ("finding", "comparison", "adjusted_p", "needed_cases"),
+            Summary: (
+                "mean",
+                "interval",
+                "cases",
+                "clusters",
+                "repeats",
+                "scored",
+                "errors",
+                "missing",
+                "metric",
+                "combination",
+                "method",
+            ),
+            Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
+            Family: ("is_primary", "metrics", "comparisons"),
+            NeededCases: ("low", "about", "high"),
             Comparison: (
                 "candidate",
                 "baseline",

@@ -105,7 +105,8 @@ def test_naming_a_metric_does_not_change_its_verdict(bench: Bench) -> None:
 
 
 def test_the_first_the_named_or_the_overall_metric_is_the_primary_one(bench: Bench) -> None:
-    flow, given = sums(more=lambda n: n + 1), {"cases": cases(), "evaluators": [right, size]}
+    flow = sums(more=lambda n: n + 1)
+    given: dict[str, Any] = {"cases": cases(), "evaluators": [right, size]}
     result = bench.batch(flow, name="plain", **given)
 
     assert result.primary == "right"
@@ -122,8 +123,7 @@ def test_an_evaluator_cannot_be_called_failed(bench: Bench) -> None:
 
 @pytest.mark.parametrize("cluster", ["doc", lambda case: case.input["doc"]])
 def test_cases_of_a_cluster_count_as_one(bench: Bench, cluster: Any) -> None:
-    given = {"cases": cases(24), "evaluators": [size]}
-    result = bench.batch(sums(more=lambda n: n + 1), cluster=cluster, **given)
+    result = bench.batch(sums(more=lambda n: n + 1), cluster=cluster, cases=cases(24), evaluators=[size])
 
     assert only(result, "size").comparison.pairs == 8
     kept = bench.get_batch(result.id)

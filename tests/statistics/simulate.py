@@ -88,7 +88,8 @@ def _huge(generator: Generator, shape: tuple[int, int, int]) -> Array:
 
 def _decimals(generator: Generator, shape: tuple[int, int, int]) -> Array:
     """Marks from 0 to 1 with one decimal, so that many sums are the same."""
-    return np.round(generator.beta(3, 3, size=(shape[0], 1, 1)) * 0.6 + generator.beta(3, 3, size=shape) * 0.4, 1)
+    marks = generator.beta(3, 3, size=(shape[0], 1, 1)) * 0.6 + generator.beta(3, 3, size=shape) * 0.4
+    return np.round(marks, 1)
 
 
 def _zero_inflated(generator: Generator, shape: tuple[int, int, int]) -> Array:
@@ -103,7 +104,7 @@ def _more_often(generator: Generator, scores: Array, share: float) -> Array:
 
 def _one_mark_less(generator: Generator, scores: Array, share: float) -> Array:
     """Some runs get one mark less."""
-    return np.round(scores - 0.1 * (generator.random(scores.shape) < share * 5), 1)
+    return np.asarray(np.round(scores - 0.1 * (generator.random(scores.shape) < share * 5), 1), dtype=np.float64)
 
 
 def _less(generator: Generator, scores: Array, share: float) -> Array:

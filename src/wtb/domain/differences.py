@@ -97,9 +97,11 @@ def _exact(
 ) -> Differences | None:
     """Return the differences as integers; None where the scores have too many digits for that."""
     sides = [[side[case] for case in cases] for side in (candidate, baseline)]
-    decimals = {score: _decimal(score) for side in sides for runs in side for score in runs}
-    if any(digits >= 10**_FEW_DIGITS or digits <= -(10**_FEW_DIGITS) for digits, _ in decimals.values()):
-        return None
+    decimals = {}
+    for score in {score for side in sides for runs in side for score in runs}:
+        decimals[score] = _decimal(score)
+        if abs(decimals[score][0]) >= 10**_FEW_DIGITS:
+            return None
     exponents = [exponent for digits, exponent in decimals.values() if digits]
     least = min(exponents, default=0)
     if exponents and (abs(least) > _FAR or max(exponents) - least > _DIGITS + 3):

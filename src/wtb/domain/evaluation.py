@@ -144,10 +144,11 @@ class ScoreTable:
         found = {}
         for case, repeats in self.combinations[combination].items():
             scores = [float(score) for score in repeats if not isinstance(score, Absent)]
-            failed = len([score for score in repeats if score is Absent.ERROR])
+            failed = 0 if len(scores) == len(repeats) else list(repeats).count(Absent.ERROR)
             if failed and errors is Errors.DROP:
                 continue
-            scores += [] if worst is None else [worst] * failed
+            if failed and worst is not None:
+                scores += [worst] * failed
             if scores:
                 found[case] = scores
         return found

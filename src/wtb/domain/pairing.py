@@ -10,7 +10,7 @@ import numpy as np
 
 from wtb.domain.differences import Differences, differences, unit_means
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import FAILED, Absent, Errors, ScoreTable
+from wtb.domain.evaluation import FAILED, Absent, Errors, ScoreTable, mean_of
 from wtb.domain.resampling import Array, Columns
 
 
@@ -77,10 +77,13 @@ class Pairing:
         cases = self.table.combinations[self.candidate].keys() | self.table.combinations[self.baseline].keys()
         return len(cases) - len(self.scored) - len(self.lost)
 
-    def unit_scores(self, combination: str) -> tuple[float, ...]:
-        """Return the score of one side on each unit that both scored."""
-        means = self.table.case_means(combination, self.errors)
-        return tuple(unit_means({case: means[case] for case in self.scored}, self.table.clusters).values())
+    @cached_property
+    def unit_scores(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The scores of the candidate and of the baseline on each unit that both scored."""
+        ours, theirs = (
+            unit_means({case: mean_of(side[case]) for case in self.scored}, self.table.clusters) for side in self._runs
+        )
+        return tuple(ours.values()), tuple(theirs.values())
 
     def failures(self) -> Failures:
         """Count the cases with a failed run."""

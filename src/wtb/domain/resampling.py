@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,9 +110,19 @@ def _patterns(units: int) -> Iterator[Array]:
 
 def _draws(draws: int, units: int, seed: int) -> Iterator[Array]:
     """Yield random sign patterns, always the same ones for a number of units."""
+    if draws * units <= _CELLS:
+        yield _few_draws(draws, units, seed)
+        return
     generator = np.random.default_rng(seed)
     for rows in _blocks(draws, units):
         yield _signs(generator.integers(0, 2, size=(rows, units), dtype=np.int8))
+
+
+@lru_cache(maxsize=2)  # eight megabytes each at most, and asked for again by every family
+def _few_draws(draws: int, units: int, seed: int) -> Array:
+    signs = _signs(np.random.default_rng(seed).integers(0, 2, size=(draws, units), dtype=np.int8))
+    signs.flags.writeable = False
+    return signs
 
 
 def _signs(bits: NDArray[np.integer[Any]]) -> Array:

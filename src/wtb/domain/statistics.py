@@ -178,7 +178,7 @@ def _sample(pairing: Pairing) -> Sample:
     values = pairing.measured.in_metric
     if not np.isfinite(values).all():
         return Sample.of_differences(_array(()), None)
-    sizes = sorted(map(abs, [*pairing.unit_scores(pairing.candidate), *pairing.unit_scores(pairing.baseline)]))
+    sizes = sorted(abs(score) for side in pairing.unit_scores for score in side)
     middle = sizes[len(sizes) // 2] if sizes else 0.0
     grain = math.ulp(middle) * 2**12  # a power of two: rounding to its multiples adds no error of its own
     if middle and float(np.abs(values).max()) / grain < 2.0**60:
@@ -207,8 +207,8 @@ def _comparison(pairing: Pairing, estimate: Estimate, p_value: float, seed: int)
         ties=int(np.count_nonzero(gains == 0)),
         losses=int(np.count_nonzero(gains < 0)),
         effect_size=_effect_size(measured),
-        candidate_scores=pairing.unit_scores(pairing.candidate),
-        baseline_scores=pairing.unit_scores(pairing.baseline),
+        candidate_scores=pairing.unit_scores[0],
+        baseline_scores=pairing.unit_scores[1],
         failures=pairing.failures(),
         tested=tested,
     )
