@@ -189,8 +189,9 @@ _RESULT = Described(
         "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
     },
     groups={
-        "What was run": ("id", "status", "baseline", "combinations", "cases", "metrics", "weights"),
-        "Which is better": ("matrix", "compare", "pareto", "weighted"),
+        "What was run": ("id", "status", "baseline", "combinations", "cases", "clusters"),
+        "What was measured": ("metrics", "shown_metrics", "primary", "weights"),
+        "Which is better": ("matrix", "compare", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
         "What it took": ("sharing", "unpriced", "crowding"),
         "Take it elsewhere": ("report", "rows", "to_csv", "to_pandas"),

@@ -363,10 +363,16 @@ def _number(score: Any) -> float | None:
 
 
 def known_or_worst(table: ScoreTable, combination: str) -> dict[str, float]:
-    """Return the mean of each case; for one that failed and has no score, the worst that was seen, to order cases."""
+    """Return the mean of each case, to order and colour cases by.
+
+    One that failed and has no score gets the worst that was seen, or less than that where all scores are the same.
+    """
     worst, means = table.worst(), table.case_means(combination)
+    if worst is None:
+        return means
+    beyond = worst - table.metric.direction.sign if worst == table.best() else worst
     failed = [case for case, share in table.failed(combination).items() if share and case not in means]
-    return {**means, **{case: worst for case in failed if worst is not None}}
+    return {**means, **dict.fromkeys(failed, beyond)}
 
 
 def compare_results(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import wtb
 from wtb.bench import Bench
+from wtb.cli import main
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
 
@@ -71,6 +74,7 @@ def test_a_candidate_that_no_evaluator_can_score_is_worse(bench: Bench) -> None:
 
     assert only(result, "right").finding == "worse"
     assert only(result, "failed").finding == "worse"
+    assert len(result.different("right")) == 12
 
 
 def test_a_batch_without_failures_has_no_column_for_them(bench: Bench, tmp_path: Path) -> None:
@@ -182,3 +186,50 @@ def test_means_of_what_has_no_worst_score_say_how_many_runs_they_are_of(bench: B
     assert result.different("size")[:3] != []
     result.report(tmp_path / "r.md")
     assert "3 errors, mean of 9 scored runs" in (tmp_path / "r.md").read_text()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    """A database with a batch in which one candidate fails on a case, for commands."""
+    url = f"sqlite:///{tmp_path}/wtb.db"
+    said("db", "upgrade", "--url", url)
+    with Bench(url) as bench:
+        flow = sums(better=lambda n: n + 9 if n else fails(n))
+        bench.batch(flow, name="sums", cases=cases(), evaluators=[size, right], cluster=lambda case: None)
+    return url
+
+
+def said(*arguments: str) -> str:
+    found = CliRunner().invoke(main, arguments)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_compare_tells_the_families_and_why_there_is_no_evidence(stored: str) -> None:
+    text = said("compare", "sums", "--url", stored)
+
+    assert "p is adjusted (step-down maxT) for 1 comparison on size (primary); 2 comparisons on 2 metrics." in text
+    assert "it failed on 1 case where the baseline did not" in text
+
+
+def test_compare_takes_the_number_of_errors_that_is_allowed(stored: str) -> None:
+    (found,) = json.loads(said("compare", "sums", "--metric", "size", "--max-errors", "1", "--url", stored, "--json"))
+
+    assert (found["finding"], found["reason"]) == ("better", "1 case with a failed run counts as lost")
+    assert found["family"] == {"is_primary": True, "metrics": ["size"], "comparisons": 1}
+    assert found["needed_cases"]["low"] <= found["needed_cases"]["about"]
+
+
+def test_dropping_errors_warns_that_it_flatters(stored: str) -> None:
+    assert "flatters whoever fails on hard cases" in said("compare", "sums", "--errors", "drop", "--url", stored)
+
+
+def test_a_batch_is_told_with_its_primary_metric_and_its_failures(stored: str) -> None:
+    text = said("batch", "show", "sums", "--url", stored)
+
+    assert "size decides who wins; the other metrics are judged together." in text
+    assert "mean of 11 scored runs" in text
+    assert "failed ↓" in text
+    data = json.loads(said("batch", "show", "sums", "--url", stored, "--json"))
+    assert (data["primary"], data["clusters"], data["notes"]) == ("size", {}, [])
+    assert data["matrix"][1]["metrics"]["failed"]["mean"] == pytest.approx(1 / 12)

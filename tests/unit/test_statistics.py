@@ -265,6 +265,9 @@ class TestComparison:
         assert needed.high is None
         assert str(needed) == f"{needed.low}+"
 
+    def test_needed_cases_are_told_as_roughly_as_they_are_known(self) -> None:
+        assert str(NeededCases(low=1_135, about=3_000, high=16_751)) == "1,100–17,000"
+
     def test_errors_count_as_worst_or_drop_the_pair(self) -> None:
         candidate, baseline = cases(1.0, Absent.ERROR, 1.0), cases(0.0, 1.0, Absent.MISSING)
         worst = comparison(RIGHT, candidate, baseline)

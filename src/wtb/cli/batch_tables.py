@@ -65,7 +65,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     if len(result.combinations) > 1:
         click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
         if len(result.shown_metrics) > 1:
-            click.echo(f"{result.primary} decides who wins; each of the other metrics is judged among all of them.")
+            click.echo(f"{result.primary} decides who wins; the other metrics are judged together.")
     print_notes(result)
 
 

@@ -66,9 +66,15 @@ class NeededCases:
     high: int | None
 
     def __str__(self) -> str:
-        if self.high is None:
-            return f"{self.low:,}+"
-        return f"{self.low:,}–{self.high:,}" if self.low < self.high else f"{self.low:,}"
+        low, high = _two_digits(self.low), "" if self.high is None else _two_digits(self.high)
+        if not high:
+            return f"{low}+"
+        return low if low == high else f"{low}–{high}"
+
+
+def _two_digits(count: int) -> str:
+    """Return a number of cases as roughly as it is known."""
+    return f"{round(count, 2 - len(str(count))) if count > 99 else count:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

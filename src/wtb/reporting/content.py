@@ -337,7 +337,7 @@ class CaseScores:
         score, worst, best = self.means[name].get(case), self.table.worst(), self.table.best()
         if score is None or worst is None or best is None:
             return None
-        return 1.0 if worst == best else (score - worst) / (best - worst)
+        return float(score == worst) if worst == best else (score - worst) / (best - worst)
 
 
 @dataclass(frozen=True, slots=True)
