@@ -211,8 +211,13 @@ class BatchResult:
     @property
     def shown_metrics(self) -> dict[str, Metric]:
         """The metrics that are worth a column: all, and the share of failed runs where any run failed."""
-        with_failures = any(_has_failed(job, self.metrics) for job in self._jobs)
-        return {**self.metrics, **({FAILED.name: FAILED} if with_failures else {})}
+        return {**self.metrics, **({FAILED.name: FAILED} if any(self._failed) else {})}
+
+    @cached_property
+    def _failed(self) -> list[bool]:
+        """Whether each job failed, or an evaluator could not score it."""
+        metrics = self.metrics
+        return [_has_failed(job, metrics) for job in self._jobs]
 
     @property
     def _all_metrics(self) -> dict[str, Metric]:
@@ -228,9 +233,9 @@ class BatchResult:
         scores: dict[str, dict[str, list[Score]]] = {
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
         }
-        for job in self._jobs:
+        for job, failed in zip(self._jobs, self._failed, strict=True):
             if job.status is not JobStatus.PENDING:
-                score = _score(job, metric) if metric in metrics else float(_has_failed(job, metrics))
+                score = _score(job, metric) if metric in metrics else float(failed)
                 scores[job.combination][job.case_id][job.repeat] = score
         return ScoreTable(metric=self._all_metrics[metric], combinations=scores, clusters=self.clusters)
 
@@ -318,8 +323,9 @@ class BatchResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row a job, for tables and files; `failed` is there where any run failed."""
-        metrics, with_failures = self.metrics, FAILED.name in self.shown_metrics.keys() - self.metrics.keys()
-        failed = [_has_failed(job, metrics) for job in self._jobs if job.status is not JobStatus.PENDING]
+        metrics, with_failures = self.metrics, any(self._failed) and FAILED.name not in self.metrics
+        done = zip(self._jobs, self._failed, strict=True)
+        failed = [has_failed for job, has_failed in done if job.status is not JobStatus.PENDING]
         return [
             {
                 "combination": each.combination,

@@ -168,7 +168,7 @@ def test_the_report_names_the_families_that_compare_does(bench: Bench, tmp_path:
 
     assert "p-values are adjusted for 2 comparisons on size (primary); 4 comparisons on 2 metrics." in page
     assert {str(each.family) for each in result.compare()} == {"2 comparisons on size", "4 comparisons on 2 metrics"}
-    assert "12 cases with a failed run count as lost" in page
+    assert "12 cases are decided by failed runs" in page
 
 
 def test_the_pareto_front_keeps_what_is_not_shown_to_be_beaten(bench: Bench) -> None:
@@ -215,7 +215,7 @@ def test_compare_tells_the_families_and_why_there_is_no_evidence(stored: str) ->
 def test_compare_takes_the_number_of_errors_that_is_allowed(stored: str) -> None:
     (found,) = json.loads(said("compare", "sums", "--metric", "size", "--max-errors", "1", "--url", stored, "--json"))
 
-    assert (found["finding"], found["reason"]) == ("better", "1 case with a failed run counts as lost")
+    assert (found["finding"], found["reason"]) == ("better", "1 case is decided by failed runs")
     assert found["family"] == {"is_primary": True, "metrics": ["size"], "comparisons": 1}
     assert found["needed_cases"]["low"] <= found["needed_cases"]["about"]
 

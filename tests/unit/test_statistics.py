@@ -439,7 +439,7 @@ class TestErrors:
         assert (found.wins, found.ties, found.losses) == (0, 0, 12)
         assert (found.difference, found.candidate_scores) == (None, ())
         assert verdict.finding is Finding.WORSE
-        assert verdict.reason == "12 cases with a failed run count as lost"
+        assert verdict.reason == "12 cases are decided by failed runs"
 
     def test_without_a_scale_an_error_loses_by_the_largest_difference(self) -> None:
         found = comparison(LATENCY, cases(1.0, 1.0, Absent.ERROR, 2.0), cases(2.0, 4.0, 3.0, Absent.ERROR))
@@ -491,7 +491,7 @@ class TestErrors:
         (verdict,) = verdicts([comparison(LATENCY, cases(*ours), cases(*[1.0] * 80))])
 
         assert verdict.finding is Finding.NO_EVIDENCE
-        assert verdict.reason == "50 cases with a failed run count as lost, and the other cases say the opposite"
+        assert verdict.reason == "50 cases are decided by failed runs, and the other cases say the opposite"
 
     @given(
         scores=st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 0.5, 1.0])] * 2), min_size=6, max_size=12),

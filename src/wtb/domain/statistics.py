@@ -128,7 +128,7 @@ class Comparison:
         fewest = math.ceil(math.log2(2 / alpha) * self.pairs / max(1, self.wins + self.losses))
         if self.effect_size is None:
             return NeededCases(low=fewest, about=fewest, high=fewest)
-        effect, error = abs(self.effect_size), _HALF / math.sqrt(len(self.candidate_scores))
+        effect, error = abs(self.effect_size), _HALF / math.sqrt(self.pairs)
         low, about = (max(fewest, _cases_for(each, alpha)) for each in (effect + error, effect))
         high = max(fewest, _cases_for(effect - error, alpha)) if effect > error else None
         return NeededCases(low=low, about=about, high=high)

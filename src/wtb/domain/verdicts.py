@@ -97,8 +97,8 @@ def _failed_alone(comparisons: Sequence[Comparison]) -> dict[str, int]:
 
 def _adjusted(members: Sequence[Comparison]) -> list[float]:
     tested = [each.tested for each in members if each.tested is not None]
-    if len(members) < 2 or len(tested) < len(members):
-        return [each.p_value for each in members]
+    if len(members) < 2 or len(tested) < len(members):  # without the differences: the sum of all chances
+        return [min(1.0, each.p_value * len(members)) for each in members]
     adjusted = step_down(columns_of(tested), seed=SEED)
     return [max(p_value, each.p_value) for p_value, each in zip(adjusted, members, strict=True)]
 
@@ -121,15 +121,15 @@ def _finding(
     reason = _no_evidence(comparison, adjusted_p, alpha, family)
     if reason:
         return Finding.NO_EVIDENCE, reason
-    lost = _cases(comparison.decided_by_failures)
-    decided = f"{lost} with a failed run {'counts' if comparison.decided_by_failures == 1 else 'count'} as lost"
+    count = comparison.decided_by_failures
+    decided = f"{_cases(count)} {'is' if count == 1 else 'are'} decided by failed runs" if count else ""
     if comparison.interval is not None and _contradicts(comparison.interval, comparison):
         return Finding.NO_EVIDENCE, f"{decided}, and the other cases say the opposite"
     if comparison.leaning < 0:
-        return Finding.WORSE, decided if comparison.decided_by_failures else ""
+        return Finding.WORSE, decided
     if failed:
         return Finding.NO_EVIDENCE, f"it failed on {_cases(failed)} where the baseline did not"
-    return Finding.BETTER, decided if comparison.decided_by_failures else ""
+    return Finding.BETTER, decided
 
 
 def _no_evidence(comparison: Comparison, adjusted_p: float, alpha: float, family: Family) -> str:
