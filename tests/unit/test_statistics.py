@@ -455,6 +455,11 @@ class TestErrors:
 
         assert (found.wins, found.ties, found.losses) == (0, 1, 1)
 
+    def test_where_both_fail_equally_often_the_other_runs_decide(self) -> None:
+        found = comparison(PLAIN, cases([9.0, Absent.ERROR]), cases([Absent.ERROR, 1.0]))
+
+        assert (found.wins, found.difference, found.decided_by_failures) == (1, 8.0, 0)
+
     def test_the_mean_says_how_many_runs_it_is_of(self) -> None:
         found = summary(LATENCY, cases([1.0, Absent.ERROR], [3.0, 3.0]))
 

@@ -100,7 +100,7 @@ def _cell(row: MatrixRow, metric: str, between: str) -> Text:
     if summary.errors:
         text.append(f"{between}{counted(summary.errors, 'error')}", style="red")
     if summary.leaves_out_errors and summary.scored:
-        text.append(f"{between}mean of {counted(summary.scored, 'scored run')}", style="yellow")
+        text.append(f",{between}mean of {counted(summary.scored, 'scored run')}", style="yellow")
     if summary.missing:
         text.append(f"{between}{summary.missing:,} missing", style="yellow")
     return text

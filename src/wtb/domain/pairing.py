@@ -40,7 +40,8 @@ class Pairing:
     def lost(self) -> dict[str, int]:
         """The cases that failed runs decide, on a metric without a worst score: which way the difference goes.
 
-        Whoever failed more often lost the case, by as much as the largest difference among the other cases.
+        Whoever failed more often lost the case, by as much as the largest difference among the other cases. Where both
+        failed equally often, the other runs decide; without any it is a tie.
         """
         if self.errors is Errors.DROP or self.table.metric.worst is not None:
             return {}
@@ -49,7 +50,7 @@ class Pairing:
         return {
             case: sign * ((ours[case] < theirs[case]) - (ours[case] > theirs[case]))
             for case in sorted(ours.keys() & theirs.keys())
-            if ours[case] or theirs[case]
+            if ours[case] != theirs[case] or ours[case] == 1.0
         }
 
     @cached_property
