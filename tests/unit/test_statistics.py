@@ -424,6 +424,11 @@ class TestNumbers:
 
         assert (found.wins, found.ties, found.p_value) == (8, 0, 2 / 2**8)
 
+    def test_thousands_of_cases_are_not_too_many(self) -> None:
+        found = comparison(PLAIN, cases(*[one + 1 for one in bell(1_100)]), cases(*[0.0] * 1_100))
+
+        assert verdicts([found, found])[0].finding is Finding.BETTER
+
     def test_the_order_of_the_cases_does_not_matter(self) -> None:
         ours, theirs = cases(*[one + 0.3 for one in bell(40)]), cases(*bell(40, 1))
         turned = [{case: side[case] for case in sorted(side, reverse=True)} for side in (ours, theirs)]

@@ -65,9 +65,10 @@ def sign_flip(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]
     """
     p_values = np.ones(columns.values.shape[1])
     filled = np.count_nonzero(columns.values, axis=0)
-    for index in np.flatnonzero(2.0**filled <= draws):
+    few = filled <= np.log2(draws)
+    for index in np.flatnonzero(few):
         p_values[index] = _share_reached(columns.chosen([int(index)]), draws, seed)[0]
-    many = np.flatnonzero(2.0**filled > draws)
+    many = np.flatnonzero(~few)
     if many.size:
         p_values[many] = _share_reached(columns.chosen(many.tolist()), draws, seed)
     return [float(p) for p in p_values]
@@ -90,7 +91,7 @@ def step_down(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]
 def _share_reached(columns: Columns, draws: int, seed: int, *, joint: bool = False) -> Array:
     """In which share of the sign patterns each column, or with `joint` it or a later one, reaches as far from 0."""
     values = columns.values[np.any(columns.values != 0, axis=1)]
-    exact = 2.0 ** len(values) <= draws
+    exact = len(values) <= np.log2(draws)
     if not exact:
         values = columns.values  # the signs of a unit do not depend on whether another one is tied
     found = np.zeros(values.shape[1], dtype=np.int64)
