@@ -19,9 +19,10 @@ from wtb.domain.gate import Gate
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
-from wtb.domain.statistics import Comparison, Summary, Verdict
+from wtb.domain.statistics import Comparison, NeededCases, Summary
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.domain.verdicts import Family, Verdict
 
 START = """# Python API
 
@@ -187,8 +188,9 @@ _RESULT = Described(
         "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
     },
     groups={
-        "What was run": ("id", "status", "left", "baseline", "combinations", "cases", "metrics", "weights"),
-        "Which is better": ("matrix", "compare", "pareto", "weighted"),
+        "What was run": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
+        "What was measured": ("metrics", "shown_metrics", "primary", "weights"),
+        "Which is better": ("matrix", "compare", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
         "What it took": ("sharing", "unpriced", "crowding", "measured_apart"),
         "Take it elsewhere": ("report", "rows", "to_csv", "to_pandas"),
@@ -333,8 +335,22 @@ SECTIONS = (
                 "state",
             ),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
-            Summary: ("mean", "interval", "cases", "repeats", "errors", "missing", "metric", "combination", "method"),
-            Verdict: ("finding", "comparison", "adjusted_p", "needed_cases"),
+            Summary: (
+                "mean",
+                "interval",
+                "cases",
+                "clusters",
+                "repeats",
+                "scored",
+                "errors",
+                "missing",
+                "metric",
+                "combination",
+                "method",
+            ),
+            Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
+            Family: ("is_primary", "metrics", "comparisons"),
+            NeededCases: ("low", "about", "high"),
             Comparison: (
                 "candidate",
                 "baseline",

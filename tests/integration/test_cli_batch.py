@@ -266,8 +266,8 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     }
     text = look(finished, monkeypatch, "compare", "qa")
     assert "0/5/15" in text
-    assert "about how many cases in all would tell" in text
-    assert "adjusted for 6 comparisons" in text
+    assert "needed: how many cases in all would tell" in text
+    assert "for 3 comparisons on exact_match (primary); 6 comparisons on 2 metrics." in text
 
 
 def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

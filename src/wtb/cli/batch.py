@@ -334,7 +334,9 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.argument("name", metavar="BATCH")
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
-@click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
+@click.option(
+    "--pareto", multiple=True, metavar="METRIC", help="Only combinations that are not shown to be beaten on these."
+)
 @click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url

@@ -16,11 +16,11 @@ from wtb.cli.gate_text import gate_data, said
 from wtb.cli.output import as_json, counted, example, show, show_rows, url
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Errors
+from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
 
 if TYPE_CHECKING:
-    from wtb.domain.statistics import Verdict
+    from wtb.domain.verdicts import Verdict
 
 _FEW = 10
 """How many cases are named."""
@@ -33,13 +33,22 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
 @click.command()
 @click.argument("name", metavar="BATCH")
 @click.argument("after", metavar="[BATCH2]", required=False)
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Only this one; may be given several times.")
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this one; may be given several times.")
 @click.option(
     "--errors",
     type=click.Choice([each.value for each in Errors]),
     default=Errors.WORST.value,
     show_default=True,
-    help="What a failed run counts as: the worst score, or nothing, with its case left out.",
+    help="What a failed run counts as: the worst score (a lost case, if the metric has none), or nothing, with its "
+    "case left out.",
+)
+@click.option(
+    "--max-errors",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Call no combination better that fails on more cases than this where the baseline does not.",
 )
 @url
 @as_json
@@ -49,47 +58,73 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
     "wtb compare baseline/main support_qa",
 )
 def compare(
-    *, name: str, after: str | None, metrics: tuple[str, ...], errors: str, url: str | None, as_json: bool
+    *,
+    name: str,
+    after: str | None,
+    metrics: tuple[str, ...],
+    errors: str,
+    max_errors: int,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Compare every combination of a batch with its baseline, case by case.
 
     Given BATCH2, every combination that both have is compared with itself: what BATCH2 scored against what BATCH did,
     on the cases that both have. Either may be BATCH:COMBINATION, or baseline/NAME for what `wtb baseline` keeps.
 
-    Better or worse is said only where chance is ruled out (5 %) among all comparisons that are shown: ask about the
-    metrics that matter, and it takes fewer cases.
+    Better or worse is said only where chance is ruled out (5 %). All combinations are judged together on the primary
+    metric, which decides who wins, and together on all other metrics and the share of failed runs; --metric does not
+    change that.
     """
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
             result = bench.get_batch(name)
-            found, against = result.compare(*metrics, errors=errors), result.baseline
+            found = result.compare(*metrics, errors=errors, max_errors=max_errors)
+            against, notes = result.baseline, result.notes
         else:
-            found, against, only = _across(bench, name, after, metrics, errors)
-    several = len({each.comparison.metric.name for each in found}) > 1
-    rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in found]
+            found, against, only, notes = _across(bench, name, after, metrics, errors=errors, max_errors=max_errors)
+    if errors == Errors.DROP:
+        click.echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
+    shown = found if as_json or metrics else _worth_a_row(found)
+    several = len({each.comparison.metric.name for each in shown}) > 1
+    rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
     show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
     if found and not as_json:
-        click.echo(f"Differences from {against}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
-        click.echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
+        _print_legend(shown, against)
         _print_dropped(found, only)
+        for note in notes:
+            click.echo(f"Note: {note}")
+
+
+def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts without those on the share of failed runs, where no run failed."""
+    failed = {each.comparison.metric.name for each in found if each.comparison.wins or each.comparison.losses}
+    return [each for each in found if each.comparison.metric != FAILED or FAILED.name in failed]
+
+
+def _print_legend(shown: Sequence[Verdict], against: str) -> None:
+    families = dict.fromkeys(each.family for each in shown)
+    told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
+    click.echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
+    click.echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
 
 
 def _across(
-    bench: Bench, name: str, after: str, metrics: Sequence[str], errors: str
-) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]]]:
-    """Compare two batches; return the verdicts, what they are against, and what only one of the batches has."""
+    bench: Bench, name: str, after: str, metrics: Sequence[str], *, errors: str, max_errors: int
+) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
+    """Compare two batches; return the verdicts, what they are against, what only one of them has, and notes."""
     (first, one), (second, other) = split(name), split(after)
     old, new = bench.get_batch(first), bench.get_batch(second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old, one or other), known_combination(new, other or one))]
-    found = compare_results(old, new, metrics, pairs=pairs, errors=errors)
+    found = compare_results(old, new, metrics, pairs=pairs, errors=errors, max_errors=max_errors)
     only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
     if pairs:
-        return found, f"{first}:{pairs[0][0]}", only
+        return found, f"{first}:{pairs[0][0]}", only, new.notes
     only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
-    return found, f"the same combination in {first}", only
+    return found, f"the same combination in {first}", only, new.notes
 
 
 def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
@@ -127,7 +162,8 @@ def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:
         "difference": f"{signed(comparison.difference)} {interval(comparison.interval)}",
         "p": f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "<0.001",
         "w/t/l": f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
-        "needed": f"{needed:,}" if needed is not None and verdict.finding.value == "no evidence" else "",
+        "needed": str(needed) if needed is not None and verdict.finding.value == "no evidence" else "",
+        "why": verdict.reason,
     }
 
 

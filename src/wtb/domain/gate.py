@@ -10,7 +10,8 @@ from scipy.special import bdtrc
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.gate_bounds import Drops, drops_as_share, drops_in_units
-from wtb.domain.statistics import ALPHA, Comparison, Failures
+from wtb.domain.pairing import Failures
+from wtb.domain.statistics import ALPHA, Comparison
 
 _FEW = 5
 """With fewer cases no drop can be told from chance: four coins show the same side more often than once in twenty."""
