@@ -8,6 +8,7 @@ from typing import Any
 
 import wtb
 import wtb.langgraph
+from wtb.application.batch_planner import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch, Spent
@@ -77,7 +78,7 @@ _WORKFLOW = Described(
         "source": "Where it was loaded from (`file.py:flow`), for other processes; None when it was not.",
     },
     groups={
-        "Nodes and edges": ("node", "add_node", "edge", "reducer"),
+        "Nodes and edges": ("node", "add_node", "edge", "reducer", "depends_on"),
         "Variants": ("variant", "add_variant", "variants", "deactivate", "activate"),
         "Mocks": ("mocked",),
         "As data": ("to_dict", "from_dict", "definition"),
@@ -113,7 +114,7 @@ _BENCH = Described(
     groups={
         "Run": ("run", "create", "resume"),
         "Find runs": ("get", "list_runs", "list_executions", "neglect"),
-        "Batches": ("batch", "evaluate", "get_batch", "list_batches", "cancel_batch"),
+        "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
         "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "close"),
     },
@@ -192,7 +193,7 @@ _RESULT = Described(
         "What was measured": ("metrics", "shown_metrics", "primary", "weights"),
         "Which is better": ("matrix", "compare", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
-        "What it took": ("sharing", "unpriced", "crowding", "measured_apart"),
+        "What it took": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Take it elsewhere": ("report", "rows", "to_csv", "to_pandas"),
     },
 )
@@ -381,6 +382,7 @@ SECTIONS = (
             ),
             Baseline: ("name", "combination", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "plan", "created_at", "updated_at"),
+            Forecast: ("jobs", "kept", "scored", "run", "changes", "coarse", "changing", "outside"),
             Spent: ("usd", "tokens", "s"),
         },
     ),
