@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.application.branching import Forked, resolved
 from wtb.application.node_host import Watch
+from wtb.application.run_figures import line_figures, measured_history, measured_runs
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
-from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
@@ -41,6 +43,11 @@ def _is_encoded(value: Any) -> bool:
 
 _PAGE = 10_000
 """Events that are read at a time."""
+
+
+def _told(usage: Usage) -> dict[str, Any]:
+    """Return usage as users are shown it."""
+    return {**usage.totals(), "unpriced": list(usage.unpriced)} if usage.unpriced else dict(usage.totals())
 
 
 class Run:
@@ -141,15 +148,22 @@ class Run:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and money that its nodes reported, in all; `unpriced` are models whose price nobody knew."""
-        total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
-        unpriced: set[str] = set()
-        for event in self.all_events(types=[EventType.NODE_COMPLETED]):
-            used = event.data.get("usage", {})
-            unpriced.update(used.get("unpriced", ()))
-            for key in total:
-                total[key] += used.get(key, 0)
-        return {**total, "unpriced": sorted(unpriced)} if unpriced else total
+        """Tokens and money that its nodes reported along its line; `unpriced` are models whose price nobody knew.
+
+        What a rollback or a fork left behind, and attempts that failed, are in `spent` only.
+        """
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return _told(line_figures(uow, self.id).usage)
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """Tokens and money that its nodes took in fact: on all lines, and in attempts that failed.
+
+        A run that was forked from another has not spent what that one had before the fork.
+        """
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            runs = measured_runs(uow, self.id)
+        return _told(sum((run.figures.spent for run in runs if run.figures is not None), NOTHING))
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
@@ -172,8 +186,13 @@ class Run:
         return found
 
     def summary(self) -> RunSummary:
-        """Return how often things happened and how long they took: events by type, calls by tool, visits by node."""
-        return RunSummary.of(self.all_events(), self.calls, self.history.boundaries())
+        """Return the figures of its line, in all and by node and tool, and how often each event was recorded."""
+        events = self.all_events()
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            history = measured_history(uow, self.id)
+            runs = {run.execution_id for run in history.runs()}
+            calls = [call for run in sorted(runs) for call in uow.tool_calls.list_calls(run)]
+        return RunSummary.of(events, calls, history)
 
     def files(self, target: str | int | None = None) -> FileTree:
         """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""

@@ -266,8 +266,8 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     }
     text = look(finished, monkeypatch, "compare", "qa")
     assert "0/5/15" in text
-    assert "about how many cases in all would tell" in text
-    assert "adjusted for 6 comparisons" in text
+    assert "needed: how many cases in all would tell" in text
+    assert "for 3 comparisons on exact_match (primary); 6 comparisons on 2 metrics." in text
 
 
 def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,12 +314,16 @@ def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
     proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)
     assert proof.startswith("INCONCLUSIVE")
     worse = look(shell, monkeypatch, "gate", "qa:answer=bad", *gate[2:], code=4)
-    assert "worse by 0.750; it may be worse by 0.000" in worse
+    assert "worse by 0.750; 0.000 worse is allowed" in worse
+    assert "worse on c5, c6, c7, c8, c9, …" in worse
     (shell.folder / "batch.py").write_text(BATCH.replace("RIGHT = 20", "RIGHT = 19"))
     shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
-    found = look_json(shell, monkeypatch, *gate, code=5)
-    assert (found["outcome"], found["losses"], found["ties"]) == ("inconclusive", 1, 19)
-    assert look_json(shell, monkeypatch, *gate, "--max-drop", "0.1")["outcome"] == "fine"
+    found = look_json(shell, monkeypatch, *gate)
+    assert (found["outcome"], found["losses"], found["ties"]) == ("fine", 1, 19)
+    assert (found["reason"], found["worse_on"]) == ("no_drop_shown", ["c19"])
+    assert found["why"].startswith("no drop was shown; it may be up to 0.")
+    half = look_json(shell, monkeypatch, *gate, "--max-drop", "50%", "--non-inferior")
+    assert (half["outcome"], half["is_share"], half["allowed"]) == ("fine", True, 0.5)
     (row,) = look_json(shell, monkeypatch, "baseline", "ls")
     assert (row["baseline"], row["combination"], row["results"]) == ("main", "baseline", 20)
     assert len(look_json(shell, monkeypatch, "batch", "ls")) == 1

@@ -25,6 +25,9 @@ Prints = Mapping[str, Mapping[str, Fingerprint]]
 SETUP = "the workflow"
 """Stands for what belongs to no node: edges, reducers, the settings of nodes, the seed."""
 
+ALONE = "alone"
+"""Marks a job that takes nothing from others, so that its times are its own; also when another process goes on."""
+
 CASE = "the cases"
 """Stands for the inputs of cases."""
 
@@ -175,8 +178,8 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own; what it has taken so far stays counted."""
-        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
-        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
+        kept = {"spent": job.spent.to_dict(), **({ALONE: True} if job.result.get(ALONE) else {})}
+        return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), result=kept)
 
     def queued_again(self, job: Job) -> Job:
         """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from wtb.application.dependencies.fingerprint import fingerprint
+from wtb.application.run_figures import line_figures
 from wtb.application.tracebacks import own_place
 from wtb.domain.batch import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
-from wtb.domain.events import EventType
+from wtb.domain.figures import NOTHING
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
 _LONGEST = 100
 """Characters that are told of what an evaluator gave instead of a score."""
-
-_MEASURED = (EventType.NODE_COMPLETED, EventType.TOOL_FAILED)
 
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -62,28 +60,15 @@ class EvaluationEngine:
             head_id = uow.branches.get(execution.branch_id).head_id
             assert head_id is not None
             state = uow.checkpoints.load(head_id).state
-            events = uow.events.list_events(stream=execution_id, types=_MEASURED, limit=1_000_000)
-        slowest: dict[str, float] = defaultdict(float)
-        usage: dict[str, float] = defaultdict(float)
-        unpriced: set[str] = set()
-        tool_errors = sum(event.type is EventType.TOOL_FAILED for event in events)
-        for event in events:
-            if event.type is EventType.NODE_COMPLETED:
-                step = str(event.data["checkpoint"])
-                slowest[step] = max(slowest[step], event.data["ms"])
-                unpriced.update(event.data.get("usage", {}).get("unpriced", ()))
-                tool_errors += event.data.get("tool_errors", 0)
-                for name, figure in event.data.get("usage", {}).items():
-                    if isinstance(figure, int | float):
-                        usage[name] += figure
+            line = line_figures(uow, execution_id)
         return EvaluationContext(
             case=case,
             state=(restore or self.restore)(state),
-            latency_s=sum(slowest.values()) / 1e3,
-            steps=len(slowest),
-            usage=dict(usage),
-            tool_errors=tool_errors,
-            unpriced=tuple(sorted(unpriced)),
+            latency_s=line.latency_s,
+            steps=line.steps,
+            usage={} if line.usage is NOTHING else line.usage.totals(),
+            tool_errors=line.tool_errors,
+            unpriced=line.usage.unpriced,
         )
 
     def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:

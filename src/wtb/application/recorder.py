@@ -354,10 +354,12 @@ class Recorder:
             uow.events.append(Event(type=EventType.NODE_SKIPPED, stream=at.execution.id, at=now, data=data))
             uow.commit()
 
-    def note(self, at: Position, type: EventType, data: Mapping[str, Any]) -> None:
-        """Record an event of the run by itself."""
+    def note(self, at: Position, type: EventType, data: Mapping[str, Any], run: NodeRun | None = None) -> None:
+        """Record an event of the run by itself, with what the node run that it is about has spent, if anything."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
+            if run is not None and run.figures is not None:
+                uow.node_runs.save(run)
             told = self._masker.data(data)
             uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=told))
             uow.commit()
@@ -490,7 +492,7 @@ class Recorder:
 
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
-    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3)
+    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3) if run.figures is None else run.figures.ms
     said = {key: value for key, value in more.items() if key != "inside"}
     data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **said}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)

@@ -14,6 +14,7 @@ from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause
+from wtb.domain.figures import Figures
 from wtb.domain.files import FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import NodeRunId
@@ -89,7 +90,12 @@ class Recovery:
             moment = _original(uow, history, at.head).created_at
             found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
             calls = [call for call in found if call.ended_at is not None and call.ended_at <= moment]
-            run = evolve(run, tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls))
+            tool_errors = sum(call.figures.failures for call in calls)
+            run = evolve(
+                run,
+                tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls),
+                figures=Figures(tool_errors=tool_errors) if tool_errors else None,
+            )
             uow.node_runs.save(run)
             for call in calls:
                 uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))

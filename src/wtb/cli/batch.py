@@ -30,6 +30,7 @@ from wtb.cli.batch_tables import (
     print_evaluation_failures,
     print_failures,
     print_matrix,
+    print_measured_apart,
     print_sharing,
     print_spent,
     spending,
@@ -92,6 +93,11 @@ def batch() -> None:
 )
 @fresh_nodes
 @click.option("--no-share", is_flag=True, help="Share and keep nothing: run every node of every job.")
+@click.option(
+    "--remeasure",
+    is_flag=True,
+    help="Run the baseline again beside the others where latency and cost would be measured at different times.",
+)
 @url
 @as_json
 @example(
@@ -113,6 +119,7 @@ def run(
     budget_s: float | None,
     fresh: tuple[str, ...],
     no_share: bool,
+    remeasure: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -123,6 +130,9 @@ def run(
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
     changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. A budget is for all the times
     that the batch is run; what is shared counts once.
+
+    With --remeasure, when jobs are left to run or were measured apart from the baseline, every job of this command runs
+    anew and takes nothing from others, so that times and costs can be compared. --only limits which.
 
     Exits with 3 when jobs or evaluators failed, or when the budget was used up with jobs left.
     """
@@ -137,7 +147,7 @@ def run(
         limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
         more = {name: limit for name, limit in limits.items() if limit is not None}
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
-        _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
+        _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
 
 
 def _loaded(bench: Bench, file: str) -> BatchTest:
@@ -244,13 +254,13 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     return [now[case] for case in result.batch.plan["cases"]]
 
 
-def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -> None:
+def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
     test.plan(only)  # says what is wrong before anything is drawn
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
-        result = bench.batch(test, only=only, stop=stop, told=display.told)
+        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
     used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
     _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
     if used_up or failures(result) or evaluation_failures(result):
@@ -288,6 +298,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
+    print_measured_apart(result)
     print_spent(result)
     print_failures(result)
     print_evaluation_failures(result)
@@ -323,7 +334,9 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.argument("name", metavar="BATCH")
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
-@click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
+@click.option(
+    "--pareto", multiple=True, metavar="METRIC", help="Only combinations that are not shown to be beaten on these."
+)
 @click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url

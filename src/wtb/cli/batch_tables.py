@@ -17,11 +17,13 @@ from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.cli.output import counted, duration, printable
 from wtb.domain.batch import JobStatus, Spent
+from wtb.domain.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
     from wtb.domain.intervals import Interval
-    from wtb.domain.statistics import Summary, Verdict
+    from wtb.domain.statistics import NeededCases, Summary
+    from wtb.domain.verdicts import Verdict
 
 _MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
 _FEW = 5
@@ -43,8 +45,8 @@ def interval(found: Interval | None) -> str:
 
 
 def best_first(result: BatchResult) -> list[MatrixRow]:
-    """Return the matrix with the baseline on top, and the others by their first metric, the best first."""
-    first = next(iter(result.metrics.values()))
+    """Return the matrix with the baseline on top, and the others by the primary metric, the best first."""
+    first = result.metrics[result.primary]
 
     def place(row: MatrixRow) -> tuple[bool, float]:
         mean = row.summaries[first.name].mean
@@ -63,16 +65,28 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     console.print(table)
     if len(result.combinations) > 1:
         click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+        if len(result.shown_metrics) > 1:
+            click.echo(f"{result.primary} decides who wins; the other metrics are judged together.")
+    print_notes(result)
+
+
+def print_notes(result: BatchResult) -> None:
+    """Say what to keep in mind when reading the verdicts."""
+    if result.clusters:
+        count = len({*result.clusters.values()}) + sum(case not in result.clusters for case in result.cases)
+        click.echo(f"{counted(len(result.cases), 'case')} in clusters count as {count:,}.")
+    for note in result.notes:
+        click.echo(f"Note: {note}")
 
 
 def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("combination", overflow="fold")
-    for metric in result.metrics.values():
+    for metric in result.shown_metrics.values():
         table.add_column(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}", no_wrap=True)
     for row in rows:
         name = Text(row.combination, style="bold" if row.is_baseline else "")
-        table.add_row(name, *(_cell(row, metric, between) for metric in result.metrics))
+        table.add_row(name, *(_cell(row, metric, between) for metric in result.shown_metrics))
     return table
 
 
@@ -86,6 +100,8 @@ def _cell(row: MatrixRow, metric: str, between: str) -> Text:
         text.append(f"{between}{interval(summary.interval)}", style="dim")
     if summary.errors:
         text.append(f"{between}{counted(summary.errors, 'error')}", style="red")
+    if summary.leaves_out_errors and summary.scored:
+        text.append(f",{between}mean of {counted(summary.scored, 'scored run')}", style="yellow")
     if summary.missing:
         text.append(f"{between}{summary.missing:,} missing", style="yellow")
     return text
@@ -107,6 +123,18 @@ def print_crowding(result: BatchResult) -> None:
             f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow"
         )
         click.echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+
+
+def print_measured_apart(result: BatchResult) -> None:
+    """Say which combinations cannot be compared by latency and cost, since they were measured apart."""
+    measured = [name for name in result.metrics if is_measured(name, result.weights)]
+    ways: dict[str, list[str]] = {}
+    for name, how in result.measured_apart.items():
+        ways.setdefault(how, []).append(name)
+    for how, names in ways.items():
+        few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+        click.echo(f"{few} and {result.baseline} were measured {how}:")
+        click.echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
@@ -223,6 +251,9 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
         "name": result.batch.name,
         "status": result.status,
         "baseline": result.baseline,
+        "primary": result.primary,
+        "clusters": result.clusters,
+        "notes": result.notes,
         "jobs": {
             "total": total,
             "completed": sum(job.status == JobStatus.COMPLETED for job in done),
@@ -231,6 +262,7 @@ def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
         },
         "node_runs": result.sharing,
         "spent": result.spent.to_dict(),
+        "measured_apart": result.measured_apart,
         "unpriced": result.unpriced,
         "matrix": [
             {
@@ -264,6 +296,8 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
         "interval": ends(summary.interval),
         "method": summary.method.value,
         "cases": summary.cases,
+        "clusters": summary.clusters,
+        "scored_runs": summary.scored,
         "errors": summary.errors,
         "missing": summary.missing,
     }
@@ -274,6 +308,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     comparison = verdict.comparison
     return {
         "finding": verdict.finding.value,
+        "reason": verdict.reason,
         "difference": comparison.difference,
         "interval": ends(comparison.interval),
         "p_value": comparison.p_value,
@@ -283,8 +318,20 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "losses": comparison.losses,
         "cases": comparison.pairs,
         "dropped": comparison.dropped,
-        "needed_cases": verdict.needed_cases,
+        "decided_by_failures": comparison.decided_by_failures,
+        "effect_size_by_case": comparison.effect_size,
+        "needed_cases": needed_data(verdict.needed_cases),
+        "family": {
+            "is_primary": verdict.family.is_primary,
+            "metrics": list(verdict.family.metrics),
+            "comparisons": verdict.family.comparisons,
+        },
     }
+
+
+def needed_data(found: NeededCases | None) -> Mapping[str, int | None] | None:
+    """Return a range of cases for programs."""
+    return None if found is None else {"low": found.low, "about": found.about, "high": found.high}
 
 
 def ends(found: Interval | None) -> Mapping[str, float] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -63,7 +65,7 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 @click.option(
     "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
 )
-@click.option("--summary", is_flag=True, help="Count events, calls of tools and visits of nodes, with their times.")
+@click.option("--summary", is_flag=True, help="Show time, tokens and cost, by node and by tool; count events.")
 @url
 @as_json
 @example("wtb show first --events --severity warning --limit 20", "wtb show first --files --at draft#2")
@@ -179,11 +181,17 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
         }
         for node in summary.nodes
     ]
+    line = {
+        "steps": summary.line.steps,
+        "latency": timedelta(seconds=summary.line.latency_s),
+        **summary.line.usage.totals(),
+        "tool_errors": summary.line.tool_errors,
+    }
     tables = {"nodes": nodes, "tools": tools, "events": events, "severities": severities}
     if as_json:
-        print_json(tables)
+        print_json({"line": line, **tables})
         return
-    for number, rows in enumerate(rows for rows in tables.values() if rows):
+    for number, rows in enumerate([[line], *(rows for rows in tables.values() if rows)]):
         if number:
             click.echo()
         print_table(rows)
@@ -218,12 +226,13 @@ def _more(run: Run) -> dict[str, Any]:
         "rollback": half_done(run),
         "failure": None if failure is None else asdict(failure),
         "usage": run.usage,
+        "spent": run.spent,
     }
 
 
 def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
     """Return what `wtb show` tells people before the state."""
-    execution, history, failure, used = run.execution, run.history, run.error, run.usage
+    execution, history, failure, used, spent = run.execution, run.history, run.error, run.usage, run.spent
     files, size_bytes = totals(run.files())
     facts = {
         "run": run.id,
@@ -238,9 +247,17 @@ def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
         facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {run.id} --traceback` tells where"
     if any(used.values()):
         facts["used"] = usage(used)
+    if _is_more(spent, used):
+        facts["spent"] = f"{usage(spent)}, with attempts that failed and lines that were left"
     if files:
         facts["files"] = f"{counted(files, 'file')}, {size(size_bytes)}; `wtb show {run.id} --files` lists them"
     return facts
+
+
+def _is_more(spent: Mapping[str, Any], used: Mapping[str, Any]) -> bool:
+    """Whether a run spent more than led to its head; sums of the same prices may differ in the last digit."""
+    keys = ("input_tokens", "output_tokens", "cost_usd")
+    return any(spent[key] > used[key] and not math.isclose(spent[key], used[key]) for key in keys)
 
 
 def _where(history: ExecutionHistory) -> str:

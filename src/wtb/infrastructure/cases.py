@@ -14,7 +14,10 @@ from wtb.domain.errors import InvalidInput
 
 
 def read_cases(source: Any) -> tuple[Case, ...]:
-    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
+    """Read cases from a JSONL file, a CSV file or a list.
+
+    The columns of CSV are id, input.KEY, expected or expected.KEY, tags and cluster.
+    """
     if not isinstance(source, str | Path):
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
             raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
@@ -45,7 +48,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     if unknown:
         raise InvalidInput(
             f"{name} line 1 has the unknown column {unknown[0]!r}; "
-            "columns are id, input.KEY, expected or expected.KEY, and tags"
+            "columns are id, input.KEY, expected or expected.KEY, tags and cluster"
         )
     for row in reader:
         place = f"{name} line {reader.line_num}"
@@ -56,7 +59,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
 
 def _is_column(column: str) -> bool:
     kind, dot, key = column.partition(".")
-    return column in ("id", "expected", "tags") or (kind in ("input", "expected") and bool(dot and key))
+    return column in ("id", "expected", "tags", "cluster") or (kind in ("input", "expected") and bool(dot and key))
 
 
 def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
@@ -67,4 +70,10 @@ def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
         if dot and (value or kind == "input"):
             parts[kind][key] = value
     expected = parts["expected"] or row.get("expected") or None
-    return {"id": row.get("id"), "input": parts["input"], "expected": expected, "tags": (row.get("tags") or "").split()}
+    return {
+        "id": row.get("id"),
+        "input": parts["input"],
+        "expected": expected,
+        "tags": (row.get("tags") or "").split(),
+        "cluster": row.get("cluster") or None,
+    }

@@ -213,7 +213,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds on the longest way through the nodes; waiting for workers and for people does not count."""
+    """Seconds of the slowest node in each step; waiting for workers or people, and failed attempts, do not count."""
 
     name: str = "latency_s"
     direction: Direction = Direction.LOWER
@@ -251,7 +251,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that the run took."""
+    """Steps on the line that led to the end of the run."""
 
     name: str = "steps"
     direction: Direction = Direction.LOWER
@@ -263,7 +263,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class ToolErrors:
-    """Calls of tools that failed."""
+    """Calls of tools that failed on the line, in attempts that failed too."""
 
     name: str = "tool_errors"
     direction: Direction = Direction.LOWER

@@ -19,7 +19,8 @@ from langgraph.types import Send
 from pydantic import BaseModel
 
 from wtb.domain.errors import DamagedData, InvalidInput, StateNotSerialisable
-from wtb.domain.state import Append, Change, SetValue, Splice, same
+from wtb.domain.sameness import same
+from wtb.domain.state import Append, Change, SetValue, Splice
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.watching import UNKNOWN, is_unchanged, shape_of
 

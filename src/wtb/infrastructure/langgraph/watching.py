@@ -21,7 +21,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from wtb.domain.state import Append, Change, SetValue, Splice, same
+from wtb.domain.sameness import same
+from wtb.domain.state import Append, Change, SetValue, Splice
 from wtb.infrastructure.codecs.foreign import Encoded
 
 StoreItem = Callable[[Any], Any]
