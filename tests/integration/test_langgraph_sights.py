@@ -108,6 +108,20 @@ def test_an_object_that_would_come_back_as_data_is_named_wherever_it_is(bench: w
         assert "at the top of a module" in error.message
 
 
+def test_an_object_of_a_class_inside_a_function_of_the_script_is_named_too(bench: wtb.Bench) -> None:
+    class Hidden(BaseModel):
+        count: int = 1
+
+    Hidden.__module__ = "__main__"
+
+    def hides(state: Log) -> Command[Any]:
+        return Command(update={"other": (1, Hidden())})
+
+    error = bench.run(graph(hides), {"log": []}).error
+    assert error is not None
+    assert "Hidden would come back as data; define its class at the top of a module" in error.message
+
+
 class Known(BaseModel):
     count: int = 1
 

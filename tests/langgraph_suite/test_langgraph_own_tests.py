@@ -28,16 +28,19 @@ STORAGES = ["memory", "sqlite", "sqlite-encrypted", "postgres"]
 TAKES = "sync_checkpointer"
 """What is in every file of tests that take a checkpointer, `async_checkpointer` included."""
 
-INTERRUPTS = ["test_interruption.py", "test_interrupt_state.py", "test_strict_resume.py"]
-TIME_TRAVEL = ["test_time_travel.py", "test_time_travel_async.py"]
-SUBGRAPHS = ["test_subgraph_persistence.py", "test_subgraph_persistence_async.py"]
+PARTS = {
+    "time travel": ["test_time_travel.py"],
+    "time travel, async": ["test_time_travel_async.py"],
+    "interrupts": ["test_interruption.py", "test_interrupt_state.py", "test_strict_resume.py"],
+    "subgraphs": ["test_subgraph_persistence.py", "test_subgraph_persistence_async.py"],
+}
+"""What `make test` runs; in parts, so that several processes share the work."""
 
 
 def chosen() -> list[Any]:
     """Return which tests run: a part of them on Postgres, in `make soak` all of them on each storage."""
     if "WTB_SOAK" not in os.environ:
-        parts = {"interrupts": INTERRUPTS, "time travel": TIME_TRAVEL, "subgraphs": SUBGRAPHS}
-        return [pytest.param("postgres", files, 15, id=name) for name, files in parts.items()]
+        return [pytest.param("postgres", files, 15, id=name) for name, files in PARTS.items()]
     all_files = sorted(path.name for path in (SUITE / "tests").glob("test_*.py") if TAKES in path.read_text())
     return [pytest.param(storage, all_files, 600, id=storage) for storage in STORAGES]
 

@@ -78,7 +78,7 @@ class KeptValues:
         kind = type(value)
         if kind in self._readable:
             return
-        if type(self.restore_item(self._foreign(value, where))) is not kind:
+        if not self._comes_back(value, where):
             is_found = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
             remedy = (
                 "LangGraph is told to build no class that the schema does not name: annotate the channel with it"
@@ -87,6 +87,13 @@ class KeptValues:
             )
             raise StateNotSerialisable(where, f"a {kind.__qualname__} would come back as data; {remedy}")
         self._readable.add(kind)
+
+    def _comes_back(self, value: Any, where: str) -> bool:
+        kept = self._foreign(value, where)
+        try:
+            return type(self.restore_item(kept)) is type(value)
+        except InvalidInput:  # a class inside a function of the script itself
+            return False
 
     def restore(self, kept: Any) -> Any:
         """Return a value that was kept."""
@@ -143,10 +150,11 @@ def _objects_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, Send):
         inside = (value.arg,)
     elif is_dataclass(value):
-        yield value
         inside = [getattr(value, field.name) for field in fields(value)]
     for each in inside:
         yield from _objects_in(each)
+    if is_dataclass(value):  # after what it holds, which is to be named first
+        yield value
 
 
 def _copied(value: Any) -> Any:

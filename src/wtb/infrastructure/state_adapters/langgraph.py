@@ -272,7 +272,7 @@ class GraphEngine:
             "id": checkpoint["id"],
             "step": saver.metadata["step"],
             "versions": {name: version for name, version in checkpoint["channel_versions"].items() if name in values},
-            "hidden": {name: keep(values[name], f"channel {name!r}") for name in values if _is_hidden(name)},
+            "hidden": {name: keep(values[name], _place(name)) for name in values if _is_hidden(name)},
             "more": {key: keep(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
         }
 
@@ -291,6 +291,10 @@ def _saver_of(app: App) -> BaseCheckpointSaver[Any]:
 
 def _due(chunks: Sequence[Any]) -> tuple[str, ...]:
     return tuple(chunks[-1]["next"]) if chunks else ()
+
+
+def _place(channel: str) -> str:
+    return "what was sent to a node" if channel == SENT else f"channel {channel!r}"
 
 
 def _is_hidden(channel: str) -> bool:
