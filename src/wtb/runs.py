@@ -84,11 +84,20 @@ class Run:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state after its last step, as a dict of your own."""
+        """The state after its last step, as a dict of your own.
+
+        When a graph waits in one node, what the nodes beside it have written is in it, as in LangGraph's `get_state`.
+        """
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            branch = uow.branches.get(uow.executions.get(self.id).branch_id)
+            execution = uow.executions.get(self.id)
+            branch = uow.branches.get(execution.branch_id)
             assert branch.head_id is not None
-            return self._restored(uow.checkpoints.load(branch.head_id).state)
+            head = uow.checkpoints.load(branch.head_id)
+        if self._flow is not None and execution.status is not ExecutionStatus.COMPLETED:
+            shown = self._bench.services.controller.state_with_finished(self.id, self._flow.definition())
+            if shown is not None:
+                return shown
+        return self._restored(head.state)
 
     def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored state, or a stored update of a node, with the objects that nodes see.

@@ -52,7 +52,7 @@ class Recovery:
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
             history = uow.checkpoints.load_history(at.execution.id)
-            memory = _memory(uow, head, remembers) if remembers else {}
+            memory = engine_memory(uow, head, remembers) if remembers else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
@@ -138,7 +138,8 @@ class Recovery:
             uow.commit()
 
 
-def _memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+def engine_memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+    """Return what the engine of a run remembers beside the state: it did so with the last step that it made."""
     while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
         snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
     return snapshot.returned.get(name, {})

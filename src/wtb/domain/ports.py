@@ -442,7 +442,10 @@ class PendingWriteRepository(Protocol):
     """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
-        """Keep writes; one at a number that its task has written is left as it is, at a negative one replaced."""
+        """Keep writes. When a task writes a number again, the first write stays; at a negative number the last does.
+
+        The same holds for writes of one call.
+        """
         ...
 
     def list_writes(
