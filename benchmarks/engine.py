@@ -120,6 +120,7 @@ class NullStorage:
         self.rollbacks: Any = SimpleNamespace()
         self.batches: Any = SimpleNamespace()
         self.cache: Any = SimpleNamespace()
+        self.observations: Any = SimpleNamespace()
         self.writes: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()

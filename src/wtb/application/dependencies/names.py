@@ -105,7 +105,8 @@ def _calls_of(instructions: Sequence[dis.Instruction], name: str) -> Iterator[in
 
 def _is_constant(instructions: Sequence[dis.Instruction], at: int) -> bool:
     """Whether the second argument of the call that begins at `at` is a text in the code; unsure means no."""
-    depth, begins = 0, {}
+    depth = 0
+    begins: dict[int, int] = {}
     for index in range(at + 1, len(instructions)):
         here = instructions[index]
         if here.opname in ("PRECALL", "CALL") and here.arg == depth:
