@@ -16,7 +16,7 @@ from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Codec, Ids
-from wtb.domain.variants import label
+from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
 Prints = Mapping[str, Mapping[str, Fingerprint]]
@@ -149,8 +149,8 @@ class BatchPlanner:
             name
             for combination, nodes in prints.items()
             for node, print_ in nodes.items()
-            for name in print_.values
-            if now[combination][node].parts.get(name) != print_.parts[name]
+            for name in print_.values | now[combination][node].values
+            if now[combination][node].parts.get(name) != print_.parts.get(name)
         )
 
     def setup(self, definition: WorkflowDefinition, seed: int) -> dict[str, str]:
@@ -191,9 +191,9 @@ class BatchPlanner:
         windows = [Window.from_data(each) for each in job.result.get("traces", ())]
         return list(in_words(self._traces.changed(windows, prints)))
 
-    def outside_of(self, prints: Prints, trace_id: str) -> dict[str, list[str]]:
+    def outside_of(self, plan: BatchPlan, prints: Prints, trace_id: str) -> dict[str, list[str]]:
         """Return the nodes that used the network or other programs in a run of the batch, with what they used."""
-        nodes = {node: print_ for each in prints.values() for node, print_ in each.items()}
+        nodes = _implementations(plan, prints)
         found = {node: self._traces.outside([trace_id], print_) for node, print_ in nodes.items()}
         return {node: list(map(str, sources)) for node, sources in found.items() if sources}
 
@@ -201,6 +201,20 @@ class BatchPlanner:
         """Return the servers and programs that a node was seen to use."""
         traces = {each[0] for job in jobs for each in job.result.get("traces", ())}
         return [str(source) for source in self._traces.outside(traces, print_)]
+
+
+def _named(node: str, combination: Combination) -> str:
+    """Return how an implementation is called: the node, with `@variant` where it is one."""
+    return f"{node}@{combination[node]}" if node in combination else node
+
+
+def _implementations(plan: BatchPlan, prints: Prints) -> dict[str, Fingerprint]:
+    """Return the fingerprints of all nodes and variants, by name."""
+    return {
+        _named(node, plan.by_label[combination]): print_
+        for combination, nodes in prints.items()
+        for node, print_ in nodes.items()
+    }
 
 
 def _settings(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,7 +283,7 @@ class _Planning:
         """Return a job as it is kept, to be scored or to be run."""
         reasons = self._why(job, digest) if job.fingerprint else {}
         for node, words in reasons.items():
-            self._changes[node].update(dict.fromkeys(words))
+            self._changes[_named(node, self._plan.by_label[job.combination])].update(dict.fromkeys(words))
         if not job.fingerprint or reasons or self._is_unwanted(job):
             return replace(self._planner.anew(job), fingerprint=digest)
         job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
@@ -289,7 +303,7 @@ class _Planning:
         reasons = self._reasons[whole, job.combination]
         if case != digest.partition(".")[2]:
             reasons = {**reasons, CASE: [f"the input of case {job.case_id}"]}
-        return reasons or self._read_differences(job)
+        return _together(reasons, self._read_differences(job))
 
     def _differences(self, whole: str, now: _Now) -> Mapping[str, Sequence[str]]:
         if whole == now.whole:
@@ -318,7 +332,7 @@ class _Planning:
     def _forecast(self, jobs: Sequence[Job]) -> Forecast:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
         kept, shared, executed = self._node_runs(jobs, waiting)
-        nodes = {node: print_ for now in self._now.values() for node, print_ in now.nodes.items()}
+        nodes = _implementations(self._plan, self._prints)
         outside = {node: tuple(self._planner.outside(self._known, print_)) for node, print_ in nodes.items()}
         return Forecast(
             jobs=len(jobs),
@@ -329,17 +343,10 @@ class _Planning:
             node_runs_shared=shared,
             node_runs_executed=executed,
             changes={node: tuple(words) for node, words in self._changes.items()},
-            coarse=self._coarse(),
+            coarse={node: print_.coarse for node, print_ in nodes.items() if print_.coarse},
             changing=tuple(sorted(self._before.changing)),
             outside={node: names for node, names in outside.items() if names},
         )
-
-    def _coarse(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, dict[str, None]] = defaultdict(dict)
-        for now in self._now.values():
-            for node, print_ in now.nodes.items():
-                found[node].update(dict.fromkeys(print_.coarse))
-        return {node: tuple(words) for node, words in found.items() if words}
 
     def _node_runs(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> tuple[int, int, int]:
         """Return how many node runs are kept with their jobs, shared, and executed."""
@@ -401,6 +408,16 @@ def _upstream(definition: WorkflowDefinition) -> dict[str, tuple[str, ...]]:
             reached |= more
             waiting += more
         found[node] = tuple(sorted(reached))
+    return found
+
+
+def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return both; a module is not named as a whole where it is said what in it has changed."""
+    found: dict[str, Sequence[str]] = dict(one)
+    for node, words in other.items():
+        known = found.get(node, ())
+        named = {f"module {word.rpartition(' in ')[2]}" for word in known}
+        found[node] = [*known, *(word for word in words if word not in named)]
     return found
 
 

@@ -100,7 +100,7 @@ class BatchTestRunner:
     def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs) -> Batch:
         """Return the batch with the names of the values that its runs have changed: they will not count."""
         changing = self._planner.changing(plan, planned.prints)
-        outside = self._planner.outside_of(planned.prints, batch.plan["trace"])
+        outside = self._planner.outside_of(plan, planned.prints, batch.plan["trace"])
         batch = replace(batch, plan={**batch.plan, "outside": {**planned.forecast.outside, **outside}})
         if not changing:
             return batch

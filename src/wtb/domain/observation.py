@@ -31,6 +31,8 @@ class Source:
 
     def __str__(self) -> str:
         match self.kind:
+            case SourceKind.VARIABLE if self.name == EVERY_VARIABLE:
+                return "the environment as a whole"
             case SourceKind.VARIABLE:
                 return f"${self.name}"
             case SourceKind.FOLDER:
@@ -38,6 +40,9 @@ class Source:
             case _:
                 return self.name
 
+
+EVERY_VARIABLE = "*"
+"""The name of all variables together, which somebody copied."""
 
 ABSENT = "absent"
 """The digest of a file or variable that is not there."""

@@ -31,7 +31,7 @@ from wtb.application.dependencies.own_code import (
 )
 from wtb.application.dependencies.source_digests import Signature, SourceDigests, signature_of
 from wtb.application.dependencies.sources import own_file
-from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind
+from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, Source, SourceKind
 
 _SYSTEM = ("/proc/", "/dev/", "/sys/", "/run/", "/etc/", "/usr/", "/lib/", "/var/lib/")
 _IMPORTLIB = "<frozen importlib"
@@ -117,7 +117,7 @@ class ProcessObserver:
         self._lock = threading.Lock()
         self._next = 0
         self._seen: list[Observation] = []
-        self._digests = SourceDigests()
+        self._digests = SourceDigests(is_secret)
 
     def start(self) -> None:
         """Begin to note; from then on, for the life of the process."""
@@ -161,7 +161,7 @@ class ProcessObserver:
             case SourceKind.MODULE:
                 file = own_file(noted.name)
                 return None if file is None else Source(noted.kind, place(file))
-            case SourceKind.VARIABLE if self._is_secret(noted.name):
+            case SourceKind.VARIABLE if noted.name != EVERY_VARIABLE and self._is_secret(noted.name):
                 return None
             case _:
                 return Source(noted.kind, noted.name)
@@ -309,29 +309,39 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 _THIS_FILE = _hook.__code__.co_filename
 
 
+def _note_variable(name: str) -> None:
+    if not getattr(_inside, "hook", False):
+        _inside.hook = True
+        try:
+            _NOTES.note(SourceKind.VARIABLE, name)
+        finally:
+            _inside.hook = False
+
+
 class _Environment(os._Environ[str]):
-    """The variables of the process, which tells who is asked for by name; copying all of them is not asking."""
+    """The variables of the process, which notes who is asked for by name, and that all of them are copied."""
 
     def __getitem__(self, key: Any) -> str:
-        """Return a variable; Python itself asks for some as bytes, in vain."""
-        if not _is_copying(key) and isinstance(key, str) and not getattr(_inside, "hook", False):
-            _inside.hook = True
-            try:
-                _NOTES.note(SourceKind.VARIABLE, key)
-            finally:
-                _inside.hook = False
+        """Return a variable."""
+        if isinstance(key, str) and not _is_copying(key):
+            _note_variable(key)
         value: str = super().__getitem__(key)
         return value
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all; whoever then asks for each of them in this order copies."""
+        _note_variable(EVERY_VARIABLE)
         names = list(super().__iter__())
         _inside.copying = names[::-1]
         yield from names
 
     def __contains__(self, key: object) -> bool:
-        """Whether a variable is set."""
-        return Mapping.__contains__(self, key)
+        """Whether a variable is set; whoever asks depends on it."""
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
 
 
 def _is_copying(key: str) -> bool:

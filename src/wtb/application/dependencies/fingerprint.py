@@ -7,6 +7,7 @@ functions and classes of the user's own modules, and globals by value. Installed
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -119,7 +120,12 @@ def fingerprint(
 
 
 def _module_of(function: Any) -> str:
-    return str(getattr(function, "__module__", None) or "__main__")
+    """Return the module that a function was written in, or the class of a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, FunctionType | MethodType | type):
+        return str(function.__module__ or "__main__")
+    return type(function).__module__
 
 
 class _Walk:
@@ -139,11 +145,29 @@ class _Walk:
         self._labelled: dict[tuple[str, int], Any] = {}
         """Values and statements that became parts, by label and id."""
         self._looked_at = 0
+        self._modules: dict[str, str] = {}
+        """The own modules of the functions that were given, with their files."""
 
     def add(self, function: Any) -> None:
         """Take a function, a method, a callable object or a tool into account."""
-        self._put("it is called as", self._tokens(function, _module_of(function), ()))
+        module = _module_of(function)
+        if (file := own_file(module)) is not None:
+            self._modules[module] = file
+        if isinstance(function, functools.partial):
+            self._arguments(function, module)
+            function = function.func
+        if isinstance(function, MethodType) and values.own_attributes(function.__self__) is not None:
+            self._value_part(_made(function.__self__), function.__self__, module)
+            function = function.__func__
+        if values.own_attributes(function) is not None:
+            self._value_part(_made(function), function, module)
+        else:
+            self._put("it is called as", self._tokens(function, module, ()))
         self._work()
+
+    def _arguments(self, partial: functools.partial[Any], module: str) -> None:
+        for name, value in (*enumerate(partial.args, 1), *sorted(partial.keywords.items())):
+            self._value_part(f"`{name}` that it is given", value, module)
 
     def add_value(self, label: str, value: Any, module: str) -> None:
         """Take a value into account under a name."""
@@ -195,7 +219,7 @@ class _Walk:
         self._readers.update(reader_of(each) for each in inner_code(code))
         tokens = [*self._code(code)]
         if function.__annotations__:
-            tokens += ["annotations", *(f"{name}: {note!s}" for name, note in function.__annotations__.items())]
+            tokens += ["annotations", *self._tokens(dict(function.__annotations__), module, ())]
         defaults = (function.__defaults__ or (), tuple(sorted((function.__kwdefaults__ or {}).items())))
         tokens += [*self._tokens(defaults, module, ())]
         self._put(_label(function), tokens)
@@ -254,6 +278,8 @@ class _Walk:
                 return
             module, value = value.__name__, vars(value)[chain[depth]]
             depth += 1
+        if isinstance(value, ModuleType) and (replaced := _own_in_library(value, chain[depth:])) is not None:
+            self._put_reference(f"`{'.'.join(chain)}`", replaced, module)
         self._value_part(f"`{chain[depth - 1]}` in {_place_of(module)}", value, module, name=chain[depth - 1])
 
     def _value_part(self, label: str, value: Any, module: str, name: str = "") -> None:
@@ -273,7 +299,7 @@ class _Walk:
         self._put(label, self._class_tokens(type(value), module))
         for attribute, held in attributes.items():
             inside = label.replace("` ", f".{attribute}` ", 1)
-            self._put(inside, self._tokens(held, module, (name,) if name else ()), is_value=True)
+            self._put(inside, self._tokens(held, module, (name,) if name else (), inside_of=value), is_value=True)
             self._mutable.add(inside)
 
     def _put_reference(self, label: str, value: Any, module: str) -> None:
@@ -306,7 +332,7 @@ class _Walk:
         """Take all own modules into account."""
         self._coarse[f"{reason}: all your modules count"] = None
         self._reads_anything = True
-        for path in closure_of(self._around.modules).values():
+        for path in closure_of({**self._modules, **self._around.modules}).values():
             self._written(path, frozenset())
 
     def _written(self, path: str, names: frozenset[str]) -> None:
@@ -328,11 +354,12 @@ class _Walk:
 
     # Values
 
-    def _tokens(self, value: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
+    def _tokens(self, value: Any, module: str, names: tuple[str, ...], inside_of: Any = None) -> Iterator[str]:
         """Yield what a value is made of; code in it becomes a part of its own."""
-        yield from values.Reader(self._seen_code, lambda thing: self._opaque(thing, module, names), self._count).read(
-            value
-        )
+        reader = values.Reader(self._seen_code, lambda thing: self._opaque(thing, module, names), self._count)
+        if inside_of is not None:
+            reader.knows(inside_of)
+        yield from reader.read(value)
 
     def _count(self) -> bool:
         self._looked_at += 1
@@ -354,15 +381,14 @@ class _Walk:
             yield from self._class_tokens(thing, thing.__module__)
 
     def _seen_function(self, function: FunctionType) -> Iterator[str]:
-        if is_own_file(function.__code__.co_filename):
+        if _is_own(function):
             self._later(function, lambda: self._function(function))
             yield _label(function)
             return
         yield values.library_name(function)
-        wrapped = getattr(function, "__wrapped__", None)
+        wrapped = vars(function).get("__wrapped__")
         if wrapped is not None:
             yield from self._tokens(wrapped, _module_of(function), ())
-            return
         for cell in function.__closure__ or ():
             with suppress(ValueError):
                 yield from self._own_inside(cell.cell_contents, _module_of(function))
@@ -380,7 +406,7 @@ class _Walk:
 
     def _class(self, kind: type) -> None:
         tokens = [kind.__qualname__]
-        for base in kind.__bases__:
+        for base in (*kind.__bases__, type(kind)):
             tokens += self._class_tokens(base, base.__module__)
         for name, member in values.members(kind):
             functions = values.functions_of(member)
@@ -396,22 +422,46 @@ class _Walk:
         """Yield what can be said of an object that cannot be looked into: the code around it counts instead."""
         yield values.library_name(type(thing))
         yield from self._own_inside(thing, module)
-        kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+        reason = f"a {type(thing).__module__}.{type(thing).__qualname__} cannot be looked into"
         if is_own_module(module):
-            self._module(module, f"a {kind} cannot be looked into", frozenset(names))
+            self._module(module, reason, frozenset(names))
+        else:
+            self._everything(reason)
 
 
 _PROCESS = uuid4().hex
+_NOWHERE = "code that was made at run time"
+
+
+def _is_own(function: FunctionType) -> bool:
+    """Whether a function is the user's; one that was made at run time is, unless its module is a library's."""
+    file, module = function.__code__.co_filename, function.__module__
+    if not file.startswith("<") or file.startswith("<frozen"):
+        return is_own_file(file)
+    return is_own_file(file) or module in (None, "builtins") or is_own_module(module)
 
 
 def _label(thing: Any) -> str:
-    """Return how a function or class is called in explanations."""
+    """Return how a function or class is called in explanations: as it was written, whatever a decorator says."""
     if isinstance(thing, FunctionType):
-        file = thing.__code__.co_filename
-        where = _place_of(_module_of(thing)) if file.startswith("<") else file_of(thing.__code__)
-    else:
-        where = _place_of(thing.__module__)
-    return f"`{thing.__qualname__}` in {where}"
+        if thing.__code__.co_filename.startswith("<"):
+            return f"`{thing.__qualname__}` in {_place_of(thing.__module__ or _NOWHERE)}"
+        return f"`{thing.__code__.co_qualname}` in {file_of(thing.__code__)}"
+    return f"`{thing.__qualname__}` in {_place_of(thing.__module__)}"
+
+
+def _own_in_library(value: Any, names: Iterable[str]) -> Any:
+    """Return the user's own function or object that was put into a module of a library; None when there is none."""
+    for name in names:
+        if not isinstance(value, ModuleType):
+            break
+        value = vars(value).get(name)
+    return value if values.is_own(value) else None
+
+
+def _made(value: Any) -> str:
+    """Return how an object is called that has no name of its own."""
+    return f"`{type(value).__qualname__}(…)` in {_place_of(type(value).__module__)}"
 
 
 def _place_of(module: str) -> str:

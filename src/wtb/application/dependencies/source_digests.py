@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from wtb.application.dependencies.own_code import path_of
 from wtb.application.dependencies.sources import module_digest
-from wtb.domain.observation import ABSENT, Source, SourceKind
+from wtb.domain.observation import ABSENT, EVERY_VARIABLE, Source, SourceKind
 
 _LARGE = 64 * 1024 * 1024
 """Larger files are known by size and time of change: hashing them would take longer than most nodes."""
+_SESSION = (
+    *("_", "COLUMNS", "DBUS_", "DISPLAY", "GPG_", "LINES", "LS_COLORS", "OLDPWD", "PWD", "PYTEST_", "SHLVL"),
+    *("SSH_", "STY", "TERM", "TMUX", "VSCODE_", "WAYLAND_", "WINDOWID", "WT_", "XDG_"),
+)
+"""How variables begin that differ between two terminals and mean nothing to a result."""
 _NOT_LISTED = frozenset((".wtb", "__pycache__"))
 
 Signature = tuple[int, int, int] | None
@@ -22,12 +28,15 @@ Signature = tuple[int, int, int] | None
 class SourceDigests:
     """Digests of sources, as they are now or were when they were opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_secret: Callable[[str], bool] = lambda name: False) -> None:
+        self._is_secret = is_secret
         self._contents: dict[tuple[str, Signature], str] = {}
 
     def now(self, source: Source) -> str:
         """Return the digest of a source as it is now."""
         match source.kind:
+            case SourceKind.VARIABLE if source.name == EVERY_VARIABLE:
+                return _variable_digest(self._all_variables())
             case SourceKind.VARIABLE:
                 return _variable_digest(os.environ.get(source.name))
             case SourceKind.FOLDER:
@@ -39,6 +48,11 @@ class SourceDigests:
                 return self.of_file(path, signature_of(path))
             case _:
                 return ""
+
+    def _all_variables(self) -> str:
+        """Return all variables, but not those of the terminal and the session, and no secrets."""
+        known = sorted((name, value) for name, value in os.environ.items() if not name.startswith(_SESSION))
+        return "\0".join(f"{name}={value}" for name, value in known if not self._is_secret(name))
 
     def of_file(self, path: str, signature: Signature) -> str:
         """Return the digest of a file as it lay there then; one that has changed since has a digest of its own."""

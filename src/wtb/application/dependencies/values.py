@@ -6,15 +6,15 @@ import array
 import functools
 import hashlib
 import logging
+import os
 import random
 import re
 import sys
 import threading
 import types
-from collections import ChainMap, deque
+from collections import ChainMap, deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -25,7 +25,7 @@ from types import CodeType, FunctionType, MemberDescriptorType, MethodType, Modu
 from typing import Any, get_origin
 from uuid import UUID
 
-from wtb.application.dependencies.own_code import is_own_module
+from wtb.application.dependencies.own_code import is_own_module, project_root
 from wtb.domain.tools import Tool
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...), type(NotImplemented))
@@ -33,13 +33,36 @@ _BY_REPR = (re.Pattern, PurePath, date, time, timedelta, tzinfo, Decimal, Fracti
 """Values whose repr says all of them."""
 IMMUTABLE = (*_PLAIN, *_BY_REPR)
 """Values that nobody can change in place."""
-_BY_NAME = (logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), threading.Event)
-"""Objects that hold no data that a result could depend on."""
+_BY_NAME = (
+    logging.Logger,
+    logging.LoggerAdapter,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.Event,
+    type(os.environ),
+)
+"""Objects that hold no data that a result could depend on; which variables are read is observed."""
 _FUNCTION_IN = ("__func__", "fget", "fset", "fdel", "func", "wrapped", "__wrapped__")
 """Where methods of classes, properties, cached ones and validators keep their functions."""
 _MADE_BY_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
-_COUNTED_DUNDERS = ("__annotations__", "__slots__", "__pydantic_fields__", "__match_args__")
-_UNCOUNTED = ("__pydantic_fields_set__", "__weakref__", "__dict__")
+_COUNTED_DUNDERS = (
+    "__annotations__",
+    "__slots__",
+    "__pydantic_fields__",
+    "__dataclass_fields__",
+    "__attrs_attrs__",
+    "__match_args__",
+)
+_FIELDS = ("pydantic.fields.FieldInfo", "pydantic.fields.ModelPrivateAttr", "dataclasses.Field", "attr._make.Attribute")
+"""Types of libraries that describe the fields of classes: all of them is data."""
+_SENTINELS = (
+    "pydantic_core._pydantic_core.PydanticUndefinedType",
+    "dataclasses._MISSING_TYPE",
+    "dataclasses._HAS_DEFAULT_FACTORY_CLASS",
+    "attr._make._Nothing",
+)
+_UNCOUNTED = ("__pydantic_fields_set__", "__weakref__", "__dict__", "_field_type", "_original_assignment")
+_TUPLE_FIELD = type(namedtuple("_Pair", "left").left)  # type: ignore[attr-defined]
 _OWN_DEPTH = 6
 _OWN_MOST = 2_000
 
@@ -81,6 +104,10 @@ class Reader:
         self._opaque = opaque
         self._may_go_on = may_go_on
         self._met: dict[int, tuple[int, Any]] = {}
+
+    def knows(self, value: Any) -> None:
+        """Say that a value is read elsewhere: what leads back to it ends there."""
+        self._met[id(value)] = (len(self._met), value)
 
     def read(self, value: Any) -> Iterator[str]:
         """Yield what a value is made of."""
@@ -132,6 +159,8 @@ class Reader:
             yield f"{kind.__name__} {hashlib.sha256(bytes(value)).hexdigest()}"
         elif isinstance(value, random.Random):
             yield from self._all(kind, value.getstate())
+        elif isinstance(value, PurePath):
+            yield f"{kind.__name__} {_placed(str(value))}"
         elif isinstance(value, _BY_REPR):
             yield f"{kind.__name__} {value!r}"
         elif isinstance(value, _BY_NAME) or _is_builtin(value):
@@ -172,7 +201,14 @@ class Reader:
 
 
 def _short(value: Any) -> str:
-    return f"{type(value).__name__} {value!r}"
+    return f"{type(value).__name__} {(_placed(value) if isinstance(value, str) else value)!r}"
+
+
+def _placed(text: str) -> str:
+    """Return a path inside the project without the project's folder: a clone elsewhere has the same values."""
+    root = str(project_root())
+    is_inside = text.startswith(root) and text[len(root) : len(root) + 1] in ("", os.sep)
+    return f"<project>{text[len(root) :]}" if is_inside else text
 
 
 def _long(value: str | bytes) -> str:
@@ -202,7 +238,12 @@ def _array_data(value: Any) -> str | None:
 def _fields(value: Any) -> Mapping[str, Any] | None:
     """Return the declared fields of an object of a library: of a dataclass, an attrs class or a pydantic model."""
     kind = type(value)
-    if is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") or hasattr(kind, "model_fields"):
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name in _SENTINELS:
+        return {}
+    if name in _FIELDS or any(
+        hasattr(kind, mark) for mark in ("__dataclass_fields__", "__attrs_attrs__", "model_fields")
+    ):
         return attributes_of(value)
     return None
 
@@ -246,9 +287,9 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
             continue
         if issubclass(kind, Enum) and not functions_of(member):
             continue
-        if isinstance(member, MemberDescriptorType | types.GetSetDescriptorType):
+        if isinstance(member, MemberDescriptorType | types.GetSetDescriptorType | _TUPLE_FIELD):
             continue
-        yield name, member
+        yield name, tuple(member) if name == "__attrs_attrs__" else member
 
 
 def functions_of(member: Any) -> list[Any]:
@@ -271,14 +312,15 @@ def own_code_inside(value: Any) -> list[Any]:
         if id(each) in met or isinstance(each, _PLAIN):
             continue
         met[id(each)] = each
-        if depth and _is_own(each):
+        if depth and is_own(each):
             found.append(each)
         elif depth < _OWN_DEPTH and not isinstance(each, ModuleType | type):
             waiting += [(inside, depth + 1) for inside in _inside(each)]
     return found
 
 
-def _is_own(value: Any) -> bool:
+def is_own(value: Any) -> bool:
+    """Whether something is the user's: a function, a class, or an object of such a class."""
     if isinstance(value, FunctionType):
         return is_own_module(str(value.__module__))
     if isinstance(value, type):
