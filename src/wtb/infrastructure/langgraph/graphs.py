@@ -239,6 +239,12 @@ def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
 
 
 @made_of.register
+def _of_nested(nested: Nested) -> Any:
+    """Return the nodes, edges and channels that a graph is known by."""
+    return vars(nested)
+
+
+@made_of.register
 def _of_runnable(runnable: Runnable) -> Any:  # type: ignore[type-arg]
     """Return the function that one was made of; chains and models show their fields instead."""
     return vars(runnable).get("func") or vars(runnable).get("afunc")
