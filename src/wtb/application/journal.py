@@ -229,7 +229,7 @@ class CallJournal:
             return
         done = call.succeeded(None, self._clock.now())
         with self._lock:
-            facts = {"kind": Kind.MANUAL, "name": name, "description": description}
+            facts = {"kind": Kind.MANUAL, "name": name, "description": self._masker.text(description)}
             self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
             self._calls[done.identity] = done
 
