@@ -223,13 +223,14 @@ class CallJournal:
                 f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
                 f"{name!r} would show half a step; make it in the node that follows"
             )
+        description = self._masker.text(description)
         arguments = {"description": description}
         call = self.lookup(CallKind.CHECKPOINT, "checkpoint", Effects.NONE, arguments, name)
         if call.status is CallStatus.SUCCEEDED:
             return
         done = call.succeeded(None, self._clock.now())
         with self._lock:
-            facts = {"kind": Kind.MANUAL, "name": name, "description": self._masker.text(description)}
+            facts = {"kind": Kind.MANUAL, "name": name, "description": description}
             self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
             self._calls[done.identity] = done
 

@@ -14,7 +14,7 @@ from wtb.bench import Bench
 from wtb.cli.half_done import ways_on
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.live import LiveDisplay
-from wtb.cli.output import as_json, example, print_json, show, to_json, url
+from wtb.cli.output import as_json, echo, echo_state, example, print_json, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
@@ -217,7 +217,7 @@ def end(run: Run, *, as_json: bool, **more: Any) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 def report(run: Run, *, as_json: bool, **more: Any) -> None:
@@ -226,9 +226,9 @@ def report(run: Run, *, as_json: bool, **more: Any) -> None:
     if as_json:
         print_json(result)
         return
-    click.echo(advice(run))
+    echo(advice(run))
     if result["status"] == ExecutionStatus.COMPLETED:
-        click.echo(to_json(result["state"], indent=2))
+        echo_state(result["state"])
 
 
 def outcome(run: Run) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from wtb.baselines import GateResult, known_combination
 from wtb.batch_results import compare_results
 from wtb.bench import Bench
 from wtb.cli.batch_tables import ends, interval, number, verdict_data
-from wtb.cli.output import as_json, counted, example, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
 from wtb.domain.evaluation import Errors
 from wtb.domain.workflow import BASELINE
 
@@ -67,8 +67,8 @@ def compare(
     rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in found]
     show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
     if found and not as_json:
-        click.echo(f"Differences from {against}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
-        click.echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
+        echo(f"Differences from {against}; p is adjusted for {counted(len(found), 'comparison')} (Holm);")
+        echo("w/t/l: cases won, tied and lost; needed: about how many cases in all would tell.")
         _print_dropped(found, only)
 
 
@@ -99,9 +99,9 @@ def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Seq
     for what, batches in only.items():
         for batch, names in batches.items():
             few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
-            click.echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
+            echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
     if not only and any(each.comparison.dropped for each in found):
-        click.echo("Not all cases have a score on both sides: --json has how many.")
+        echo("Not all cases have a score on both sides: --json has how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:

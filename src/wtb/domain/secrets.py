@@ -35,7 +35,7 @@ SECRET_PATTERNS = (
     r"\bgh[pousr]_[A-Za-z0-9]{20,}",
     r"\bAKIA[0-9A-Z]{16}\b",
     r"\bBearer\s+[A-Za-z0-9._~+/=-]{8,}",
-    r"(?<=://)[^\s/:@\"'<>]*:[^\s/\"'<>]+(?=@)",
+    r"(?<=://)(?![^\s/:@]*:\*{3}@)[^\s/:@\"'<>]*:[^\s/\"'<>]+(?=@)",
 )
 """Texts that are masked wherever they stand: keys of well-known services, and passwords in addresses."""
 

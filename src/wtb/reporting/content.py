@@ -13,9 +13,12 @@ from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable, pareto
 from wtb.domain.intervals import Interval
+from wtb.domain.secrets import Masker
 from wtb.domain.statistics import Finding, Summary, Verdict
 
 BASELINE_KEY = "B"
+_MASKER = Masker()
+
 _TRADED = ("latency_s", "cost_usd", "tokens")
 """What one usually pays for quality with, the first that was measured."""
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
@@ -247,7 +250,7 @@ class Report:
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
                     told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
-                    jobs[True, told].append(job)
+                    jobs[True, _MASKER.text(told)].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
         return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
 
@@ -359,8 +362,8 @@ def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed"
+    return _MASKER.text(": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed")
 
 
 def _traceback(job: JobResult) -> str:
-    return "" if job.error is None else str(job.error.get("traceback") or "")
+    return "" if job.error is None else _MASKER.text(str(job.error.get("traceback") or ""))
