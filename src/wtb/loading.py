@@ -67,7 +67,11 @@ def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual:
 
 def _module_at(path: Path) -> ModuleType:
     """Import a file under a name of its own, its folder on the path as if it had been run."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # a name that is too long, or a folder that may not be read
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+    if not is_there:
         raise InvalidInput(f"there is no file {path}")
     name = path.stem
     known = sys.modules.get(name)

@@ -204,6 +204,7 @@ LONG = "1" * 5_000
         (("run", ".evil:x"), "'.evil' is neither a file"),
         (("run", "a..b:x"), "'a..b' is neither a file"),
         (("run", ""), "'' is neither a file"),
+        (("run", f"{LONG}.py"), ".py cannot be read: File name too long"),
         (("run", "broken:flow"), "module 'broken' cannot be imported: ZeroDivisionError: division by zero"),
         (("batch", "run", "../../evil:x"), "'../../evil' is neither a file"),
         (("batch", "run", "deep.py"), "deep.jsonl line 1 is nested too deeply to be read"),

@@ -94,7 +94,7 @@ def echo_facts(facts: Mapping[str, str]) -> None:
 
 def echo_state(state: Mapping[str, Any]) -> None:
     """Print a state for people, as JSON; the values of secret keys are masked here, and in --json they are not."""
-    echo(to_json(_MASKER.data(_plain(state)), indent=2))
+    click.echo(_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
 
 
 def confirm(question: str) -> None:

@@ -20,7 +20,7 @@ MOST = 1_000
 _SHORTEST_BASE64 = 7
 """Characters of a base64 text that tell it from another one."""
 
-_MOST_NEEDLES = 20
+_MOST_NEEDLES = 5
 """Texts that are looked for in stored data: each costs a search of all that a step writes."""
 
 _ESCAPE = re.compile("%[0-9A-F]{2}")

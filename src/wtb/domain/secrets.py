@@ -39,6 +39,9 @@ SECRET_PATTERNS = (
 )
 """Texts that are masked wherever they stand: keys of well-known services, and passwords in addresses."""
 
+_HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "AKIA", "Bearer", "://"), strict=True))
+"""What a text must hold to fit a pattern: looking for it is a hundred times quicker than the pattern itself."""
+
 
 @final
 class Secret:
@@ -93,16 +96,23 @@ class Masker:
         self._key = re.compile(rf"(?:^|[_\W]|{_CAMEL})(?:{names})$", re.IGNORECASE)
         key = rf"""(?:\b|_|{_CAMEL})(?:{names})(?:\\*["'])?\s*[:=]\s*(?!\\*["']?\*{{3}})"""
         self._written = re.compile(rf"(?P<key>{key})(?:{_QUOTED}|{_ESCAPED}|{_SCHEME}{_BARE})", re.IGNORECASE)
-        self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._patterns = [(_HINTS.get(pattern, ""), _compiled(pattern)) for pattern in patterns]
+        self._words = {max(key.lower().split("_"), key=len) for key in keys}
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         for form in REMEMBERED.forms:
             if form in text:
                 text = text.replace(form, MASK)
-        for pattern in self._patterns:
-            text = pattern.sub(MASK, text)
-        return self._written.sub(rf"\g<key>{MASK}", _BASIC.sub(_masked_basic, text))
+        for hint, pattern in self._patterns:
+            if hint in text:
+                text = pattern.sub(MASK, text)
+        lower = text.lower()
+        if "basic" in lower:
+            text = _BASIC.sub(_masked_basic, text)
+        if any(word in lower for word in self._words):
+            text = self._written.sub(rf"\g<key>{MASK}", text)
+        return text
 
     def data(self, value: Any) -> Any:
         """Return plain data without secrets."""

@@ -26,7 +26,7 @@ from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
 from wtb.domain.secret_memory import REMEMBERED
 from wtb.domain.secrets import Secret
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
-from wtb.infrastructure.codecs.revealed import warn_of_secrets
+from wtb.infrastructure.codecs.revealed import warn_of_secret
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
 _KEEP_TYPES = (
@@ -72,8 +72,9 @@ class MsgpackCodec:
         if type(value) is Encoded:
             return value
         encoded = self._encoded(value, path)
-        if REMEMBERED.needles:
-            warn_of_secrets(value, encoded[0], path)
+        for needle in REMEMBERED.needles:
+            if needle in encoded[0]:
+                warn_of_secret(needle, value, path)
         return encoded
 
     def _encoded(self, value: Any, path: str) -> tuple[bytes, bytes]:

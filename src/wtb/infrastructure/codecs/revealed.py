@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wtb.domain.secret_memory import REMEMBERED
 from wtb.domain.secrets import masked_logger
 
 _log = masked_logger(__name__)
@@ -16,20 +15,17 @@ _MOST_PLACES = 1_000
 _told: set[str] = set()
 
 
-def warn_of_secrets(value: Any, data: bytes, path: str) -> None:
-    """Log a warning, once a place, when encoded data hold the text of a `Secret`; the path says where."""
-    for needle in REMEMBERED.needles:
-        if needle in data:
-            root = path.partition("[")[0]  # not once for each item of a list
-            if root not in _told and len(_told) < _MOST_PLACES:
-                _told.add(root)
-                where = _place(value, needle.decode("utf-8", "surrogatepass"), path)
-                _log.warning(
-                    "%s holds the text of a wtb.Secret, and is stored unmasked: read the secret in the node that needs "
-                    "it, and keep it out of what nodes return and of plain arguments",
-                    where,
-                )
-            return
+def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
+    """Log a warning, once a place, that what is stored holds the text of a `Secret`; the path says where."""
+    root = path.partition("[")[0]  # not once for each item of a list
+    if root in _told or len(_told) >= _MOST_PLACES:
+        return
+    _told.add(root)
+    _log.warning(
+        "%s holds the text of a wtb.Secret, and is stored unmasked: read the secret in the node that needs it, and "
+        "keep it out of what nodes return and of plain arguments",
+        _place(value, needle.decode("utf-8", "surrogatepass"), path),
+    )
 
 
 def _place(value: Any, text: str, path: str) -> str:
