@@ -28,6 +28,9 @@ from wtb.domain.evaluation import (
 from wtb.domain.measurement import apart_from_baseline, is_measured
 from wtb.domain.near_copies import NearCopies
 
+_FORMULA = tuple("=+-@\t\r\n")
+"""What a cell begins with that spreadsheets compute."""
+
 if TYPE_CHECKING:
     from wtb.bench import Bench
     from wtb.domain.statistics import Summary
@@ -373,12 +376,13 @@ class BatchResult:
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows, one a job, as CSV."""
+        """Write the rows, one a job, as CSV; a text that a spreadsheet would take for a formula begins with `'`."""
         rows = self.rows()
-        with Path(path).open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
-            writer.writeheader()
-            writer.writerows(rows)
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            writer = csv.writer(file)
+            writer.writerow(map(_cell, columns))
+            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
 
     def report(self, path: str | Path) -> None:
         """Write what was found as one HTML file that needs nothing else, or as Markdown: the path ends .html or .md."""
@@ -400,6 +404,17 @@ def _why(job: JobResult) -> str | None:
     if job.error is not None:
         return f"{job.error.get('type')}: {job.error.get('message')}"
     return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet computes; numbers stay numbers, those that are written as texts too."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _number(score: Any) -> float | None:

@@ -228,7 +228,7 @@ def _batches(
         ids=parts.ids,
         codec=parts.codec,
         controller=controller,
-        cache=NodeCache(parts.storage, parts.clock, parts.owners),
+        cache=NodeCache(parts.storage, parts.clock, parts.owners, parts.masker),
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,

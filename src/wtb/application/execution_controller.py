@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,13 +30,13 @@ from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
 from wtb.domain.values import evolve
 from wtb.domain.workflow import BASELINE, WorkflowDefinition
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 _RESUMABLE = (ExecutionStatus.PENDING, ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.RUNNING)
 

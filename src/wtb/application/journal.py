@@ -287,6 +287,7 @@ class CallJournal:
                 f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
                 f"{name!r} would show half a step; make it in the node that follows"
             )
+        description = self._masker.text(description)
         arguments = {"description": description}
         call = self.lookup(CallKind.CHECKPOINT, "checkpoint", Effects.NONE, arguments, name)
         if call.status is CallStatus.SUCCEEDED:

@@ -17,6 +17,7 @@ from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
 from wtb.domain.measurement import Measured
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
+from wtb.domain.secrets import Masker
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
@@ -66,10 +67,11 @@ class Go:
 class NodeCache:
     """Claims, results and failures by key, in the database, so that processes share them too."""
 
-    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners, masker: Masker | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._owners = owners
+        self._masker = masker or Masker()
         self._listeners: list[Callable[[bytes], None]] = []
         self._for_each: set[bytes] = set()
         self._lock = threading.Lock()
@@ -140,7 +142,7 @@ class NodeCache:
         It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
         """
         done = isinstance(result, SharedResult)
-        value = _value(result) if isinstance(result, SharedResult) else _failure(result.failure)
+        value = _value(result) if isinstance(result, SharedResult) else _failure(self._masker.failure(result.failure))
         entry = CacheEntry(
             key=key,
             status=CacheStatus.DONE if done else CacheStatus.FAILED,

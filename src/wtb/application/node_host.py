@@ -221,7 +221,7 @@ class NodeHost:
                 attempt.revoke()
                 run = attempt.run
                 if not may_retry(node.retry, run.attempt, error):
-                    failure = failure_of(error, run.node, run.visit, run.input_id)
+                    failure = self._tools.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
                     return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
                 run = self._retried(node, run, error)
             finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,11 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock
+from wtb.domain.secrets import masked_logger
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import WorkflowDefinition
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 
 class StepLimitReached(WTBError):

@@ -37,7 +37,7 @@ from wtb.cli.batch_tables import (
     why,
 )
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, example, print_json, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.cases import read_cases
@@ -277,24 +277,24 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     _print(result, rows)
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
-        click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+        echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
     if result.left:
         left = f"{counted(result.left, 'job')} left to run"
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
-            click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+            echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
         else:
-            click.echo(f"Stopped with {left}: the same command goes on.")
-    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
+            echo(f"Stopped with {left}: the same command goes on.")
+    echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     plan = result.batch.plan
     repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
     sizes = f"{counted(len(plan['combinations']), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}"
-    click.echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
+    echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
     print_matrix(result, rows)
-    click.echo()
+    echo()
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
@@ -402,7 +402,7 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
     show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
     if jobs:
-        click.echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+        echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
 
 
 def _plain(job: JobResult) -> dict[str, Any]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
-from wtb.cli.output import counted, duration, printable
+from wtb.cli.output import Terminal, counted, duration, echo, printable, shown
 from wtb.domain.batch import JobStatus, Spent
 from wtb.domain.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
@@ -57,16 +54,15 @@ def best_first(result: BatchResult) -> list[MatrixRow]:
 
 def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     """Print combinations by metrics: mean, how it compares with the baseline, and interval; on two lines if need be."""
-    # Through a pipe the lines stay whole: there is no screen that they must fit.
-    console = Console(width=None if sys.stdout.isatty() else 1_000, highlight=False)
+    console = Terminal.whole_lines()
     table = _matrix(result, rows, " ")
     if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
         table = _matrix(result, rows, "\n")
     console.print(table)
     if len(result.combinations) > 1:
-        click.echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
         if len(result.shown_metrics) > 1:
-            click.echo(f"{result.primary} decides who wins; the other metrics are judged together.")
+            echo(f"{result.primary} decides who wins; the other metrics are judged together.")
     print_notes(result)
 
 
@@ -74,18 +70,18 @@ def print_notes(result: BatchResult) -> None:
     """Say what to keep in mind when reading the verdicts."""
     if result.clusters:
         count = len({*result.clusters.values()}) + sum(case not in result.clusters for case in result.cases)
-        click.echo(f"{counted(len(result.cases), 'case')} in clusters count as {count:,}.")
+        echo(f"{counted(len(result.cases), 'case')} in clusters count as {count:,}.")
     for note in result.notes:
-        click.echo(f"Note: {note}")
+        echo(f"Note: {note}")
 
 
 def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("combination", overflow="fold")
     for metric in result.shown_metrics.values():
-        table.add_column(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}", no_wrap=True)
+        table.add_column(shown(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}"), no_wrap=True)
     for row in rows:
-        name = Text(row.combination, style="bold" if row.is_baseline else "")
+        name = Text(shown(row.combination), style="bold" if row.is_baseline else "")
         table.add_row(name, *(_cell(row, metric, between) for metric in result.shown_metrics))
     return table
 
@@ -110,19 +106,17 @@ def _cell(row: MatrixRow, metric: str, between: str) -> Text:
 def print_sharing(result: BatchResult) -> None:
     """Say how many node runs it took, and which could not be shared."""
     sharing = result.sharing
-    click.echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
+    echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
     for node, why in sharing["not_shareable"].items():
-        click.echo(f"  {node} was not shared: {why}")
+        echo(f"  {node} was not shared: {why}")
 
 
 def print_crowding(result: BatchResult) -> None:
     """Say when times were measured on a crowded machine."""
     if result.crowding is not None and Latency().name in result.metrics:
         workers, cores = result.crowding
-        click.echo(
-            f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow"
-        )
-        click.echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+        echo(f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow")
+        echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
 
 
 def print_measured_apart(result: BatchResult) -> None:
@@ -133,19 +127,19 @@ def print_measured_apart(result: BatchResult) -> None:
         ways.setdefault(how, []).append(name)
     for how, names in ways.items():
         few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
-        click.echo(f"{few} and {result.baseline} were measured {how}:")
-        click.echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
+        echo(f"{few} and {result.baseline} were measured {how}:")
+        echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
     """Say what it has cost, and which models nobody knows the price of."""
     if result.spent.usd or result.spent.tokens:
-        click.echo(f"It took {spending(result.spent)}.")
+        echo(f"It took {spending(result.spent)}.")
     if result.unpriced:
         models = ", ".join(result.unpriced)
-        click.echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
-        click.echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
-        click.echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
+        echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
+        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
+        echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
 
 
 def spending(spent: Spent) -> str:
@@ -158,13 +152,13 @@ def print_failures(result: BatchResult) -> None:
     """Name the first few jobs that failed, and how to open their runs."""
     failed = failures(result)
     if failed:
-        click.echo(f"{counted(len(failed), 'job')} failed:")
+        echo(f"{counted(len(failed), 'job')} failed:")
     for job in failed[:_FEW]:
-        click.echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
+        echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
         if job.run_id is not None:
-            click.echo(f"    wtb show {job.run_id} --errors")
+            echo(f"    wtb show {job.run_id} --errors")
     if len(failed) > _FEW:
-        click.echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
+        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
 
 
 def print_evaluation_failures(result: BatchResult) -> None:
@@ -172,19 +166,19 @@ def print_evaluation_failures(result: BatchResult) -> None:
     failed = evaluation_failures(result)
     for metric, jobs in failed.items():
         first = jobs[0]
-        click.echo(f"{_how_often(result, metric, jobs)}; the first, {first.combination} on {first.case_id}:")
-        click.echo(f"  {printable(error_of(first.scores[metric]) or '')}")
-        click.echo(f"    wtb show {first.run_id}")
+        echo(f"{_how_often(result, metric, jobs)}; the first, {first.combination} on {first.case_id}:")
+        echo(f"  {printable(error_of(first.scores[metric]) or '')}")
+        echo(f"    wtb show {first.run_id}")
     if failed:
         name = shlex.quote(result.batch.name)
-        click.echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
-        click.echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
+        echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
+        echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
 
 
 def print_evaluation_counts(result: BatchResult) -> None:
     """Say how often each evaluator failed."""
     for metric, jobs in evaluation_failures(result).items():
-        click.echo(f"{_how_often(result, metric, jobs)}.")
+        echo(f"{_how_often(result, metric, jobs)}.")
 
 
 def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> str:

@@ -18,13 +18,16 @@ from wtb.cli.output import (
     as_json,
     counted,
     duration,
+    echo,
+    echo_facts,
+    echo_state,
     example,
     moment,
     print_json,
     print_table,
     show_rows,
     size,
-    to_json,
+    text_of,
     url,
 )
 from wtb.cli.replay import show_replay
@@ -147,14 +150,14 @@ def _said(data: Mapping[str, Any]) -> str:
         where += f" {duration(rest.pop('ms') / 1000)}"
     if "usage" in rest:
         where += f" {usage(rest.pop('usage'))}"
-    return " ".join([where, *(f"{key}={item}" for key, item in rest.items())]).strip()
+    return " ".join([where, *(f"{key}={text_of(item, str)}" for key, item in rest.items())]).strip()
 
 
 def _show_traceback(run: Run) -> None:
     failure = run.error
     if failure is None:
         raise InvalidInput(f"run {run.id!r} is {run.status}; only a failed one has a traceback")
-    click.echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
+    echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
 
 
 def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
@@ -193,7 +196,7 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
         return
     for number, rows in enumerate([[line], *(rows for rows in tables.values() if rows)]):
         if number:
-            click.echo()
+            echo()
         print_table(rows)
 
 
@@ -203,12 +206,10 @@ def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
         found = None if neglect is None else neglect.value
         print_json({**outcome(run), "neglect": found, **_more(run)})
         return
-    _print_facts(_facts(run, neglect))
-    click.echo(to_json(run.state, indent=2))
+    echo_facts(_facts(run, neglect))
+    echo_state(run.state)
     is_half_done = run.status is ExecutionStatus.ROLLING_BACK
-    click.echo(
-        advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does."
-    )
+    echo(advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does.")
 
 
 def _more(run: Run) -> dict[str, Any]:
@@ -273,9 +274,3 @@ def _branches(history: ExecutionHistory) -> str:
     active = history.branch().name
     others = [branch.name for branch in history.branches if branch.name != active]
     return f"{active}; there are also {', '.join(others)}" if others else active
-
-
-def _print_facts(facts: Mapping[str, str]) -> None:
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")

@@ -13,7 +13,7 @@ from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.batch_tables import interval, number, verdict_data
 from wtb.cli.gate_text import gate_data, said
-from wtb.cli.output import as_json, counted, example, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
@@ -85,7 +85,7 @@ def compare(
         else:
             found, against, only, notes = _across(bench, name, after, metrics, errors=errors, max_errors=max_errors)
     if errors == Errors.DROP:
-        click.echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
+        echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
     shown = found if as_json or metrics else _worth_a_row(found)
     several = len({each.comparison.metric.name for each in shown}) > 1
     rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
@@ -94,7 +94,7 @@ def compare(
         _print_legend(shown, against)
         _print_dropped(found, only)
         for note in notes:
-            click.echo(f"Note: {note}")
+            echo(f"Note: {note}")
 
 
 def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
@@ -106,8 +106,8 @@ def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
 def _print_legend(shown: Sequence[Verdict], against: str) -> None:
     families = dict.fromkeys(each.family for each in shown)
     told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
-    click.echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
-    click.echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
+    echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
+    echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
 
 
 def _across(
@@ -137,9 +137,9 @@ def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Seq
     for what, batches in only.items():
         for batch, names in batches.items():
             few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
-            click.echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
+            echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
     if not only and any(each.comparison.dropped for each in found):
-        click.echo("Not all cases have a score on both sides: --json has how many.")
+        echo("Not all cases have a score on both sides: --json has how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from wtb.domain.batch import Case, cases_of
 from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.json_text import read_json
 
 
 def read_cases(source: Any) -> tuple[Case, ...]:
@@ -35,10 +35,7 @@ def read_cases(source: Any) -> tuple[Case, ...]:
 def _json_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            try:
-                yield f"{name} line {number}", json.loads(line)
-            except ValueError as error:
-                raise InvalidInput(f"{name} line {number} is no JSON: {error}") from error
+            yield f"{name} line {number}", read_json(line, f"{name} line {number}")
 
 
 def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:

@@ -13,10 +13,13 @@ from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
 from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
 from wtb.domain.intervals import Interval
+from wtb.domain.secrets import Masker
 from wtb.domain.statistics import Summary
 from wtb.domain.verdicts import Family, Finding, Verdict
 
 BASELINE_KEY = "B"
+_MASKER = Masker()
+
 _TRADED = ("latency_s", "cost_usd", "tokens")
 """What one usually pays for quality with, the first that was measured."""
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
@@ -292,7 +295,7 @@ class Report:
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
                     told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
-                    jobs[True, told].append(job)
+                    jobs[True, _MASKER.text(told)].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
         return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
 
@@ -408,8 +411,8 @@ def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed"
+    return _MASKER.text(": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed")
 
 
 def _traceback(job: JobResult) -> str:
-    return "" if job.error is None else str(job.error.get("traceback") or "")
+    return "" if job.error is None else _MASKER.text(str(job.error.get("traceback") or ""))
