@@ -140,6 +140,8 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("baseline", "ls")),
     (0, ("gate", f"batch{NASTY}", "--baseline", f"base{NASTY}", "--metric", f"judge{NASTY}")),
     (1, ("gate", f"batch{NASTY}", "--baseline", NASTY, "--metric", NASTY)),
+    (0, ("baseline", "delete", f"base{NASTY}")),
+    (1, ("baseline", "delete", NASTY)),
     (0, ("report", f"batch{NASTY}")),
     (0, ("report", f"batch{NASTY}", "--out", f"report{NASTY}.md")),
     (0, ("batch", "delete", f"again{NASTY}")),
