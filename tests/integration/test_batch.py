@@ -631,3 +631,9 @@ def test_a_sweep_keeps_the_files_of_results_that_can_still_be_shared(bench: Benc
     garbage.sweep(timedelta(0))
     result = bench.batch(flow, name="second", cases=cases, evaluators=ANSWER)
     assert (result.status, ran["write"], result.results[0].scores["exact_match"]) == ("completed", 1, 1.0)
+
+
+@pytest.mark.parametrize("workers", [-1, 10**30])
+def test_more_workers_than_a_machine_can_hold_are_refused(workers: int) -> None:
+    with wtb.Bench("memory://") as bench, pytest.raises(InvalidInput, match="workers must be from 1 to 256"):
+        bench.batch(chain(Tally()), cases=CASES, evaluators=ANSWER, workers=workers)

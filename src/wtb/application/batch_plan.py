@@ -20,6 +20,9 @@ from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
 
+MOST_WORKERS = 256
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
     """What a batch is to run."""
@@ -68,6 +71,8 @@ class BatchPlan:
 
 def check_plan(plan: BatchPlan) -> None:
     """Raise InvalidInput for figures that make no sense, before anything runs."""
+    if not 1 <= plan.workers <= MOST_WORKERS:
+        raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}: each is a thread")
     if plan.repeats < 1:
         raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
