@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.answers import check_answer
+from wtb.application.calls_in_flight import is_in_flight
 from wtb.application.recorder import Recorder
 from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
@@ -134,6 +135,11 @@ class Recovery:
             ]
             if not asked or (pause is not None and pause.question is None):
                 raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+            if answer == "again" and is_in_flight(asked[0]):
+                raise InvalidInput(
+                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called a "
+                    "second time meanwhile; answer again once that call has ended, or say done"
+                )
             uow.tool_calls.save(_answered(asked[0], answer, self._clock.now()))
             uow.commit()
 
