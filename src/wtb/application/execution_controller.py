@@ -301,7 +301,16 @@ class ExecutionController:
             fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
         bases = standing.bases
-        host = NodeHost(self._equipment, definition, options, progress, bases=bases, watch=watch, sharing=sharing)
+        host = NodeHost(
+            self._equipment,
+            definition,
+            options,
+            progress,
+            bases=bases,
+            watch=watch,
+            sharing=sharing,
+            calls_begun=standing.calls_begun,
+        )
         return RunDriver(
             self._equipment,
             definition,

@@ -21,6 +21,7 @@ from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker, unrevealed
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
+from wtb.domain.values import evolve
 
 _EVENTS = {
     CallStatus.INTENDED: EventType.TOOL_STARTED,
@@ -85,6 +86,7 @@ class CallJournal:
         files: NodeFiles,
         mark: Mark | None = None,
         fine_grained: bool = False,
+        place: Callable[[], tuple[int, int]],
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -94,6 +96,7 @@ class CallJournal:
         self._files = files
         self._mark = mark
         self._fine_grained = fine_grained
+        self._place = place
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
@@ -268,6 +271,7 @@ class CallJournal:
 
     def _save(self, call: ToolCall) -> ToolCall:
         with self._lock:
+            call = self._placed(call)
             if self._revoked:
                 self._save_late(call)
             is_new = call.identity not in self._calls
@@ -282,6 +286,15 @@ class CallJournal:
             self._owes_figures = False
             self._calls[call.identity] = call
         return call
+
+    def _placed(self, call: ToolCall) -> ToolCall:
+        """Return a call with where it starts or ends among the steps of the run; no checkpoint may come in between."""
+        step, number = self._place()
+        if call.status is CallStatus.INTENDED:
+            return evolve(call, started_step=step, started_number=number)
+        if call.started_step is None:  # it starts and ends at once
+            return evolve(call, started_step=step, started_number=number, ended_step=step)
+        return evolve(call, ended_step=step)
 
     def _save_late(self, call: ToolCall) -> NoReturn:
         """Record how a call ended that a node which was given up was in, and nothing else: the node run is others'.
@@ -339,6 +352,7 @@ class CallJournal:
             return
         done = call.succeeded(None, self._clock.now())
         with self._lock:
+            done = self._placed(done)
             facts = {"kind": Kind.MANUAL, "name": name, "description": description}
             self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
             self._calls[done.identity] = done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import time
@@ -193,6 +194,7 @@ class NodeHost:
         bases: Mapping[NodeRunId, FileCommitId | None],
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        calls_begun: int = 0,
     ) -> None:
         self._tools = equipment
         self._definition = definition
@@ -203,6 +205,7 @@ class NodeHost:
         self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
+        self._numbers = itertools.count(calls_begun + 1)
         self.waits_for: bytes | None = None
         """The result that somebody else is making and that this run needs next; driving on then takes it."""
 
@@ -339,6 +342,7 @@ class NodeHost:
             mark=None if member else self._progress.mark,
             files=files,
             fine_grained=self._options.fine_grained,
+            place=self._place,
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
@@ -353,6 +357,10 @@ class NodeHost:
             workflow=self._definition,
         )
         return journal, files, context
+
+    def _place(self) -> tuple[int, int]:
+        """Return the step that comes next, and a number that is higher than any before."""
+        return self._progress.at.head.step + 1, next(self._numbers)
 
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
