@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.leases import LEASE
 from wtb.bench import Bench
+from wtb.domain.errors import Conflict
+from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.integrity import FaultKind
 from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -159,6 +163,28 @@ def test_rollbacks_are_redone_last_first_though_the_clock_was_set_back(bench: Be
     assert run.state == {"n": 4}
     run.redo()
     assert run.state == {"n": 5}
+
+
+def test_a_lease_far_in_the_future_is_named_by_doctor_and_taken_over_only_when_told_to(bench: Bench) -> None:
+    flow = Workflow("counting")
+    flow.add_node("count", lambda state: {"n": 1}, start=True)
+    runs = [bench.create(flow, {}) for _ in range(2)]
+    for run, ahead in zip(runs, (365 * 24 * HOUR, 0 * HOUR), strict=True):
+        with bench.services.storage.unit_of_work() as uow:
+            running = uow.executions.get(run.id).moved_to(ExecutionStatus.RUNNING, bench.services.clock.now())
+            uow.executions.save(running.owned("elsewhere/7/1", uow.now() + ahead, LEASE))
+            uow.commit()
+    (fault,) = [fault for fault in bench.services.integrity.check().faults if fault.kind is FaultKind.LEASE]
+    assert (fault.what, fault.remedy) == (runs[0].id, None)
+    assert f"wtb resume {runs[0].id} --take-over" in fault.problem
+    with pytest.raises(Conflict, match="longer than any lease lasts: some clock is or was wrong"):
+        bench.resume(runs[0].id, flow)
+    with pytest.raises(Conflict, match="is being run by elsewhere/7/1"):
+        bench.resume(runs[1].id, flow, take_over=True)  # a lease as any other is not taken
+    taken = bench.resume(runs[0].id, flow, take_over=True)
+    assert taken.status is ExecutionStatus.COMPLETED
+    (event,) = taken.events(types=[EventType.EXECUTION_ABANDONED])
+    assert "by a wrong clock; somebody said to take over" in event.data["reason"]
 
 
 @pytest.mark.parametrize("bench", ["sqlite", "postgres"], indirect=True)
