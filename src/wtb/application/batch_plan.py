@@ -19,7 +19,6 @@ from wtb.domain.ports import Codec
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
-
 MOST_WORKERS = 256
 
 

@@ -64,7 +64,7 @@ class Integrity:
     def check(self, watch: Watch = lambda kind: None) -> Report:
         """Look at everything and change nothing."""
         inspected = self._inspection.inspect(watch)
-        here = (*self._neglected(), *self._half_restored(), *self._damaged_indexes())
+        here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
         return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
 
     def repair(self, watch: Watch = lambda kind: None) -> Report:
@@ -92,6 +92,23 @@ class Integrity:
             neglect = execution.neglect(self._clock.now(), gone)
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
+
+    def _too_long_leases(self) -> Iterator[Fault]:
+        """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            now = uow.now()
+        for execution in every_execution(self._storage, statuses=_BUSY):
+            lease = execution.lease
+            if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
+                yield Fault(
+                    kind=FaultKind.LEASE,
+                    what=execution.id,
+                    problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
+                    f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
+                    f"`wtb resume {execution.id} --take-over`",
+                    runs=(execution.id,),
+                    remedy=None,
+                )
 
     def _is_gone(self, execution: Execution) -> bool | None:
         return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
