@@ -87,11 +87,11 @@ class Workspaces:
         It is another one than before when an attempt was given up in that, or when that was replaced.
         """
         place = self._store.root / _name(execution_id) / _name(branch_id)
-        slot = self._slot(place / "members" / _name(member) if member else place / "files")
+        known = slot = self._slot(place / "members" / _name(member) if member else place / "files")
         while slot.state == _BUSY or not self._store.is_ours(slot.folder):
             slot = _Slot(slot.first, slot.number + 1, _FREE)
         self._store.make(slot.folder)
-        if slot != self._slot(slot.first):
+        if slot != known:
             self._keep(slot)
         return slot.folder
 

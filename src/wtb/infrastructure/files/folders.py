@@ -79,17 +79,20 @@ class LocalFolders:
                     self._check_place(root, confined)
                     if delta:
                         Swap(confined, tree, delta, staged).run()
+                        self._check_place(root, confined)
                     confined.remove_all(HALF_DONE)
-                    self._check_place(root, confined)
                 return delta
 
             yield swap
 
     def _check_place(self, root: Path, confined: ConfinedFolder) -> None:
         """Refuse when another folder has taken the place of this one: what is restored would not lie there."""
-        with self._opened(root) as present:
-            if present.identity() != confined.identity():
-                raise replaced(root)
+        try:
+            found = root.stat()
+        except FileNotFoundError:
+            raise replaced(root) from None
+        if (found.st_dev, found.st_ino) != confined.identity():
+            raise replaced(root)
 
     def is_half_restored(self, folder: Path) -> bool:
         try:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 _TABLE = Path("/proc/self/mountinfo")
+_SPECIAL = re.compile(rb"[ \t\n\\]")
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -16,15 +17,15 @@ def check_no_mounts(folder: int) -> None:
 
     Without /proc this cannot be known beforehand; then only another device number gives a mount away.
     """
-    place, points = _place(folder), _mount_points()
-    _refuse([point for point in points if place and point.startswith(place + b"/")])
+    place = _place(folder)
+    _refuse([point for point in _mount_points_near(place) if point.startswith(place + b"/")])
 
 
 def check_not_mounted(folder: int, levels: int) -> None:
     """Raise OSError when an open folder, or one of those above it up to so many levels, is itself a mount point."""
-    place, points = _place(folder), _mount_points()
+    place = _place(folder)
     way = [place.rsplit(b"/", level)[0] for level in range(levels)]
-    _refuse([point for point in points if place and point in way])
+    _refuse([point for point in _mount_points_near(way[-1]) if point in way])
 
 
 def _refuse(points: list[bytes]) -> None:
@@ -34,21 +35,31 @@ def _refuse(points: list[bytes]) -> None:
 
 def _place(folder: int) -> bytes:
     try:
-        return os.readlink(os.fsencode(f"/proc/self/fd/{folder}"))
+        return os.readlink(f"/proc/self/fd/{folder}".encode())
     except OSError:
         return b""
 
 
-def _mount_points() -> list[bytes]:
+def _mount_points_near(place: bytes) -> list[bytes]:
+    """Return the mount points if one of them may be this place or lie in it. Every step asks, so a no is quick."""
+    if not place:
+        return []
     try:
-        return mount_points(_TABLE.read_bytes())
+        with _TABLE.open("rb", buffering=0) as stream:
+            table = stream.readall()
     except OSError:
         return []
+    is_near = b" " + _SPECIAL.sub(_escaped, place) in table
+    return mount_points(table) if is_near else []
 
 
 def mount_points(table: bytes) -> list[bytes]:
     """Return where something is mounted, given the kernel's table of mounts."""
     return [_ESCAPED.sub(_character, line.split(b" ", 5)[4]) for line in table.splitlines()]
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\%03o" % found[0][0]
 
 
 def _character(found: re.Match[bytes]) -> bytes:

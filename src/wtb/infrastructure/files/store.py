@@ -46,7 +46,7 @@ class LocalFolderStore:
             with self._parent(folder, make=True) as parent:
                 if _made(folder.name, parent):
                     self._forget(folder)
-                os.close(self._opened(folder, parent))
+                os.close(self._opened(folder, parent, check_mounts=False))  # whoever works in it opens it again
 
     def is_ours(self, folder: Path) -> bool:
         """Whether a folder is absent, or the one that was made; False for a link and for another folder."""
@@ -109,26 +109,29 @@ class LocalFolderStore:
     @contextmanager
     def _parent(self, folder: Path, *, make: bool = False) -> Iterator[int]:
         """Open the folder that a path lies in, component by component from the root."""
-        names = folder.absolute().relative_to(self.root).parts[:-1]
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        place = self.root
         try:
-            self._check_known(place, fd)
-            for name in names:
-                above, place = fd, place / name
+            self._check_known(self.root, fd)
+            for name in self._names(folder)[:-1]:
+                above = fd
                 if make:
                     _made(name, above)
-                fd = _opened_here(place, above)
+                fd = _opened_here(name, above, folder)
                 os.close(above)
             yield fd
         finally:
             os.close(fd)
 
-    def _opened(self, folder: Path, parent: int) -> int:
-        fd = _opened_here(folder, parent)
+    def _names(self, folder: Path) -> list[str]:
+        """Return the names that lead from the root to a folder."""
+        return os.fspath(folder.absolute())[len(os.fspath(self.root)) + 1 :].split("/")
+
+    def _opened(self, folder: Path, parent: int, *, check_mounts: bool = True) -> int:
+        fd = _opened_here(folder.name, parent, folder)
         try:
             self._check_known(folder.absolute(), fd)
-            check_not_mounted(fd, len(folder.absolute().parts) - len(self.root.parts))
+            if check_mounts:
+                check_not_mounted(fd, len(self._names(folder)))
         except BaseException:
             os.close(fd)
             raise
@@ -137,7 +140,7 @@ class LocalFolderStore:
     def _check_mounts(self, folder: Path, parent: int) -> None:
         fd = os.open(folder.name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            check_not_mounted(fd, len(folder.absolute().parts) - len(self.root.parts))
+            check_not_mounted(fd, len(self._names(folder)))
             check_no_mounts(fd)
         finally:
             os.close(fd)
@@ -175,11 +178,12 @@ def _made(name: str, parent: int) -> bool:
     return True
 
 
-def _opened_here(folder: Path, parent: int) -> int:
+def _opened_here(name: str, parent: int, folder: Path) -> int:
+    """Open one component of the way to a folder."""
     try:
-        return os.open(folder.name, OPEN_FOLDER, dir_fd=parent)
+        return os.open(name, OPEN_FOLDER, dir_fd=parent)
     except OSError:
         with suppress(FileNotFoundError):
-            if stat.S_ISLNK(os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 raise replaced(folder) from None
         raise
