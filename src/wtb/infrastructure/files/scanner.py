@@ -18,6 +18,7 @@ from wtb.domain.ports import ObjectStore, StoredObject
 from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
 from wtb.infrastructure.files.index import FILE_BYTES, Record, Signature, StatIndex, is_racy, signature_of
+from wtb.infrastructure.files.mapped import mapped_inodes
 from wtb.infrastructure.files.os_errors import told_as
 
 SMALL_BYTES = 4096
@@ -89,6 +90,7 @@ class Scanner:
         self._any_depth = any_depth  # for a restore: no tree holds what lies below such a folder, so it goes as a whole
         self._read_bytes = index.read_bytes
         self._began_ns = time.time_ns()
+        self._mapped = mapped_inodes()
         self._records: dict[str, Mapping[str, Record]] = {}
         self._changed: dict[str, FileEntry] = {}
 
@@ -118,7 +120,8 @@ class Scanner:
                 record = known.get(name)
                 # signature_of, in place: nearly every entry of nearly every scan ends here.
                 signature = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-                if record is None or record[0] != signature or not self._same_rules:
+                is_sure = self._same_rules and found.st_ino not in self._mapped
+                if record is None or record[0] != signature or not is_sure:
                     record = self._look(prefix + name, found, record)
                 if record is not None:
                     names[name] = record
@@ -142,7 +145,8 @@ class Scanner:
         if self._rules.ignores(path, folder=stat.S_ISDIR(found.st_mode)):
             return None
         signature = signature_of(found)
-        if known is not None and known[0] == signature:
+        is_mapped = found.st_ino in self._mapped
+        if known is not None and known[0] == signature and not is_mapped:
             return known
         if found.st_dev != self._folder.device:
             raise OSError(errno.EXDEV, "another file system is mounted there", path)
@@ -161,7 +165,7 @@ class Scanner:
             entry = known[1]
         else:
             self._changed[path] = entry
-        return None if is_racy(signature, self._began_ns) else signature, entry
+        return None if is_mapped or is_racy(signature, self._began_ns) else signature, entry
 
     def _read(self, path: str) -> tuple[FileEntry, Signature]:
         """Read a file until it was the same before and after."""
