@@ -106,6 +106,13 @@ def test_only_what_lies_in_the_store_is_removed(store: LocalFolderStore, outside
             store.remove(place)
 
 
+def test_only_this_user_may_look_into_workspaces(workspaces: Workspaces) -> None:
+    folder = workspaces.claim(RUN, BRANCH)
+    places = [folder, *folder.parents][:4]
+    assert [place.stat().st_mode & 0o777 for place in places] == [0o700] * 4
+    assert (folder.parent / ".files.slot").stat().st_mode & 0o777 == 0o600
+
+
 def test_folders_that_nobody_may_read_are_removed(store: LocalFolderStore) -> None:
     folder = store.root / "run"
     store.make(folder)
