@@ -165,7 +165,14 @@ def replaced(folder: Path) -> WorkspaceError:
     """Return the error for a folder that is not the one that wtb made."""
     return WorkspaceError(
         f"{folder} is not the folder that wtb made: another folder or a link has taken its place. Nothing was read or "
-        "changed there. Change what lies in a workspace, not the workspace itself; move the other one away to go on"
+        "changed there. Let the node change what lies in its workspace, not the workspace itself, and try again"
+    )
+
+
+def _cut_off(folder: Path, name: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"{folder} cannot be reached: {name!r} above it is a link, and not the folder that wtb made. Nothing was "
+        "read or changed where it leads. Remove the link and try again"
     )
 
 
@@ -185,5 +192,5 @@ def _opened_here(name: str, parent: int, folder: Path) -> int:
     except OSError:
         with suppress(FileNotFoundError):
             if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                raise replaced(folder) from None
+                raise (replaced(folder) if name == folder.name else _cut_off(folder, name)) from None
         raise
