@@ -18,6 +18,7 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+_ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
 
 Watch = Callable[[str], None]
 
@@ -123,6 +124,8 @@ class Integrity:
                 execution, remedy = None, None
             if execution is not None and self._is_being_run(execution):
                 continue  # it may be restoring the folder right now
+            if execution is not None and each.is_member and execution.status in _ENDED:
+                continue  # nobody needs it any more, and who tries the node again restores it first
             yield Fault(
                 kind=FaultKind.WORKSPACE,
                 what=str(each.folder),

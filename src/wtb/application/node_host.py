@@ -18,7 +18,7 @@ from wtb.application.dependencies.traces import Window
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
-from wtb.application.node_runner import NodeRunner, failure_of, may_retry
+from wtb.application.node_runner import NodeRunner, NodeTimeout, failure_of, may_retry
 from wtb.application.progress import Progress
 from wtb.application.recorder import Recorder
 from wtb.application.workspaces import PreparedCommit, Workspaces
@@ -133,6 +133,15 @@ class Attempt:
         if self._journal is not None:
             self._journal.revoke()
 
+    def give_back_files(self, error: BaseException | None = None) -> None:
+        """Let others have its workspace, unless it ran out of time: then it may still be writing there."""
+        if self._files is None:
+            return
+        if isinstance(error, NodeTimeout):
+            self._files.give_up()
+        else:
+            self._files.give_back()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
@@ -224,14 +233,17 @@ class NodeHost:
             try:
                 return self._tried(work, attempt)
             except Asked as asked:
+                attempt.give_back_files()
                 question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
             except InDoubt as doubt:
+                attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
             except LeaseLost:
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
+                attempt.give_back_files(error)
                 run = attempt.run
                 if not may_retry(node.retry, run.attempt, error):
                     failure = self._tools.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
@@ -369,6 +381,7 @@ class NodeHost:
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
+            attempt.give_back_files()
             return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
         return Outcome(
             run=attempt.completed(ms),
