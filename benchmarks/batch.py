@@ -7,6 +7,8 @@ a model's answer) or computing, in a batch whose every way gives another result:
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -119,6 +121,27 @@ def overhead(folder: Path) -> list[Figure]:
     ]
 
 
+def observing() -> list[Figure]:
+    """Run a batch whose nodes read a file and a variable, with and without looking on, each in its own process."""
+    taken: dict[str, list[float]] = {"on": [], "off": []}
+    for _ in range(TURNS):
+        for mode, seconds in taken.items():
+            command = [sys.executable, "-m", "benchmarks.observing", mode]
+            said = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds.append(float(said.stdout))
+    with_, without = median(taken["on"]), median(taken["off"])
+    return [
+        Figure(
+            name="job of three nodes, what they read is noted ÷ without",
+            value=with_ / without,
+            unit="×",
+            bar=1.05,
+            detail=f"{with_ * 1e3:.2f} and {without * 1e3:.2f} ms of the processor; one reads a file, one a variable",
+            raw={"with_s": with_, "without_s": without},
+        )
+    ]
+
+
 def resident_mb() -> float:
     """Return the memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -201,6 +224,7 @@ def main() -> None:
         folder = Path(name)
         parts: list[Part] = [
             ("overhead", partial(overhead, folder)),
+            ("observing", observing),
             (f"{JOBS:,} jobs", partial(many_jobs, folder)),
             ("waiting 50 ms", partial(speed_up, folder, "wait 50 ms", partial(time.sleep, 0.05), round(1 / 1.9, 3))),
             ("waiting 5 ms", partial(speed_up, folder, "wait 5 ms", partial(time.sleep, 0.005), None)),
