@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from wtb.application.dependencies.own_code import is_own_file, place
+from wtb.application.dependencies.own_code import held_by, is_own_file, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def resolve(imported: str, module: str, file: str) -> str | None:
 def own_file(module: str) -> str | None:
     """Return the file of a module if it is the user's own; without importing it."""
     loaded = sys.modules.get(module)
-    file = getattr(loaded, "__file__", None) if loaded is not None else _found(module)
+    file = held_by(loaded).get("__file__") if loaded is not None else _found(module)
     return os.path.realpath(file) if file is not None and file.endswith(".py") and is_own_file(file) else None
 
 

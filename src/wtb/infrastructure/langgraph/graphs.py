@@ -21,7 +21,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
 from wtb.application.context import CURRENT
-from wtb.application.dependencies.values import made_of
+from wtb.application.dependencies.values import known_as
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
 from wtb.infrastructure.langgraph.channels import stored_whole
@@ -232,14 +232,14 @@ class Nested:
         raise NotImplementedError
 
 
-@made_of.register
-def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
+@known_as(CompiledStateGraph)
+def _of_graph(graph: App) -> Any:
     """Return what a graph depends on that a function has captured, or that a chain holds."""
     return Nested(graph)
 
 
-@made_of.register
-def _of_runnable(runnable: Runnable) -> Any:  # type: ignore[type-arg]
+@known_as(Runnable)
+def _of_runnable(runnable: Runnable[Any, Any]) -> Any:
     """Return the function that one was made of; chains and models show their fields instead."""
     return vars(runnable).get("func") or vars(runnable).get("afunc")
 
