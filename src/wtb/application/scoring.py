@@ -88,12 +88,15 @@ class Scoring:
         assert job.execution_id is not None
         wanted, known = scored_by(case, by_name, self._codec), job.result.get("scored_by", {})
         stale = [evaluator for evaluator in evaluators if known.get(evaluator.name) != wanted[evaluator.name]]
+        scored_now = {evaluator.name for evaluator in stale}
         try:
             context = self._evaluation.context(job.execution_id, self._whole(case, job.execution_id))
         except ExecutionNotFound:
             return None
         scores = {**job.result["scores"], **self._evaluation.scores(context, stale)}
-        result = {**job.result, "scores": scores, "scored_by": {**known, **wanted}}
+        # Where the new scores read what they depend on is for the caller to say.
+        read = {name: window for name, window in job.result.get("scored_in", {}).items() if name not in scored_now}
+        result = {**job.result, "scores": scores, "scored_by": {**known, **wanted}, "scored_in": read}
         return job.ended(JobStatus.COMPLETED, job.execution_id, result)
 
 

@@ -28,6 +28,9 @@ from wtb.domain.tools import Tool
 VERSION = 2
 """Of the way in which parts are made. Parts of another version cannot be compared."""
 
+CALLED_AS = "it is called as"
+"""The part of the function itself: which one it is."""
+
 _MOST_VALUES = 200_000
 """Values that are looked at for one node; what holds more counts as something that cannot be looked into."""
 
@@ -82,6 +85,23 @@ class Fingerprint:
         )
 
 
+def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
+    """Return several fingerprints as one, with some parts more; each is known by what its function is for."""
+    found: dict[str, str] = dict(parts)
+    for name, print_ in prints.items():
+        for part, digest in print_.parts.items():
+            label = name if part == CALLED_AS else part
+            found[label] = digest if found.get(label, digest) == digest else digest_of((found[label], digest))
+    return Fingerprint(
+        parts=found,
+        values=frozenset().union(*(each.values for each in prints.values())),
+        mutable=frozenset().union(*(each.mutable for each in prints.values())),
+        readers=frozenset().union(*(each.readers for each in prints.values())),
+        reads_anything=any(each.reads_anything for each in prints.values()),
+        coarse=tuple(dict.fromkeys(reason for each in prints.values() for reason in each.coarse)),
+    )
+
+
 def parts_digest(parts: Mapping[str, str]) -> str:
     """Return one digest of named parts."""
     return digest_of(f"{name}={part}" for name, part in sorted(parts.items()))
@@ -104,6 +124,8 @@ class Surroundings:
     """By file, the names at the top of a module that belong to the workflow: nodes, variants, the workflow itself."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """The own modules in which the functions of nodes are written: names to files."""
+    state_types: tuple[type, ...] = ()
+    """The user's own classes of which objects may lie in states."""
 
 
 def fingerprint(
@@ -162,7 +184,7 @@ class _Walk:
         if values.own_attributes(function) is not None:
             self._value_part(_made(function), function, module)
         else:
-            self._put("it is called as", self._tokens(function, module, ()))
+            self._put(CALLED_AS, self._tokens(function, module, ()))
         self._work()
 
     def _arguments(self, partial: functools.partial[Any], module: str) -> None:
