@@ -39,6 +39,7 @@ check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBo
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers
 	@scripts/services
+	@scripts/langgraph_tests
 	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: lint
@@ -60,20 +61,22 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, engine, time travel, batches, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, engine, long values, time travel, batches, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
 	$(PY) -m benchmarks.engine
+	$(PY) -m benchmarks.long_values
 	$(PY) -m benchmarks.time_travel
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.langgraph
 
 .PHONY: soak
-soak: .venv/.dev  ## Crash and property tests and simulated batches, the long version
+soak: .venv/.dev  ## Crash and property tests, simulated batches and LangGraph's own tests, the long version
 	@scripts/services
+	@scripts/langgraph_tests
 	$(COMPILED) WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property \
-	    tests/statistics
+	    tests/statistics tests/langgraph_suite
 
 .PHONY: docs
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error

@@ -59,6 +59,7 @@ _ARGUMENTS = {
     "BATCH": "The name of a batch, its latest if there are several, or its id.",
     "BATCH2": "Another batch, to compare with the first.",
     "BATCH[:COMBINATION]": "A batch, or one of its combinations, as `support_qa:answer=long`, instead of its baseline.",
+    "BATCH[:COMBINATION]…": "One or more batches of the same workflow, or one combination of them.",
     "DATABASE": "The file of a SqliteSaver, or the address of the database of a PostgresSaver.",
     "DIR": "Where to write the files.",
     "FILE[:BATCH]": "The Python file that defines the batch test, and its name there; `batch` by default.",
@@ -71,6 +72,7 @@ _ARGUMENTS = {
     "WORKFLOW": "`file.py[:flow]`, `module:flow` or `flow.json`; its name in the file is `flow` by default.",
 }
 _OWN_ARGUMENTS = {
+    "wtb baseline delete": {"NAME": "The baseline to delete."},
     "wtb delete": {"RUN[@CHECKPOINT]": "A run, or one checkpoint of it."},
     "wtb fork": {"TARGET": "Where the new run begins; the last checkpoint by default."},
     "wtb init": {"FOLDER": "Where to make the project; this folder by default."},

@@ -8,6 +8,7 @@ from typing import Any
 
 import wtb
 import wtb.langgraph
+from wtb.application.batch_planner import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch, Spent
@@ -19,9 +20,10 @@ from wtb.domain.gate import Gate
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
-from wtb.domain.statistics import Comparison, Summary, Verdict
+from wtb.domain.statistics import Comparison, NeededCases, Summary
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.domain.verdicts import Family, Verdict
 
 START = """# Python API
 
@@ -76,7 +78,7 @@ _WORKFLOW = Described(
         "source": "Where it was loaded from (`file.py:flow`), for other processes; None when it was not.",
     },
     groups={
-        "Nodes and edges": ("node", "add_node", "edge", "reducer"),
+        "Nodes and edges": ("node", "add_node", "edge", "reducer", "depends_on"),
         "Variants": ("variant", "add_variant", "variants", "deactivate", "activate"),
         "Mocks": ("mocked",),
         "As data": ("to_dict", "from_dict", "definition"),
@@ -104,7 +106,6 @@ _CONTEXT = Described(
         "saw_begin",
         "saw_end",
         "saw_failure",
-        "usage_total",
     ),
 )
 _BENCH = Described(
@@ -113,8 +114,8 @@ _BENCH = Described(
     groups={
         "Run": ("run", "create", "resume"),
         "Find runs": ("get", "list_runs", "list_executions", "neglect"),
-        "Batches": ("batch", "evaluate", "get_batch", "list_batches", "cancel_batch"),
-        "Baselines and gates": ("set_baseline", "list_baselines", "gate"),
+        "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
+        "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "close"),
     },
     beside=("services",),
@@ -125,7 +126,7 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "Its id, by which every process finds it."},
     groups={
-        "How it stands": ("status", "state", "error", "waiting", "usage", "execution"),
+        "How it stands": ("status", "state", "error", "waiting", "usage", "spent", "execution"),
         "Go on, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "history",
@@ -164,7 +165,7 @@ _HISTORY = Described(
         "node_runs": "Every start of a node.",
     },
     groups={
-        "The way it took": ("path", "visits", "completed_nodes", "boundaries"),
+        "The way it took": ("path", "visits", "completed_nodes", "boundaries", "runs"),
         "Checkpoints": (
             "latest",
             "lineage",
@@ -188,10 +189,11 @@ _RESULT = Described(
         "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
     },
     groups={
-        "What was run": ("id", "status", "baseline", "combinations", "cases", "metrics", "weights"),
-        "Which is better": ("matrix", "compare", "pareto", "weighted"),
+        "What was run": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
+        "What was measured": ("metrics", "shown_metrics", "primary", "weights"),
+        "Which is better": ("matrix", "compare", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
-        "What it took": ("sharing", "unpriced", "crowding"),
+        "What it took": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Take it elsewhere": ("report", "rows", "to_csv", "to_pandas"),
     },
 )
@@ -249,10 +251,12 @@ SECTIONS = (
     ),
     Section(
         title="Evaluators",
-        text="Each gives a metric of its `name`. Those that take a `key` compare that key of the final state with "
-        "the same key of what the case expects, or with `expected_key`. [Write your own](batches.md#evaluators) as a "
-        "class with `evaluate(context)`; the context has `case`, `expected`, `state`, `latency_s`, `steps`, `usage` "
-        "and `tool_errors`.",
+        text="Each gives a metric of its `name`. Those that take a `key` compare a value of the final state with what "
+        "the case expects: `key` is a key, a path as `messages.-1.content` or a function of the context; "
+        "`expected_key` finds the expected value in a mapping. [Write your own](batches.md#evaluators) as a function "
+        "of the context or as a class with `evaluate(context)`; the context has `case`, `expected`, `state`, "
+        "`latency_s`, `steps`, `usage` and `tool_errors`.",
+        calls=("evaluator",),
         names=dict.fromkeys(
             (
                 "EvaluationContext",
@@ -288,6 +292,7 @@ SECTIONS = (
             "langgraph.reversible",
             "langgraph.history",
             "langgraph.import_threads",
+            "langgraph.last_message",
         ),
         classes=(_SAVER,),
     ),
@@ -331,8 +336,22 @@ SECTIONS = (
                 "state",
             ),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
-            Summary: ("mean", "interval", "cases", "repeats", "errors", "missing", "metric", "combination", "method"),
-            Verdict: ("finding", "comparison", "adjusted_p", "needed_cases"),
+            Summary: (
+                "mean",
+                "interval",
+                "cases",
+                "clusters",
+                "repeats",
+                "scored",
+                "errors",
+                "missing",
+                "metric",
+                "combination",
+                "method",
+            ),
+            Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
+            Family: ("is_primary", "metrics", "comparisons"),
+            NeededCases: ("low", "about", "high"),
             Comparison: (
                 "candidate",
                 "baseline",
@@ -347,10 +366,23 @@ SECTIONS = (
                 "p_value",
                 "effect_size",
             ),
-            GateResult: ("gate", "comparison", "baseline"),
-            Gate: ("outcome", "drop", "allowed", "at_least", "at_most"),
+            GateResult: ("gate", "comparison", "baseline", "lost", "apart"),
+            Gate: (
+                "outcome",
+                "reason",
+                "drop",
+                "allowed",
+                "is_share",
+                "at_least",
+                "at_most",
+                "errors",
+                "max_errors",
+                "errors_p",
+                "unfinished",
+            ),
             Baseline: ("name", "combination", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "plan", "created_at", "updated_at"),
+            Forecast: ("jobs", "kept", "scored", "run", "changes", "coarse", "changing", "outside"),
             Spent: ("usd", "tokens", "s"),
         },
     ),

@@ -35,6 +35,7 @@ from wtb.infrastructure.evaluators.builtin import (
     Tokens,
     ToolErrors,
 )
+from wtb.infrastructure.evaluators.functions import evaluator
 from wtb.runs import Run
 from wtb.settings import Settings
 from wtb.tools import reversible, tool, workspace
@@ -75,6 +76,7 @@ __all__ = [
     "Workflow",
     "add",
     "append",
+    "evaluator",
     "merge",
     "reversible",
     "serialisable",

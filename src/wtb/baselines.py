@@ -1,18 +1,23 @@
-"""Baselines: what a combination scored, kept as it was; and how another one is held against it."""
+"""Baselines: what a combination scored, kept as it was, in one batch or in several; and gates against it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from wtb.batch_results import BatchResult, compare_results
-from wtb.domain.batch import Baseline, JobStatus
-from wtb.domain.errors import InvalidInput
+from wtb.domain.batch import Baseline, Job, JobStatus
+from wtb.domain.errors import BaselineNotFound, InvalidInput
+from wtb.domain.evaluation import Absent, Score
+from wtb.domain.measurement import is_measured, measured_apart
 from wtb.domain.variants import label, parse_label
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
-    from wtb.domain.gate import Gate
+    from wtb.domain.gate import Allowance, Gate
+    from wtb.domain.ports import UnitOfWork
     from wtb.domain.statistics import Comparison
 
 KEPT = "baseline/"
@@ -21,37 +26,126 @@ KEPT = "baseline/"
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate says, and the comparison behind it."""
+    """What a gate says, the comparison behind it, and the cases that lost, the largest loss first.
+
+    `apart` says how times or costs were measured apart, when the gate is about them: the drop may be due to that.
+    """
 
     baseline: Baseline
     comparison: Comparison
     gate: Gate
+    lost: tuple[str, ...] = ()
+    apart: str | None = None
 
 
-def keep(bench: Bench, name: str, result: BatchResult, combination: str | None) -> Baseline:
-    """Copy what a combination scored into a batch of its own: the batch itself changes when it is run again."""
+def keep(bench: Bench, name: str, results: Sequence[BatchResult], combination: str | None) -> Baseline:
+    """Copy what a combination scored into a batch of its own: the batches themselves change when they are run again.
+
+    Of several batches the runs of a case count as its repeats. A case that only some of them have is kept, too.
+    """
     if not name.strip():
-        raise InvalidInput("a baseline needs a name, as main")
-    chosen = known_combination(result, combination)
+        raise InvalidInput("a baseline needs a name, such as main")
+    _check_pool(results)
+    chosen = known_combination(results[0], combination)
+    for result in results:
+        known_combination(result, chosen)
     now, batch_id = bench.services.clock.now(), bench.services.ids.new()
     with bench.services.storage.unit_of_work() as uow:
-        jobs = [
-            replace(job, batch_id=batch_id)
-            for job in uow.batches.list_jobs(result.id)
-            if job.combination == chosen and job.status is not JobStatus.PENDING
-        ]
-        if not jobs:
-            raise InvalidInput(f"{chosen} of batch {result.batch.name!r} has no results yet")
-        plan = {**result.batch.plan, "combinations": [chosen], "baseline": chosen}
-        copy = replace(result.batch, id=batch_id, name=f"{KEPT}{name}", plan=plan, created_at=now, updated_at=now)
+        jobs = [_results_of(uow, result, chosen) for result in results]
+        plan = {**_pooled_plan(results, chosen), "copies": _copies(results, jobs)}
+        first = results[0].batch
+        copy = replace(first, id=batch_id, name=f"{KEPT}{name}", plan=plan, created_at=now, updated_at=now)
         baseline = Baseline(name=name, batch_id=batch_id, combination=chosen, created_at=now)
-        for before in uow.batches.list_batches(name=copy.name):
-            uow.batches.delete(before.id)
+        _forget_copies(uow, name)
         uow.batches.save(copy)
-        uow.batches.save_jobs(jobs)
+        uow.batches.save_jobs([*_pooled(results, jobs, batch_id)])
         uow.batches.save_baseline(baseline)
         uow.commit()
     return baseline
+
+
+def _check_pool(results: Sequence[BatchResult]) -> None:
+    if not results:
+        raise InvalidInput("name at least one batch to make a baseline of")
+    names = [result.batch.name for result in results]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidInput(f"batch {twice[0]!r} is named twice: its runs would count twice")
+    workflows = {result.batch.workflow_name for result in results}
+    if len(workflows) > 1:
+        raise InvalidInput(f"these batches are of different workflows: {', '.join(sorted(workflows))}")
+
+
+def _results_of(uow: UnitOfWork, result: BatchResult, chosen: str) -> list[Job]:
+    """Return the jobs of a combination that have ended and that the batch still plans."""
+    cases, repeats = set(result.batch.plan["cases"]), result.batch.plan["repeats"]
+    jobs = [
+        job
+        for job in uow.batches.list_jobs(result.id)
+        if job.combination == chosen and job.case_id in cases and job.repeat < repeats
+    ]
+    ended = [job for job in jobs if job.outcome is not JobStatus.PENDING]
+    if not ended:
+        raise InvalidInput(f"{chosen} of batch {result.batch.name!r} has no results yet: run the batch first")
+    return ended
+
+
+def _pooled(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]], batch_id: str) -> Iterator[Job]:
+    """Yield all jobs, the repeats of one batch after those of the one before."""
+    done, numbers = 0, count()
+    for result, own in zip(results, jobs, strict=True):
+        for job in own:
+            yield replace(job, batch_id=batch_id, number=next(numbers), repeat=done + job.repeat)
+        done += result.batch.plan["repeats"]
+
+
+def _copies(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]]) -> list[str]:
+    """Return the batches that executed nothing: they repeat what another batch measured, and add nothing to it."""
+    pairs = zip(results, jobs, strict=True)
+    return [result.batch.name for result, own in pairs if not any(job.result.get("executed", 1) for job in own)]
+
+
+def _pooled_plan(results: Sequence[BatchResult], chosen: str) -> dict[str, Any]:
+    plans = [result.batch.plan for result in results]
+    metrics = [metric for metric in plans[0]["metrics"] if all(metric in plan["metrics"] for plan in plans)]
+    if not metrics:
+        raise InvalidInput("these batches have no metric in common: score them with the same evaluators")
+    names = {metric["name"] for metric in metrics}
+    weights = plans[0].get("weights", {})
+    return {
+        **plans[0],
+        "combinations": [chosen],
+        "baseline": chosen,
+        "cases": list(dict.fromkeys(case for plan in plans for case in plan["cases"])),
+        "repeats": sum(plan["repeats"] for plan in plans),
+        "metrics": metrics,
+        "weights": weights if weights.keys() <= names else {},
+        "pooled": [result.batch.name for result in results],
+    }
+
+
+def get(bench: Bench, name: str) -> Baseline:
+    """Return a baseline, or raise BaselineNotFound that names those there are."""
+    with bench.services.storage.unit_of_work(readonly=True) as uow:
+        known = {baseline.name: baseline for baseline in uow.batches.list_baselines()}
+    if name not in known:
+        raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
+    return known[name]
+
+
+def delete(bench: Bench, name: str) -> Baseline:
+    """Forget a baseline and the results that were kept for it; the batches that it was made of stay."""
+    found = get(bench, name)
+    with bench.services.storage.unit_of_work() as uow:
+        _forget_copies(uow, name)
+        uow.batches.delete_baseline(name)
+        uow.commit()
+    return found
+
+
+def _forget_copies(uow: UnitOfWork, name: str) -> None:
+    for before in uow.batches.list_batches(name=f"{KEPT}{name}"):
+        uow.batches.delete(before.id)
 
 
 def known_combination(result: BatchResult, combination: str | None) -> str:
@@ -63,16 +157,48 @@ def known_combination(result: BatchResult, combination: str | None) -> str:
     return chosen
 
 
-def held_against(candidate: BatchResult, combination: str | None, kept: BatchResult, metric: str) -> Comparison:
-    """Compare a combination with a kept one on the cases that both have."""
-    pair = (kept.baseline, known_combination(candidate, combination))
-    (verdict,) = compare_results(kept, candidate, [metric], pairs=[pair])
-    return verdict.comparison
-
-
-def judge(baseline: Baseline, comparison: Comparison, max_drop: float, *, non_inferior: bool) -> GateResult:
-    """Say whether the candidate lost more than is allowed."""
+def judge(
+    baseline: Baseline,
+    kept: BatchResult,
+    candidate: BatchResult,
+    *,
+    combination: str | None,
+    metric: str,
+    max_drop: Allowance | float | str,
+    max_errors: int,
+    non_inferior: bool,
+) -> GateResult:
+    """Say whether a combination lost more than is allowed on the cases that it and the baseline have."""
     from wtb.domain import gate
 
+    chosen = known_combination(candidate, combination)
+    allowed = gate.Allowance.of(max_drop)
+    (verdict,) = compare_results(kept, candidate, [metric], pairs=[(kept.baseline, chosen)])
     ask = gate.non_inferior if non_inferior else gate.regression
-    return GateResult(baseline=baseline, comparison=comparison, gate=ask(comparison, max_drop))
+    new, old = candidate.table(metric).combinations[chosen], kept.table(metric).combinations[kept.baseline]
+    return GateResult(
+        baseline=baseline,
+        comparison=verdict.comparison,
+        gate=ask(verdict.comparison, allowed, max_errors=max_errors, unfinished=_unfinished(new, old)),
+        lost=_lost(candidate, chosen, kept, metric),
+        apart=_apart(candidate, chosen, kept, metric),
+    )
+
+
+def _apart(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) -> str | None:
+    if not is_measured(metric, candidate.weights):
+        return None
+    return measured_apart(candidate._jobs_of(chosen), kept._jobs_of(kept.baseline))
+
+
+def _unfinished(candidate: Mapping[str, Sequence[Score]], baseline: Mapping[str, Sequence[Score]]) -> int:
+    """Return how many cases that the baseline has scores of the candidate has not run to the end."""
+    scored = {case for case, runs in baseline.items() if any(not isinstance(run, Absent) for run in runs)}
+    return sum(case in scored and Absent.MISSING in runs for case, runs in candidate.items())
+
+
+def _lost(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) -> tuple[str, ...]:
+    table = candidate.table(metric)
+    new, old = table.case_means(chosen), kept.table(metric).case_means(kept.baseline)
+    losses = {case: table.metric.direction.sign * (old[case] - new[case]) for case in new if case in old}
+    return tuple(sorted((case for case, loss in losses.items() if loss > 0), key=lambda case: -losses[case]))

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.domain.batch import Batch, Job, JobStatus, Spent
+from wtb.domain.batch import Batch, Job, JobStatus, Spent, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
+    FAILED,
     OVERALL,
     Absent,
     Errors,
     Metric,
     Score,
     ScoreTable,
+    beats,
     check_weights,
     overall,
     pareto,
 )
+from wtb.domain.measurement import apart_from_baseline, is_measured
+from wtb.domain.near_copies import NearCopies
+
+_FORMULA = tuple("=+-@\t\r\n")
+"""What a cell begins with that spreadsheets compute."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
-    from wtb.domain.statistics import Summary, Verdict
+    from wtb.domain.statistics import Summary
+    from wtb.domain.verdicts import Verdict
     from wtb.runs import Run
 
 
@@ -60,7 +68,7 @@ class JobResult:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow:
-    """One combination: its figures on every metric, and how each compares with the baseline."""
+    """One combination: its figures on every metric and on `failed`, and how each compares with the baseline."""
 
     combination: str
     is_baseline: bool
@@ -74,7 +82,7 @@ class BatchResult:
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
         self._all = jobs
-        self.spent = sum((job.spent for job in jobs), Spent(s=batch.plan.get("spent_s", 0.0)))
+        self.spent = sum((job.spent for job in jobs), Spent(s=batch.spent_s))
         """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
         wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
         self._jobs = [
@@ -83,6 +91,7 @@ class BatchResult:
             if job.combination in wanted[0] and job.case_id in wanted[1] and job.repeat < batch.plan["repeats"]
         ]
         self.batch = batch
+        self._verdicts: dict[tuple[str, int], tuple[Verdict, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<BatchResult {self.batch.name}: {self.batch.status}, {len(self._jobs)} jobs>"
@@ -115,13 +124,42 @@ class BatchResult:
     @property
     def metrics(self) -> dict[str, Metric]:
         """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
-        found = {each["name"]: Metric.from_dict(each) for each in self.batch.plan["metrics"]}
+        declared = [Metric.from_dict(each) for each in self.batch.plan["metrics"]]
+        found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
+
+    @cached_property
+    def _bools(self) -> frozenset[str]:
+        """The metrics whose scores are all true or false: worst is 0 then, and best 1."""
+        return bool_metrics(self._jobs, self.batch.plan.get("bools", ()))
+
+    @property
+    def left(self) -> int:
+        """How many jobs are left to run, those included that failed and were to be run again."""
+        plan = self.batch.plan
+        total: int = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
+        return total - sum(job.status is not JobStatus.PENDING for job in self._jobs)
 
     @property
     def weights(self) -> dict[str, float]:
         """What counts how much in the overall score; empty when there is none."""
         return dict(self.batch.plan.get("weights", {}))
+
+    @property
+    def primary(self) -> str:
+        """The metric that decides who wins: the one that was named so, else the overall score, else the first."""
+        return str(self.batch.plan.get("primary") or (OVERALL.name if self.weights else next(iter(self.metrics))))
+
+    @property
+    def clusters(self) -> dict[str, str]:
+        """The cluster of each case that belongs to one."""
+        return dict(self.batch.plan.get("clusters", {}))
+
+    @property
+    def notes(self) -> list[str]:
+        """What to keep in mind when reading the verdicts, in sentences."""
+        found = self.batch.plan.get("near_copies")
+        return [] if found is None else [_near_copies_note(NearCopies.from_data(found), len(self.cases))]
 
     def weighted(self, weights: Mapping[str, float]) -> BatchResult:
         """Return the same result with an overall score of these weights by metric; nothing is stored."""
@@ -138,7 +176,7 @@ class BatchResult:
                 combination=job.combination,
                 case_id=job.case_id,
                 repeat=job.repeat,
-                status=job.status.value,
+                status=job.outcome.value,
                 scores=self._scores(job),
                 error=job.result.get("error"),
                 run_id=job.execution_id,
@@ -147,7 +185,7 @@ class BatchResult:
                 bench=self._bench,
             )
             for job in self._jobs
-            if job.status is not JobStatus.PENDING
+            if job.outcome is not JobStatus.PENDING
         ]
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
@@ -194,46 +232,88 @@ class BatchResult:
         workers, cores = self.batch.plan.get("workers", 0), self.batch.plan.get("cores", 1)
         return (workers, cores) if workers > cores else None
 
+    @property
+    def measured_apart(self) -> dict[str, str]:
+        """Combinations whose latency or cost was measured apart from the baseline's, and in which way."""
+        measured = any(is_measured(name, self.weights) for name in self.metrics)
+        return apart_from_baseline(self._jobs, self.baseline) if measured else {}
+
+    def _jobs_of(self, combination: str) -> list[Job]:
+        """Return the records of a combination's jobs, as they are stored."""
+        return [job for job in self._jobs if job.combination == combination]
+
+    @property
+    def shown_metrics(self) -> dict[str, Metric]:
+        """The metrics that are worth a column: all, and the share of failed runs where any run failed."""
+        return {**self.metrics, **({FAILED.name: FAILED} if any(self._failed) else {})}
+
+    @cached_property
+    def _failed(self) -> list[bool]:
+        """Whether each job failed, or an evaluator could not score it."""
+        metrics = self.metrics
+        return [_has_failed(job, metrics) for job in self._jobs]
+
+    @property
+    def _all_metrics(self) -> dict[str, Metric]:
+        return {**self.metrics, FAILED.name: self.metrics.get(FAILED.name, FAILED)}
+
     def table(self, metric: str) -> ScoreTable:
-        """Return all scores on a metric, by combination and case, one a repeat."""
-        if metric not in self.metrics:
-            raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self.metrics)}")
+        """Return all scores on a metric, by combination and case, one a repeat; `failed` is one of the metrics."""
+        if metric not in self._all_metrics:
+            raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self._all_metrics)}")
         if metric == OVERALL.name and self._overall is not None:
             return self._overall
-        repeats = self.batch.plan["repeats"]
+        repeats, metrics = self.batch.plan["repeats"], self.metrics
         scores: dict[str, dict[str, list[Score]]] = {
             name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
         }
-        for job in self._jobs:
-            if job.status is not JobStatus.PENDING:
-                scores[job.combination][job.case_id][job.repeat] = _score(job, metric)
-        return ScoreTable(metric=self.metrics[metric], combinations=scores)
+        for job, failed in zip(self._jobs, self._failed, strict=True):
+            if job.outcome is not JobStatus.PENDING:
+                score = _score(job, metric) if metric in metrics else float(failed)
+                scores[job.combination][job.case_id][job.repeat] = score
+        return ScoreTable(metric=self._all_metrics[metric], combinations=scores, clusters=self.clusters)
 
-    def compare(self, *metrics: str, errors: str = "worst", before: BatchResult | None = None) -> tuple[Verdict, ...]:
-        """Compare every combination with the baseline on these metrics (all, when none is named), judged together.
+    def compare(
+        self, *metrics: str, errors: str = "worst", max_errors: int = 0, before: BatchResult | None = None
+    ) -> tuple[Verdict, ...]:
+        """Compare every combination with the baseline, and return the verdicts on these metrics, or on all.
 
-        A run that failed counts as the worst score; with `errors="drop"` its case is left out. Given another result as
-        `before`, every combination that both have is compared with itself there, on the cases that both have.
+        All metrics are judged whichever are named, in two families: the primary metric, and all others with `failed`,
+        the share of failed runs. A failed run scores the worst that the metric declares; where it declares nothing, its
+        case is lost. With `errors="drop"` its case is left out, which flatters whoever fails on hard cases. A
+        combination that fails on more than `max_errors` cases where the baseline does not is never called better. Given
+        another result as `before`, every combination that both have is compared with itself there, on the cases that
+        both have.
         """
-        from wtb.domain.statistics import compare, verdicts  # numpy and scipy take half a second to load
-
         if before is not None:
-            return compare_results(before, self, metrics, errors=errors)
-        tables = [self.table(metric) for metric in metrics or self.metrics]
+            return compare_results(before, self, metrics, errors=errors, max_errors=max_errors)
+        for metric in metrics:
+            self.table(metric)
+        judged = self._judged(errors, max_errors)
+        return tuple(each for each in judged if not metrics or each.comparison.metric.name in metrics)
+
+    def _judged(self, errors: str, max_errors: int) -> tuple[Verdict, ...]:
+        from wtb.domain.statistics import compare  # numpy and scipy take half a second to load
+        from wtb.domain.verdicts import verdicts
+
         if len(self.combinations) < 2:
             return ()
-        return verdicts(compare(tables, self.baseline, errors=Errors(errors)))
+        if (errors, max_errors) not in self._verdicts:
+            tables = [self.table(metric) for metric in self._all_metrics]
+            found = compare(tables, self.baseline, errors=Errors(errors))
+            self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
+        return self._verdicts[errors, max_errors]
 
     @property
     def matrix(self) -> list[MatrixRow]:
         """Combinations by metrics, with intervals and verdicts; the baseline first."""
-        summaries = self._summaries(tuple(self.metrics))
+        summaries = self._summaries(tuple(self._all_metrics))
         found = self.compare()
         return [
             MatrixRow(
                 combination=name,
                 is_baseline=name == self.baseline,
-                summaries={metric: summaries[metric][name] for metric in self.metrics},
+                summaries={metric: summaries[metric][name] for metric in self._all_metrics},
                 verdicts={each.comparison.metric.name: each for each in found if each.comparison.candidate == name},
             )
             for name in self.combinations
@@ -245,7 +325,13 @@ class BatchResult:
         return {metric: summarise(self.table(metric)) for metric in metrics}
 
     def pareto(self, *metrics: str) -> tuple[str, ...]:
-        """Return the combinations that no other beats on one of these metrics without losing on another."""
+        """Return the combinations that are not shown to be beaten by another.
+
+        One is left out if another has at least as good a mean on all of these metrics, and the cases show, beyond
+        chance, that it is better on one of them.
+        """
+        from wtb.domain.verdicts import beyond_chance
+
         wanted = metrics or tuple(self.metrics)
         summaries = self._summaries(wanted)
         points = {
@@ -253,12 +339,15 @@ class BatchResult:
             for name in self.combinations
         }
         whole = {name: point for name, point in points.items() if len(point) == len(wanted)}
-        return pareto(whole, {metric: self.metrics[metric].direction for metric in wanted})
+        directions = {metric: self._all_metrics[metric].direction for metric in wanted}
+        pairs = [(one, other) for one in whole for other in whole if beats(whole[one], whole[other], directions)]
+        shown = beyond_chance([self.table(metric) for metric in wanted], pairs)
+        return pareto(whole, directions, lambda better, worse: (better, worse) in shown)
 
     def different(self, metric: str) -> list[str]:
         """Return the cases on which combinations disagree, those with the widest spread first."""
         table = self.table(metric)
-        means = {name: table.case_means(name) for name in self.combinations}
+        means = {name: known_or_worst(table, name) for name in self.combinations}
         spread = {
             case: max(found) - min(found)
             for case in self.batch.plan["cases"]
@@ -267,28 +356,33 @@ class BatchResult:
         return sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case])
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one flat row a job, for tables and files."""
+        """Return one flat row a job, for tables and files; `failed` is there where any run failed."""
+        metrics, with_failures = self.metrics, any(self._failed) and FAILED.name not in self.metrics
+        done = zip(self._jobs, self._failed, strict=True)
+        failed = [has_failed for job, has_failed in done if job.outcome is not JobStatus.PENDING]
         return [
             {
                 "combination": each.combination,
                 "case": each.case_id,
                 "repeat": each.repeat,
                 "status": each.status,
-                **{name: _number(each.scores.get(name)) for name in self.metrics},
+                **{name: _number(each.scores.get(name)) for name in metrics},
+                **({FAILED.name: int(has_failed)} if with_failures else {}),
                 "latency_s": each.latency_s,
-                "error": None if each.error is None else f"{each.error.get('type')}: {each.error.get('message')}",
+                "error": _why(each),
                 "run": each.run_id,
             }
-            for each in self.results
+            for each, has_failed in zip(self.results, failed, strict=True)
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows, one a job, as CSV."""
+        """Write the rows, one a job, as CSV; a text that a spreadsheet would take for a formula begins with `'`."""
         rows = self.rows()
-        with Path(path).open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
-            writer.writeheader()
-            writer.writerows(rows)
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            writer = csv.writer(file)
+            writer.writerow(map(_cell, columns))
+            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
 
     def report(self, path: str | Path) -> None:
         """Write what was found as one HTML file that needs nothing else, or as Markdown: the path ends .html or .md."""
@@ -305,8 +399,39 @@ class BatchResult:
         return pd.DataFrame(self.rows())
 
 
+def _why(job: JobResult) -> str | None:
+    """Return why a job failed, or why evaluators gave it no score."""
+    if job.error is not None:
+        return f"{job.error.get('type')}: {job.error.get('message')}"
+    return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet computes; numbers stay numbers, those that are written as texts too."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def _number(score: Any) -> float | None:
     return None if error_of(score) else score
+
+
+def known_or_worst(table: ScoreTable, combination: str) -> dict[str, float]:
+    """Return the mean of each case, to order and colour cases by.
+
+    One that failed and has no score gets the worst that was seen, or less than that where all scores are the same.
+    """
+    worst, means = table.worst(), table.case_means(combination)
+    if worst is None:
+        return means
+    beyond = worst - table.metric.direction.sign if worst == table.best() else worst
+    failed = [case for case, share in table.failed(combination).items() if share and case not in means]
+    return {**means, **dict.fromkeys(failed, beyond)}
 
 
 def compare_results(
@@ -316,29 +441,35 @@ def compare_results(
     *,
     pairs: Sequence[tuple[str, str]] = (),
     errors: str = "worst",
+    max_errors: int = 0,
 ) -> tuple[Verdict, ...]:
-    """Compare combinations of one result with those of another, paired by case, judged together.
+    """Compare combinations of one result with those of another, paired by case; return the verdicts on these metrics.
 
-    `pairs` are combinations before and after; without any, those that both have. Metrics are those that both have
-    unless some are named.
+    `pairs` are combinations before and after; without any, those that both have. All metrics that both have are judged,
+    in the same two families as those of one result; without names the verdicts on all of them are returned.
     """
-    from wtb.domain.statistics import compare_pairs, verdicts
+    from wtb.domain.statistics import compare_pairs
+    from wtb.domain.verdicts import verdicts
 
     pairs = pairs or [(name, name) for name in before.combinations if name in after.combinations]
-    metrics = metrics or [name for name in before.metrics if name in after.metrics]
-    if not pairs or not metrics:
+    common = [name for name in before.metrics if name in after.metrics]
+    if not pairs or not (common or metrics):
         what = "metric" if pairs else "combination"
         raise InvalidInput(f"batches {before.batch.name!r} and {after.batch.name!r} have no {what} in common")
-    tables = [(before.table(metric), after.table(metric)) for metric in metrics]
+    comparable = [name for name in common if before.metrics[name].direction is after.metrics[name].direction]
+    asked = [*dict.fromkeys([*(comparable if metrics else common), *metrics, FAILED.name])]
+    tables = [(before.table(metric), after.table(metric)) for metric in asked]
     joined = [_joined(before, after, old, new, pair) for old, new in tables for pair in pairs]
-    return verdicts(compare_pairs(joined, errors=Errors(errors)))
+    primary = next((name for name in (after.primary, before.primary) if name in asked), asked[0])
+    found = verdicts(compare_pairs(joined, errors=Errors(errors)), primary=primary, max_errors=max_errors)
+    return tuple(each for each in found if not metrics or each.comparison.metric.name in metrics)
 
 
 def _joined(
     before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
 ) -> tuple[ScoreTable, str]:
     """Return the scores of two combinations in one table, and what the first is called there."""
-    metric = new.metric
+    metric = new.metric.on_scale_of(old.metric)
     if metric.direction is not old.metric.direction:
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
@@ -346,19 +477,45 @@ def _joined(
     if first == second:
         raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
     scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
-    return ScoreTable(metric=metric, combinations=scores), first
+    return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
 
 
 def _score(job: Job, metric: str) -> Score:
     score = job.result.get("scores", {}).get(metric)
+    if score is None and job.has_run and job.status is JobStatus.PENDING:
+        return Absent.MISSING  # it waits to be scored
     return Absent.ERROR if score is None or error_of(score) else float(score)
+
+
+def _has_failed(job: Job, metrics: Iterable[str]) -> bool:
+    """Whether the run failed, or an evaluator could not score it."""
+    if job.outcome is JobStatus.PENDING:
+        return False
+    measured = [metric for metric in metrics if metric != OVERALL.name]
+    return job.outcome is JobStatus.FAILED or any(_score(job, metric) is Absent.ERROR for metric in measured)
+
+
+def _near_copies_note(found: NearCopies, cases: int) -> str:
+    return (
+        f"{found.cases:,} of {cases:,} cases are near copies of others, as {found.example[0]} and {found.example[1]}: "
+        "copies make verdicts surer than they should be. Give cases that belong together the same `cluster`."
+    )
 
 
 def check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
     """Raise InvalidInput for weights that make no overall score of a batch with these metrics."""
+    if FAILED.name in metrics:
+        raise InvalidInput(f"every batch has a metric {FAILED.name!r}; give the evaluator of that name another")
     unknown = [name for name in weights if name not in metrics]
     if unknown:
         raise InvalidInput(f"weights: there is no metric {unknown[0]!r}; there are {', '.join(metrics)}")
     if weights and OVERALL.name in metrics:
         raise InvalidInput(f"weights make a metric {OVERALL.name!r}; give the evaluator of that name another")
     check_weights([*weights], weights)
+
+
+def check_primary(metrics: Sequence[str], weights: Mapping[str, float], primary: str | None) -> None:
+    """Raise InvalidInput for a primary metric that the batch does not have."""
+    known = [*metrics, *([OVERALL.name] if weights else [])]
+    if primary is not None and primary not in known:
+        raise InvalidInput(f"primary={primary!r}: there is no such metric; there are {', '.join(known)}")

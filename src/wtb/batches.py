@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wtb.application.batch_plan import BatchPlan, check_plan
 from wtb.application.evaluation_engine import check_cases
-from wtb.batch_results import check_weighted
-from wtb.domain.batch import Budget
+from wtb.batch_results import check_primary, check_weighted
+from wtb.domain.batch import Budget, clustered
 from wtb.domain.errors import InvalidInput
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.domain.workflow import names_of
@@ -28,7 +28,9 @@ class BatchTest:
 
     `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
     combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
-    one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `budget` is what the
+    one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `primary` names the
+    metric that decides who wins: by default the overall score, or else the first. `cluster` says which cases belong
+    together and count as one: a function of the case, or a key of its input. `budget` is what the
     batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these. Each combination runs
     `repeats` times on each case, `workers` jobs at a time; a job that fails is tried `retries` times more.
     `share=False` shares and keeps nothing: it runs every node of every job. `fresh=True`, or a list of nodes, ignores
@@ -43,6 +45,8 @@ class BatchTest:
     baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     evaluators: Sequence[Any] = field(default=(), kw_only=True)
     weights: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    primary: str | None = field(default=None, kw_only=True)
+    cluster: str | Callable[[Any], Any] | None = field(default=None, kw_only=True)
     workers: int | None = field(default=None, kw_only=True)
     runner: str = field(default="threads", kw_only=True)
     budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
@@ -66,9 +70,10 @@ class BatchTest:
         for combination in chosen:
             definition.with_variants(combination)
         _check_runner(self.runner)
-        evaluators, cases = read_evaluators(self.evaluators), read_cases(self.cases)
+        evaluators, cases = read_evaluators(self.evaluators), clustered(read_cases(self.cases), self.cluster)
         check_cases(evaluators, cases)
         check_weighted([each.name for each in evaluators], self.weights)
+        check_primary([each.name for each in evaluators], self.weights, self.primary)
         plan = BatchPlan(
             name=self.name or self.flow.name,
             definition=definition,
@@ -79,6 +84,7 @@ class BatchTest:
             baseline=dict(self.baseline),
             evaluators=evaluators,
             weights=dict(self.weights),
+            primary=self.primary,
             share=self.share,
             fresh=self.fresh if isinstance(self.fresh, bool) else names_of(self.fresh),
             seed=self.seed,

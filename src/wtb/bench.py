@@ -167,6 +167,7 @@ class Bench:
         flow: Workflow | BatchTest | Any,
         *,
         only: Sequence[str] = (),
+        remeasure: bool = False,
         stop: threading.Event | None = None,
         told: Callable[[Progress], None] | None = None,
         **options: Any,
@@ -175,11 +176,12 @@ class Bench:
 
         Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
         implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed. `only`
-        names combinations, as `"answer=long"`, to run beside the baseline. Once `stop` is set no more jobs are begun.
-        `told(progress)` is called whenever one has ended.
+        names combinations, as `"answer=long"`, to run beside the baseline. With `remeasure` the baseline and all others
+        run anew, side by side, where latency and cost of some would be measured apart. Once `stop` is set no more jobs
+        are begun. `told(progress)` is called whenever one has ended.
         """
         refuse_while_loading()
-        plan = _batch_test(flow, options).plan(only)
+        plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         batch = self.services.batches.run(
             plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
         )
@@ -225,7 +227,7 @@ class Bench:
         if isinstance(what, str):
             what = self._run_or_batch(what)
         if isinstance(what, Run):
-            return self.services.scoring.score_run(what.id, chosen, expected)
+            return self.services.scoring.score_run(what.id, chosen, expected, what._restored)
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)
@@ -258,17 +260,23 @@ class Bench:
             uow.commit()
         return self.get_batch(found.id)
 
-    def set_baseline(self, name: str, batch: str, combination: str | None = None) -> Baseline:
+    def set_baseline(self, name: str, batch: str | Sequence[str], combination: str | None = None) -> Baseline:
         """Keep what a combination of a batch has scored under a name, as it is now; by default the batch's baseline.
 
-        Running the batch again, with another workflow, leaves what was kept as it is.
+        Given several batches, their runs of a case count as its repeats, so that chance moves the baseline less.
+        Running a batch again, with another workflow, leaves what was kept as it is.
         """
-        return baselines.keep(self, name, self.get_batch(batch), combination)
+        names = [batch] if isinstance(batch, str) else batch
+        return baselines.keep(self, name, [self.get_batch(each) for each in names], combination)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             return uow.batches.list_baselines()
+
+    def delete_baseline(self, name: str) -> Baseline:
+        """Delete a baseline with the results that were kept for it, and return it; batches and runs stay."""
+        return baselines.delete(self, name)
 
     def gate(
         self,
@@ -276,19 +284,28 @@ class Bench:
         *,
         baseline: str,
         metric: str,
-        max_drop: float = 0.0,
+        max_drop: float | str = 0.0,
+        max_errors: int = 0,
         non_inferior: bool = False,
         combination: str | None = None,
     ) -> GateResult:
         """Hold a combination of a batch (the workflow as it is, by default) against a baseline, case by case.
 
-        It may lose `max_drop` on the metric; `non_inferior` asks for proof that it did not lose more. The outcome is
-        `fine`, `regression` or `inconclusive`.
+        It may lose `max_drop` on the metric: a number in its units, or a share of the baseline as `"10%"`. More than
+        `max_errors` cases that fail only with it never pass. `non_inferior` asks for proof that it did not lose more.
+        The outcome is `fine`, `regression` or `inconclusive`.
         """
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            kept = uow.batches.get_baseline(baseline)
-        comparison = baselines.held_against(self.get_batch(batch), combination, self.get_batch(kept.batch_id), metric)
-        return baselines.judge(kept, comparison, max_drop, non_inferior=non_inferior)
+        kept = baselines.get(self, baseline)
+        return baselines.judge(
+            kept,
+            self.get_batch(kept.batch_id),
+            self.get_batch(batch),
+            combination=combination,
+            metric=metric,
+            max_drop=max_drop,
+            max_errors=max_errors,
+            non_inferior=non_inferior,
+        )
 
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]

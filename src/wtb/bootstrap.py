@@ -38,6 +38,7 @@ from wtb.domain.errors import InvalidInput, StorageUnavailable
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
+from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
@@ -137,7 +138,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     """Put everything together as the settings say."""
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
     controller = _controller(parts)
-    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.runner)
+    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.runner, live)
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
     return Services(
         **vars(parts),
@@ -228,7 +229,7 @@ def _batches(
         ids=parts.ids,
         codec=parts.codec,
         controller=controller,
-        cache=NodeCache(parts.storage, parts.clock, parts.owners),
+        cache=NodeCache(parts.storage, parts.clock, parts.owners, parts.masker),
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,

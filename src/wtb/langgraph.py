@@ -14,6 +14,7 @@ from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
 from wtb.flow import Workflow
+from wtb.infrastructure.evaluators.messages import last_message
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
 from wtb.tools import tool_of, workspace
@@ -39,6 +40,7 @@ __all__ = [
     "context",
     "history",
     "import_threads",
+    "last_message",
     "recorded",
     "reversible",
     "workflow",
@@ -110,6 +112,7 @@ class GraphWorkflow(Workflow):
             engine=lambda definition, runs: GraphEngine(hosting, definition, runs),
             surroundings=hosting.graph.surroundings,
             kept=hosting.kept,
+            restored=hosting.restored,
         )
 
 

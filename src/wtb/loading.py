@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
+from wtb.infrastructure.json_text import read_json
 
 
 def load_workflow(reference: str) -> Workflow:
@@ -39,9 +39,10 @@ def _load_json(path: Path) -> Workflow:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(path.read_text())
+        text = path.read_text()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} is no workflow as JSON: {error}") from error
+    data = read_json(text, str(path))
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{path} is no workflow as JSON: it holds a {type(data).__name__}")
     return data
@@ -66,7 +67,11 @@ def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual:
 
 def _module_at(path: Path) -> ModuleType:
     """Import a file under a name of its own, its folder on the path as if it had been run."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # a name that is too long, or a folder that may not be read
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+    if not is_there:
         raise InvalidInput(f"there is no file {path}")
     name = path.stem
     known = sys.modules.get(name)
@@ -95,11 +100,16 @@ def _line_in(path: Path, error: Exception) -> int | None:
 
 
 def _imported(name: str) -> ModuleType:
+    if not all(name.split(".")) or "/" in name or "\\" in name:  # Python would take it for a relative import
+        raise InvalidInput(f"{name!r} is neither a file that ends .py or .json nor the name of a module")
     _look_in(Path.cwd())
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidInput(f"module {name!r} cannot be imported: {error}") from error
+    except InvalidInput:
+        raise
+    except Exception as error:
+        told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise InvalidInput(f"module {name!r} cannot be imported: {told}") from error
 
 
 def _look_in(folder: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.branching import Forked, resolved
 from wtb.application.node_host import Watch
+from wtb.application.run_figures import line_figures, measured_history, measured_runs
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.diff import CheckpointDiff
+from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
-from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
@@ -23,6 +26,7 @@ from wtb.domain.rollback import Direction, Rollback, RollbackPlan
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
+from wtb.domain.values import Legible
 from wtb.domain.workflow import ENGINE
 from wtb.flow import Workflow
 from wtb.infrastructure.codecs.foreign import live
@@ -31,8 +35,19 @@ from wtb.loading import load_workflow, refuse_while_loading
 if TYPE_CHECKING:
     from wtb.bench import Bench
 
+
+def _is_encoded(value: Any) -> bool:
+    """Whether a value, or an item of a list, is in the encoding of another library."""
+    return isinstance(value, Legible) or (type(value) is list and any(isinstance(item, Legible) for item in value))
+
+
 _PAGE = 10_000
 """Events that are read at a time."""
+
+
+def _told(usage: Usage) -> dict[str, Any]:
+    """Return usage as users are shown it."""
+    return {**usage.totals(), "unpriced": list(usage.unpriced)} if usage.unpriced else dict(usage.totals())
 
 
 class Run:
@@ -69,11 +84,31 @@ class Run:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state after its last step, as a dict of your own."""
+        """The state after its last step, as a dict of your own.
+
+        When a graph waits in one node, what the nodes beside it have written is in it, as in LangGraph's `get_state`.
+        """
         with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            branch = uow.branches.get(uow.executions.get(self.id).branch_id)
+            execution = uow.executions.get(self.id)
+            branch = uow.branches.get(execution.branch_id)
             assert branch.head_id is not None
-            return live(uow.checkpoints.load(branch.head_id).state)
+            head = uow.checkpoints.load(branch.head_id)
+        if self._flow is not None and execution.status is not ExecutionStatus.COMPLETED:
+            shown = self._bench.services.controller.state_with_finished(self.id, self._flow.definition())
+            if shown is not None:
+                return shown
+        return self._restored(head.state)
+
+    def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored state, or a stored update of a node, with the objects that nodes see.
+
+        A graph that is known here says itself which classes it builds; otherwise they are found by their names.
+        """
+        restored = None if self._flow is None else self._flow.definition().restored
+        if restored is not None:
+            with suppress(InvalidInput):  # a class that is not here: a run can be looked at all the same
+                return restored(stored)
+        return live(stored)
 
     @property
     def history(self) -> ExecutionHistory:
@@ -113,21 +148,28 @@ class Run:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and money that its nodes reported, in all; `unpriced` are models whose price nobody knew."""
-        total: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
-        unpriced: set[str] = set()
-        for event in self.all_events(types=[EventType.NODE_COMPLETED]):
-            used = event.data.get("usage", {})
-            unpriced.update(used.get("unpriced", ()))
-            for key in total:
-                total[key] += used.get(key, 0)
-        return {**total, "unpriced": sorted(unpriced)} if unpriced else total
+        """Tokens and money that its nodes reported along its line; `unpriced` are models whose price nobody knew.
+
+        What a rollback or a fork left behind, and attempts that failed, are in `spent` only.
+        """
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            return _told(line_figures(uow, self.id).usage)
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """Tokens and money that its nodes took in fact: on all lines, and in attempts that failed.
+
+        A run that was forked from another has not spent what that one had before the fork.
+        """
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            runs = measured_runs(uow, self.id)
+        return _told(sum((run.figures.spent for run in runs if run.figures is not None), NOTHING))
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
         """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
         found = self._bench.services.replay.returned(self.id)
-        return {node: [live(update) for update in updates] for node, updates in found.items()}
+        return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
@@ -144,8 +186,13 @@ class Run:
         return found
 
     def summary(self) -> RunSummary:
-        """Return how often things happened and how long they took: events by type, calls by tool, visits by node."""
-        return RunSummary.of(self.all_events(), self.calls, self.history.boundaries())
+        """Return the figures of its line, in all and by node and tool, and how often each event was recorded."""
+        events = self.all_events()
+        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
+            history = measured_history(uow, self.id)
+            runs = {run.execution_id for run in history.runs()}
+            calls = [call for run in sorted(runs) for call in uow.tool_calls.list_calls(run)]
+        return RunSummary.of(events, calls, history)
 
     def files(self, target: str | int | None = None) -> FileTree:
         """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
@@ -170,15 +217,22 @@ class Run:
         files: bool = True,
         calls: bool = True,
         texts: bool = True,
+        objects: bool = True,
     ) -> CheckpointDiff:
         """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
 
         Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
-        are not wanted are not read; without `texts` files are named, and their contents left out.
+        are not wanted are not read; without `texts` files are named, and their contents left out. Values that a graph
+        added or removed come as its nodes see them; without `objects` no class is imported, and they come as data.
         """
         old, new = self._checkpoint(a).id, self._checkpoint(b).id
         compare = self._bench.services.comparison.compare
-        return compare(old, new, state=state, files=files, calls=calls, texts=texts)
+        found = compare(old, new, state=state, files=files, calls=calls, texts=texts)
+        return replace(found, state=tuple(map(self._with_objects, found.state))) if objects else found
+
+    def _with_objects(self, item: StateDiff) -> StateDiff:
+        stored = {side: value for side in ("old", "new") if _is_encoded(value := getattr(item, side))}
+        return replace(item, **self._restored(stored)) if stored else item
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
         """Return what a person means, which may be a checkpoint of another run."""

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import itertools
 import math
+import socket
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -219,7 +220,7 @@ def test_an_evaluator_more_scores_the_runs_that_are_there(bench: Bench) -> None:
     after = bench.batch(flow, cases=CASES, evaluators=[*ANSWER, wtb.Steps()])
     assert {each.run_id for each in after.results} == {each.run_id for each in before.results}
     assert {each.scores["steps"] for each in after.results} == {2.0}
-    assert after.sharing == before.sharing
+    assert (before.sharing["executed"], after.sharing["executed"]) == (18, 0), "each run of the batch counts its own"
 
 
 def test_failed_calls_count_for_everybody_who_shares_the_result(bench: Bench) -> None:
@@ -241,22 +242,24 @@ def test_failed_calls_count_for_everybody_who_shares_the_result(bench: Bench) ->
     assert (result.sharing["executed"], {each.scores["tool_errors"] for each in result.results}) == (9, {1.0})
 
 
-def test_what_cannot_be_looked_into_is_named_and_shared_within_the_batch_only(bench: Bench) -> None:
-    ran, lock = Tally(), threading.Lock()
+def test_what_cannot_be_looked_into_is_named_and_shared_while_the_code_around_it_is_the_same(bench: Bench) -> None:
+    ran, lock, client = Tally(), threading.Lock(), socket.socket()
+    client.close()
 
     def first(state: Any) -> dict[str, Any]:
         with lock:
-            return ran.noted("first", {})
+            return ran.noted("first", {"fileno": client.fileno()})
 
     flow = Workflow("unseen")
     flow.add_node("first", first, start=True)
     flow.add_node("last", lambda state: None)
     flow.add_variant("last", "other", lambda state: {})
     flow.edge("first", "last")
-    for name, times in (("one", 1), ("two", 2)):
-        result = bench.batch(flow, name=name, cases=CASES[:1], evaluators=[wtb.Steps()])
-        assert ran["first"] == times
-        assert "a _thread.lock that cannot be looked into" in result.sharing["not_shareable"]["first"]
+    for name in ("one", "two"):
+        (why,) = bench.plan(flow, name=name, cases=CASES[:1], evaluators=[wtb.Steps()]).coarse["first"]
+        assert why.startswith("a socket.socket cannot be looked into: the code of ")
+        bench.batch(flow, name=name, cases=CASES[:1], evaluators=[wtb.Steps()])
+        assert ran["first"] == 1
 
 
 def test_a_batch_that_somebody_cancels_begins_no_more_jobs(bench: Bench) -> None:
@@ -453,9 +456,13 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
     flow = chain(Tally(), "a", 0)
     result = bench.batch(flow, cases=CASES[:1], evaluators=[Bad(), NaN(), Slow()])
     scores = result.results[0].scores
-    assert (scores["slow"], scores["bad"]["error"]) == (1.0, "KeyError: 'nothing'")
-    assert "no score" in scores["nan"]["error"]
+    assert scores["slow"] == 1.0
+    assert scores["bad"]["error"].startswith("evaluator bad: KeyError: 'nothing' (")
+    assert "test_batch.py:" in scores["bad"]["error"], "where the user's own code raised it"
+    assert scores["bad"]["error"].endswith(", in evaluate)")
+    assert scores["nan"]["error"] == "evaluator nan: it gave nan, which is no score; return a finite number"
     assert result.matrix[0].summaries["bad"].errors == 1
+    assert result.status == "completed_with_errors"
 
 
 @pytest.mark.parametrize(
@@ -473,7 +480,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"evaluators": []}, "a batch needs at least one evaluator"),
         ({"evaluators": [wtb.Latency]}, r"Latency is a class; make one: Latency\(…\)"),
         ({"evaluators": ["contains"]}, r"there is no evaluator 'contains'; .*; give wtb\.Contains\('KEY', …\)"),
-        ({"evaluators": [lambda context: 1]}, r"function is no evaluator: it needs a name"),
+        ({"evaluators": [lambda context: 1]}, "a lambda has no name for its metric; write a function"),
         ({"baseline": "polite"}, r"baseline='polite' is no combination; say \{'NODE': 'VARIANT'\}"),
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is no evaluator"),
@@ -624,3 +631,9 @@ def test_a_sweep_keeps_the_files_of_results_that_can_still_be_shared(bench: Benc
     garbage.sweep(timedelta(0))
     result = bench.batch(flow, name="second", cases=cases, evaluators=ANSWER)
     assert (result.status, ran["write"], result.results[0].scores["exact_match"]) == ("completed", 1, 1.0)
+
+
+@pytest.mark.parametrize("workers", [-1, 10**30])
+def test_more_workers_than_a_machine_can_hold_are_refused(workers: int) -> None:
+    with wtb.Bench("memory://") as bench, pytest.raises(InvalidInput, match="workers must be from 1 to 256"):
+        bench.batch(chain(Tally()), cases=CASES, evaluators=ANSWER, workers=workers)

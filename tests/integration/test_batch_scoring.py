@@ -127,7 +127,9 @@ def test_a_run_is_evaluated_alone(bench: Bench) -> None:
     run = bench.run(parity(ran), {"q": 3})
     assert bench.evaluate(run, [Wanted()], expected="1") == {"wanted": 1.0}
     found = bench.evaluate(run.id, [wtb.ExactMatch("answer"), "latency_s"])
-    assert found["exact_match"] == {"error": "InvalidInput: expected is missing, which ExactMatch needs"}
+    assert found["exact_match"] == {
+        "error": "evaluator exact_match: InvalidInput: expected is missing, which ExactMatch needs"
+    }
     assert found["latency_s"] > 0
 
 
@@ -170,7 +172,8 @@ def test_two_batches_are_compared_by_case_and_combination(bench: Bench) -> None:
     flow = Workflow("parity")
     flow.add_node("answer", lambda state: {"answer": "?"}, start=True)
     after = bench.batch(flow, name="after", cases=cases[2:], evaluators=[Wanted()])
-    (verdict,) = after.compare(before=before)
+    verdict, failed = after.compare(before=before)
+    assert failed.comparison.metric.name == "failed"
     found = verdict.comparison
     assert (found.candidate, found.baseline, found.metric.name) == ("after:baseline", "before:baseline", "wanted")
     assert (verdict.finding, found.pairs, found.dropped, found.losses) == ("worse", 8, 4, 8)

@@ -23,7 +23,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from tests.langgraph_graphs import chat_graph, every_type
+from tests.langgraph_graphs import Chat, chat_graph, every_type
 from wtb.bench import Bench
 from wtb.domain.errors import AlreadyExists, InvalidInput, StateNotSerialisable
 from wtb.domain.ids import ExecutionId
@@ -99,6 +99,20 @@ def test_a_mapping_in_a_list_that_was_changed_in_place_is_stored_as_it_is_now(sa
 
     assert repr(read(saver, second)["items"]) == "[{'a': True}, [1, 2], 'text', 'more']"
     assert repr(read(saver, first)["items"]) == "[{'a': 1}, [1], 'text']"
+
+
+def test_a_node_that_asks_twice_gets_both_answers(saver: Saver) -> None:
+    def node(state: Chat) -> Any:
+        return {"messages": [HumanMessage(f"{interrupt('name')} {interrupt('age')}", id="1")]}
+
+    builder: StateGraph[Any] = StateGraph(Chat)
+    graph = builder.add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+    graph.invoke({"messages": []}, THREAD)
+    graph.invoke(Command(resume="Ann"), THREAD)
+    final = graph.invoke(Command(resume="30"), THREAD)
+
+    assert [message.content for message in final["messages"]] == ["Ann 30"]
+    assert graph.get_state(THREAD).next == ()
 
 
 def test_a_channel_may_become_a_list_something_else_and_a_list_again(saver: Saver) -> None:

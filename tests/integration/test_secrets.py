@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from base64 import b64encode
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 
 import wtb
+from wtb.application.journeys import RollbackFailed
 from wtb.bench import Bench
+from wtb.cli import main
 from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
 
@@ -46,6 +55,125 @@ def test_a_failing_node_leaks_nothing(bench: Bench, caplog: pytest.LogCaptureFix
     with bench.services.storage.unit_of_work(readonly=True) as uow:
         (call,) = uow.tool_calls.list_calls(run.id)
     assert call.arguments["credential"] == "***"
+
+
+PLANTED = "pl4nted/w0rd&more"
+"""It is written in other ways in addresses and base64."""
+
+FORMS = [PLANTED, quote(PLANTED, safe=""), quote(PLANTED), b64encode(f"ann:{PLANTED}".encode()).decode()]
+
+
+def plant(where: str) -> str:
+    """Return a text that holds a secret, which is gone before anybody records the text."""
+    text = wtb.Secret(PLANTED).reveal()
+    return f"{where}: {text} {quote(text, safe='')} {quote(text)} {b64encode(f'ann:{text}'.encode()).decode()}"
+
+
+def unpay(call: Any) -> None:
+    raise OSError(plant("a reversal's error"))
+
+
+@wtb.tool(name="pay in the tests of secrets", reverse=unpay)
+def pay() -> None:
+    """It cannot be taken back."""
+
+
+def failing(state: Any) -> None:
+    raise ValueError(plant("a shared error"))
+
+
+def planting() -> Workflow:
+    """A workflow that puts a secret into every text about its runs, and never into its state."""
+    flow = Workflow("planting")
+
+    def login() -> None:
+        raise PermissionError(plant("a tool's error"))
+
+    def node(state: Any, ctx: Any) -> None:
+        ctx.log.warning("%s", plant("a log"))
+        ctx.checkpoint("mark", plant("a description"))
+        with suppress(PermissionError):
+            ctx.tool(Tool(spec=ToolSpec(name="login"), function=login))
+        if state["how"] == "fail":
+            raise ValueError(plant("an error")) from KeyError(plant("its cause"))
+        ctx.tool(pay)
+
+    flow.add_node("node", node, start=True, retry=wtb.RetryPolicy(times=2, wait_s=0))
+    return flow
+
+
+@dataclass(frozen=True)
+class Leaking:
+    name: str = "leaking"
+
+    def evaluate(self, context: Any) -> float:
+        raise ValueError(plant("an evaluator's error"))
+
+
+def test_planted_words_are_in_no_row_no_log_no_report_and_no_output(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases = [{"id": how, "input": {"how": how}} for how in ("fail", "go")]
+    with Bench(folder=tmp_path / ".wtb") as bench:
+        flow = planting()
+        failed = bench.run(flow, {"how": "fail"}, run_id="failed")
+        done = bench.run(flow, {"how": "go"}, run_id="done")
+        assert (failed.status, done.status) == ("failed", "completed")
+        with pytest.raises(RollbackFailed) as told:
+            done.rollback(0)
+        result = bench.batch(flow, cases=cases, evaluators=[Leaking()], name="planted")
+        shared = Workflow("shared")
+        shared.add_node("failing", failing, start=True)
+        bench.batch(shared, cases=cases, evaluators=[Leaking()], name="shared")
+        result.report("report.html")
+        result.report("report.md")
+        result.to_csv("table.csv")
+        texts = [str(told.value), repr(failed.error), repr(result.rows()), caplog.text]
+        texts += [repr(run.all_events()) for run in (failed, done)]
+        with bench.services.storage.unit_of_work(readonly=True) as uow:
+            assert "an error: ***" in repr(uow.executions.get(failed.id))
+    with sqlite3.connect(tmp_path / ".wtb" / "wtb.db") as database:
+        failures = database.execute("SELECT value FROM wtb_node_cache WHERE status = 'failed'").fetchall()
+        assert len(failures) == 2
+        assert all(b"a shared error: ***" in failure for (failure,) in failures)
+    for words in COMMANDS:
+        said = CliRunner().invoke(main, words)
+        assert said.exception is None or isinstance(said.exception, SystemExit)
+        texts.append(said.stdout + said.stderr)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"wtb.db", "report.html", "report.md", "table.csv"} <= {path.name for path in files}
+    texts += [path.read_bytes().decode("utf-8", "replace") for path in files]
+    for text in texts:
+        assert [form for form in FORMS if form in text] == []
+    for where in WHERE:
+        assert any(f"{where}: ***" in text for text in texts), where
+
+
+WHERE = (
+    "a log",
+    "a description",
+    "a tool's error",
+    "an error",
+    "its cause",
+    "a reversal's error",
+    "an evaluator's error",
+    "a shared error",
+)
+
+COMMANDS = [
+    ("show", "failed"),
+    ("show", "failed", "--traceback"),
+    ("show", "failed", "--events"),
+    ("show", "failed", "--json"),
+    ("show", "done", "--events", "--json"),
+    ("show", "done"),
+    ("history", "done"),
+    ("diff", "failed", "0"),
+    ("batch", "show", "planted", "--failed"),
+    ("batch", "show", "planted", "--json"),
+    ("doctor",),
+]
 
 
 def test_a_question_is_shown_masked_and_can_be_answered(bench: Bench) -> None:

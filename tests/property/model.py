@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, Kind
-from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice
+from wtb.domain.state import Append, Change, DeleteKey, Merge, SetValue, Splice
 
 Values = dict[str, Any]
 
@@ -49,6 +49,9 @@ def changed(values: Values, key: str, change: Change) -> None:
         case Splice(start=start, delete=delete, items=items):
             old = values.get(key, [])
             values[key] = [*old[:start], *copy.deepcopy(items), *old[start + delete :]]
+        case Merge(items=new, removed=removed):
+            kept = {each: value for each, value in values.get(key, {}).items() if each not in removed}
+            values[key] = {**kept, **copy.deepcopy(dict(new))}
 
 
 @dataclass

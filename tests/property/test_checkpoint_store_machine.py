@@ -50,7 +50,7 @@ from wtb.domain.errors import (
 from wtb.domain.execution import Branch, Execution
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
+from wtb.domain.state import Append, Change, DeleteKey, Merge, SetValue, Splice, State, StateDelta
 from wtb.infrastructure.checkpoints import encoder, manifest, store
 from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
@@ -137,6 +137,7 @@ values = st.one_of(
     st.builds(Big, st.sampled_from("xyz"), st.integers(1, 60)),
     st.lists(st.sampled_from(ODD_VALUES), max_size=6),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.sampled_from(ODD_VALUES), min_size=3, max_size=9),
 )
 items = st.lists(st.one_of(st.integers(0, 9), st.builds(Big, st.just("i"), st.integers(1, 30)), values), max_size=5)
 
@@ -155,7 +156,7 @@ class Wish(NamedTuple):
 wishes = st.builds(
     Wish,
     keys,
-    st.sampled_from(("append", "append", "append", "set", "splice", "delete")),
+    st.sampled_from(("append", "append", "append", "merge", "merge", "merge", "set", "splice", "delete")),
     values,
     items,
     st.integers(0, 20),
@@ -179,7 +180,7 @@ plans = st.builds(
     Plan,
     st.one_of(st.lists(grown, min_size=1, max_size=1), st.lists(wishes, max_size=5)),
     st.booleans(),
-    st.sampled_from(("nothing", "written", "other")),
+    st.sampled_from(("nothing", "written", "whole", "other")),
     st.sampled_from((Kind.AUTO, Kind.AUTO, Kind.MANUAL)),
     st.sampled_from((None, None, None, "before", "after")),
 )
@@ -204,6 +205,14 @@ class Step:
         info = uow.checkpoints.save(self.draft, self.delta, self.returned)
         uow.branches.move_head(BranchId(self.line.id), info.id, expected=self.expected)
         return Kept(info, self.after, copy.deepcopy(self.returned or {}))
+
+
+def _whole(changes: tuple[Change, ...], after: Any) -> tuple[Change, ...]:
+    """Say of one append or merge what it leads to, as when a node returned the whole value."""
+    match changes:
+        case (Append() | Merge() as change,):
+            return (replace(change, whole=copy.deepcopy(after)),)
+    return changes
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -597,6 +606,8 @@ class StoreMachine(RuleBasedStateMachine):
         delta = composed if plan.composed else StateDelta(made)
         assert frozen(dict(State(before).apply(delta))) == frozen(after)
         assert frozen(dict(State(after).apply(delta.invert(State(before))))) == frozen(before)
+        if plan.returned == "whole":
+            delta = StateDelta({key: _whole(changes, after.get(key)) for key, changes in delta.changes.items()})
         return delta, self.returned(plan, delta), after
 
     def change(self, wish: Wish, values: Values) -> Change:
@@ -604,6 +615,11 @@ class StoreMachine(RuleBasedStateMachine):
         old = values.get(wish.key, [])
         if wish.verb == "delete":
             return DeleteKey()
+        if wish.verb == "merge" and type(old) is dict:
+            gone = tuple(key for number, key in enumerate(old) if number % 7 == wish.length)
+            return Merge({f"k{(wish.start + number) % 9}": item for number, item in enumerate(new)}, gone)
+        if wish.verb == "merge":
+            return SetValue({f"k{number}": item for number, item in enumerate(new)})
         if wish.verb == "set" or type(old) is not list:
             return SetValue(self.real(wish.value) if wish.verb == "set" else new)
         if wish.verb == "append":
@@ -625,8 +641,12 @@ class StoreMachine(RuleBasedStateMachine):
             match changes:
                 case (SetValue(value=value),):
                     update[key] = value
+                case (Append(whole=whole) | Merge(whole=whole),) if whole is not None:
+                    update[key] = whole
                 case (Append(items=new),):
                     update[key] = list(new)
+                case (Merge(items=items),):
+                    update[key] = dict(items)
         return {"node": update}
 
     def new_execution(self, origin: Kept | None, plan: Plan | None, storage: Storage) -> None:
@@ -763,10 +783,10 @@ def run_machine(backend: Backend, *, scale: int, examples: int, at_once: bool = 
 
 @pytest.fixture
 def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values become blobs, and lists are cut and sealed, when they are a few bytes long."""
+    """Values become blobs, lists are cut and sealed, mappings are kept by key, when they are a few bytes long."""
     for module, limits in (
         (manifest, {"CHUNK_BYTES": 96, "SEAL_BYTES": 48}),
-        (encoder, {"INLINE_BYTES": 16, "INLINE_APPEND_BYTES": 32}),
+        (encoder, {"INLINE_BYTES": 16, "INLINE_APPEND_BYTES": 32, "SMALLEST_MERGE": 3}),
         (store, {"KEYFRAME_BYTES": 256, "_ROW_BYTES": 32}),
     ):
         for name, limit in limits.items():

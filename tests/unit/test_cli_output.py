@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, datetime, timedelta
 
 import click
 import pytest
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from wtb.cli.output import counted, duration, print_table, size, to_json
+from wtb.cli.output import Terminal, counted, duration, echo, print_table, printable, shown, size, text_of, to_json
 
 
 @pytest.mark.parametrize(
@@ -69,3 +73,47 @@ def test_on_a_narrow_screen_text_is_broken_between_words_and_numbers_stay_whole(
     assert heading.split() == list(ROW)
     assert first.split()[-2:] == ["1234567", "01a1e10f-553f-7000"]
     assert [line[: len(combination[0])] for line in (first, *rest)] == combination
+
+
+@pytest.mark.parametrize(
+    ("text", "legible"),
+    [
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b31m \x7f", "\\x9b31m \\x7f"),
+        ("\u202eevil\u2066", "\\u202eevil\\u2066"),
+        ("a\rb\bc\nd", "a\\rb\\x08c\\nd"),
+        ("\ud800", "\\ud800"),
+        ("größe\u00a0中文\t👩\u200d💻", "größe\u00a0中文\t👩\u200d💻"),
+    ],
+)
+def test_a_text_does_nothing_to_a_terminal(text: str, legible: str) -> None:
+    assert printable(text) == legible
+
+
+def test_what_is_shown_keeps_its_lines_and_loses_its_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown("one\ntwo \x1b[0m password=hunter2") == "one\ntwo \\x1b[0m password=***"
+    echo("one\n\x1b[1mtwo\udcff")
+    assert capsys.readouterr().out == "one\n\\x1b[1mtwo\\udcff\n"
+
+
+def test_a_live_display_obeys_only_itself() -> None:
+    file = io.StringIO()
+    terminal = Terminal(file=file, force_terminal=True, color_system="standard", width=200)
+    table = Table("\x1b]0;heading\x07")
+    table.add_row(Text("\x1b[2Jcell \u202e", "red"))
+    with Live(table, console=terminal, transient=True):
+        terminal.print(Text("\x9b2J said\x7f"))
+    written = file.getvalue()
+    assert "\x1b[31m" in written  # rich's own
+    for foreign in ("\x1b]0;", "\x07", "\x1b[2Jcell", "\u202e", "\x9b", "\x7f"):
+        assert foreign not in written
+    assert "\\x1b[2J" in written
+
+
+def test_json_holds_no_numbers_that_its_readers_refuse() -> None:
+    huge = 10**5_000
+    value = {"nan": float("nan"), "inf": [float("inf"), -float("inf")], "huge": {huge: (huge, True, 10**400)}}
+    found = json.loads(to_json(value), parse_constant=pytest.fail)
+    assert found == {"nan": None, "inf": [None, None], "huge": {hex(huge): [hex(huge), True, 10**400]}}
+    assert text_of([huge, 1.5]) == f"['{hex(huge)}', 1.5]"

@@ -36,10 +36,15 @@ def test_an_error_scores_the_declared_worst() -> None:
     assert table(RIGHT, a={"q1": [1.0, Absent.ERROR], "q2": [0.6]}).case_means("a") == {"q1": 0.5, "q2": 0.6}
 
 
-def test_an_error_scores_the_worst_of_any_combination_when_none_is_declared() -> None:
-    scores = table(LATENCY, a={"q1": [Absent.ERROR], "q2": [2.0]}, b={"q1": [9.0], "q2": [1.0]})
+def test_an_error_has_no_score_when_the_metric_declares_no_worst() -> None:
+    scores = table(LATENCY, a={"q1": [Absent.ERROR], "q2": [2.0, Absent.ERROR]}, b={"q1": [9.0], "q2": [1.0]})
 
-    assert scores.case_means("a") == {"q1": 9.0, "q2": 2.0}
+    assert scores.case_means("a") == {"q2": 2.0}
+    assert scores.failed("a") == {"q1": 1.0, "q2": 0.5}
+
+
+def test_the_mean_of_scores_whose_sum_is_too_large_for_a_float_is_their_mean() -> None:
+    assert table(LATENCY, a={"q1": [1.6e308, 1.6e308]}).case_means("a") == {"q1": pytest.approx(1.6e308)}
 
 
 def test_an_error_is_never_better_than_a_score_beyond_the_declared_worst() -> None:
@@ -114,6 +119,14 @@ def test_the_pareto_front_keeps_what_nothing_beats_and_ties() -> None:
 
     assert pareto(points, {"right": Direction.HIGHER, "cost": Direction.LOWER}) == ("good", "cheap", "as cheap")
     assert pareto(points, {"right": Direction.HIGHER}) == ("good", "dear")
+
+
+def test_the_pareto_front_keeps_what_is_not_shown_to_be_beaten() -> None:
+    points = {"good": {"right": 0.9}, "close": {"right": 0.89}, "bad": {"right": 0.1}}
+
+    front = pareto(points, {"right": Direction.HIGHER}, lambda better, worse: (better, worse) == ("good", "bad"))
+
+    assert front == ("good", "close")
 
 
 def test_a_point_without_one_of_the_metrics_is_refused() -> None:

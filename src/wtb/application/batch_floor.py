@@ -22,6 +22,9 @@ _LOOK_S = 0.1
 _AT_A_TIME = 50
 """Jobs of other processes that are looked at each time."""
 
+_TOOK_S = 1.0
+"""How often the time that a batch has taken is kept, also while no job ends."""
+
 _CANCELLED_S = 0.5
 """How often somebody looks whether the batch was cancelled."""
 
@@ -77,8 +80,12 @@ class Jobs(Protocol):
         """Take a job to its end; WaitsForResult or RunsElsewhere when it has to wait."""
         ...
 
-    def ended(self, work: Work, job: Job) -> bool:
-        """Keep what came of a job; False when it is to be tried again."""
+    def ended(self, work: Work, job: Job, spent_s: float) -> bool:
+        """Keep what came of a job, and the time that the batch has taken; False when it is to be tried again."""
+        ...
+
+    def took(self, spent_s: float) -> None:
+        """Keep the time that the batch has taken so far."""
         ...
 
     def find_ended(self, work: Work) -> Job | None:
@@ -159,9 +166,12 @@ class Floor:
             raise self._trouble
 
     def _look_on(self) -> None:
-        looked_at = time.monotonic()
+        looked_at = kept_at = time.monotonic()
         while not self._done.wait(_LOOK_S):
             with suppress(StorageUnavailable):  # a database that does not answer now is asked again
+                if time.monotonic() - kept_at > _TOOK_S:
+                    kept_at = time.monotonic()
+                    self._jobs.took(self.spent().s)
                 self._wake_all()
                 self._cache.keep_claims()
                 if time.monotonic() - looked_at > _CANCELLED_S:
@@ -251,7 +261,7 @@ class Floor:
     def _end(self, work: Work, job: Job) -> None:
         assert work.sharing is not None
         work.sharing.close()
-        if self._jobs.ended(work, job):
+        if self._jobs.ended(work, job, self.spent().s):
             self._count(work, job)
         else:
             self._ready.put(work)

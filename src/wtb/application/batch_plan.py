@@ -15,9 +15,12 @@ from wtb.application.scoring import cases_to_keep
 from wtb.domain.batch import Budget, Case, Job
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.domain.near_copies import find_near_copies
 from wtb.domain.ports import Codec
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
+
+MOST_WORKERS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,7 @@ class BatchPlan:
     baseline: Combination
     evaluators: Sequence[Evaluator]
     weights: Mapping[str, float] = field(default_factory=dict)
+    primary: str | None = None
     share: bool = True
     fresh: bool | tuple[str, ...] = False
     """Whether earlier results are ignored: all of them, or those of these nodes."""
@@ -40,6 +44,8 @@ class BatchPlan:
     retries: int = 0
     workers: int = 1
     budget: Budget = field(default_factory=Budget)
+    remeasure: bool = False
+    """Whether all jobs run side by side, by themselves, where some would be measured apart from the baseline."""
 
     @cached_property
     def evaluator_prints(self) -> Mapping[str, Fingerprint]:
@@ -70,6 +76,8 @@ class BatchPlan:
 
 def check_plan(plan: BatchPlan) -> None:
     """Raise InvalidInput for figures that make no sense, before anything runs."""
+    if not 1 <= plan.workers <= MOST_WORKERS:
+        raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}: each is a thread")
     if plan.repeats < 1:
         raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
@@ -82,6 +90,7 @@ def check_plan(plan: BatchPlan) -> None:
 
 def plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
     """Return what is kept of a plan with its batch."""
+    copies = find_near_copies(plan.cases)
     return {
         "combinations": [label(combination) for combination in plan.combinations],
         "baseline": label(plan.baseline),
@@ -90,6 +99,9 @@ def plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
         "repeats": plan.repeats,
         "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
         "weights": dict(plan.weights),
+        "primary": plan.primary,
+        "clusters": {case.id: case.cluster for case in plan.cases if case.cluster is not None},
+        "near_copies": None if copies is None else copies.to_data(),
         "workers": plan.workers,
         "cores": os.cpu_count() or 1,
         "source": plan.source,

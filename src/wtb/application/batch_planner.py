@@ -20,7 +20,7 @@ from wtb.application.dependencies.fingerprint import (
 )
 from wtb.application.dependencies.traces import Traces, Window, in_words
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
-from wtb.application.scoring import scored_by
+from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Codec, Ids
@@ -32,6 +32,9 @@ Prints = Mapping[str, Mapping[str, Fingerprint]]
 
 SETUP = "the workflow"
 """Stands for what belongs to no node: edges, reducers, the settings of nodes, the seed."""
+
+ALONE = "alone"
+"""Marks a job that takes nothing from others, so that its times are its own; also when another process goes on."""
 
 CASE = "the cases"
 """Stands for the inputs of cases."""
@@ -191,8 +194,13 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own; what it has taken so far stays counted."""
-        spent, run_id = {"spent": job.spent.to_dict()}, ExecutionId(self._ids.new())
-        return replace(job, status=JobStatus.PENDING, execution_id=run_id, result=spent)
+        kept = {"spent": job.spent.to_dict(), **({ALONE: True} if job.result.get(ALONE) else {})}
+        return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), result=kept)
+
+    def queued_again(self, job: Job) -> Job:
+        """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""
+        anew = self.anew(job)
+        return replace(anew, result={**anew.result, "error": job.result["error"]})
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
         """Return what the run of a job read that has changed since, in words."""
@@ -293,15 +301,18 @@ class _Planning:
         reasons = self._why(job, digest) if job.fingerprint else {}
         for node, words in reasons.items():
             self._changes[_named(node, self._plan.by_label[job.combination])].update(dict.fromkeys(words))
-        if not job.fingerprint or reasons or job.status is JobStatus.FAILED or self._is_unwanted(job):
+        if not job.fingerprint or reasons or self._is_unwanted(job):
             return replace(self._planner.anew(job), fingerprint=digest)
         job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
-        if not job.has_run:
-            return job
-        known = {name: how for name, how in job.result.get("scored_by", {}).items() if not self._misread(job, name)}
-        if scored_by.items() <= known.items():
-            return job
-        return replace(job, status=JobStatus.PENDING, result={**job.result, "scored_by": known})
+        if job.status is JobStatus.FAILED:
+            return self._planner.queued_again(job)
+        return waiting_for_scores(self._without_misread(job), scored_by) if job.has_run else job
+
+    def _without_misread(self, job: Job) -> Job:
+        """Return a job without what its scores depend on where an evaluator read something that has changed since."""
+        known = job.result.get("scored_by", {})
+        true = {name: how for name, how in known.items() if not self._misread(job, name)}
+        return job if len(true) == len(known) else replace(job, result={**job.result, "scored_by": true})
 
     def _misread(self, job: Job, evaluator: str) -> bool:
         """Whether an evaluator read something for this job that has changed since."""

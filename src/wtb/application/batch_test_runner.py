@@ -12,19 +12,23 @@ from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
 from wtb.application.batch_plan import BatchPlan, plan_data
-from wtb.application.batch_planner import BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
-from wtb.application.dependencies.traces import Traces
+from wtb.application.batch_planner import ALONE, BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
+from wtb.application.dependencies.traces import Traces, Window
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
+from wtb.application.run_figures import measured_runs
 from wtb.application.scoring import Scoring, scored_by
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent, bool_metrics, end_of
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.figures import NO_FIGURES
+from wtb.domain.measurement import apart_from_baseline
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Ids, Storage
+from wtb.domain.ports import Clock, Codec, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
+from wtb.domain.variants import label
 
 _NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
@@ -126,19 +130,32 @@ class BatchTestRunner:
             uow.batches.lock(plan.name)
             before = uow.batches.list_batches(name=plan.name, limit=1)
             known = uow.batches.list_jobs(before[0].id) if before else ()
-            spent = sum((job.spent for job in known), Spent(s=before[0].plan.get("spent_s", 0.0) if before else 0.0))
+            spent = sum((job.spent for job in known), Spent(s=before[0].spent_s if before else 0.0))
             batch_id = before[0].id if before else self._ids.new()
             planned = self._planner.planned(plan, batch_id, known, self._made_of(before))
-            kept = {"made_of": planned.made_of.to_data(), "spent_s": spent.s, "trace": trace_id}
+            bools = bool_metrics(known, before[0].plan.get("bools", ()) if before else ())
             batch = Batch(
                 id=batch_id,
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={**plan_data(plan, self._codec), **kept, **_notes(planned.forecast)},
+                plan={
+                    **plan_data(plan, self._codec),
+                    "bools": sorted(bools),
+                    "trace": trace_id,
+                    "made_of": planned.made_of.to_data(),
+                    **_notes(planned.forecast),
+                },
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
+                spent_s=spent.s,
             )
+            left = {job.number: job for job in known if job.status is JobStatus.PENDING and not job.has_run}
+            jobs = [_charged(uow, job, left.get(job.number)) for job in planned.jobs]
+            spent += sum((job.spent - left[job.number].spent for job in jobs if job.number in left), Spent())
+            if plan.remeasure:
+                jobs = self._side_by_side(jobs, label(plan.baseline))
+            planned = replace(planned, jobs=jobs)
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])
@@ -147,18 +164,24 @@ class BatchTestRunner:
             uow.commit()
         return batch, planned, spent
 
+    def _side_by_side(self, jobs: list[Job], baseline: str) -> list[Job]:
+        """Run all jobs anew, each by itself, when some are still to run or were measured apart from the baseline."""
+        to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
+        if not to_run and not apart_from_baseline(jobs, baseline):
+            return jobs
+        return [replace(job, result={**job.result, ALONE: True}) for job in map(self._planner.anew, jobs)]
+
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            statuses = {job.status for job in uow.batches.list_jobs(batch.id) if job.number in planned}
-            status, kind = BatchStatus.COMPLETED, EventType.BATCH_COMPLETED
-            if JobStatus.PENDING in statuses:
+            jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
+            status = end_of(jobs, [metric["name"] for metric in batch.plan["metrics"]])
+            kind = EventType.BATCH_COMPLETED
+            if any(job.status is JobStatus.PENDING for job in jobs):
                 if floor.is_left_to_others or not floor.dropped:
                     return batch  # another process goes on with it
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
-            elif JobStatus.FAILED in statuses:
-                status = BatchStatus.COMPLETED_WITH_ERRORS
-            batch = replace(batch.moved_to(status, now), plan={**batch.plan, "spent_s": floor.spent().s})
+            batch = replace(batch.moved_to(status, now), spent_s=floor.spent().s)
             uow.batches.save(batch)
             done = floor.progress
             data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent.usd}
@@ -171,10 +194,17 @@ class BatchTestRunner:
         with self._storage.unit_of_work(readonly=True) as uow:
             return uow.batches.get(batch.id).status is BatchStatus.CANCELLED
 
-    def save(self, job: Job) -> None:
-        """Keep what came of a job."""
+    def save(self, job: Job, spent_s: float = 0.0) -> None:
+        """Keep what came of a job, and how long its batch has taken so far: a batch that is killed keeps both."""
         with self._storage.unit_of_work() as uow:
             uow.batches.save_jobs([job])
+            uow.batches.took(job.batch_id, spent_s)
+            uow.commit()
+
+    def took(self, batch: Batch, spent_s: float) -> None:
+        """Keep how long a batch has taken so far."""
+        with self._storage.unit_of_work() as uow:
+            uow.batches.took(batch.id, spent_s)
             uow.commit()
 
     def find_ended(self, job: Job) -> Job | None:
@@ -193,7 +223,7 @@ class BatchTestRunner:
 
     def again(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own."""
-        anew = self._planner.anew(job)
+        anew = self._planner.queued_again(job)
         self.save(anew)
         return anew
 
@@ -214,7 +244,7 @@ class BatchTestRunner:
             repeat=job.repeat,
             seed=plan.seed,
             go=go,
-            enabled=plan.share,
+            enabled=plan.share and not job.result.get(ALONE),
             fresh=plan.fresh_nodes,
         )
 
@@ -245,7 +275,7 @@ class BatchTestRunner:
     def _scored_again(self, job: Job, case: Case, plan: BatchPlan, sharing: Sharing) -> Job | None:
         """Give a job that has run the scores that are missing or have changed; None when its run is gone."""
         begin = sharing.begin()
-        scored = self._scoring.scored(job, case, plan.evaluators, plan.digests)
+        scored = self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
         if scored is None:
             return None
         read = scored.result["scored_in"]
@@ -284,8 +314,11 @@ class BatchTestRunner:
     def _recount(self, execution: Execution, sharing: Sharing) -> None:
         """Count all node runs of a run that another process began: what that one did is in the record only."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            events = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
-        sharing.count_anew([event.data for event in events])
+            runs = measured_runs(uow, execution.id)
+            ends = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
+        sharing.windows += [Window.from_data(event.data["trace"]) for event in ends if "trace" in event.data]
+        figures = [run.figures or NO_FIGURES for run in runs]
+        sharing.count_anew([{"shared": each.is_shared, "usage": each.spent.totals()} for each in figures])
 
     def _has_run(self, job: Job) -> bool:
         """Whether the run of a job is there: somebody else was first with what this process wanted to do with it."""
@@ -307,15 +340,16 @@ class BatchTestRunner:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
-        context = self._evaluation.context(execution.id, case)
+        context = self._evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
         result = {
-            "scores": self._evaluation.scores(context, plan.evaluators),
+            **self._evaluation.scored(context, plan.evaluators).to_data(),
             "scored_in": dict.fromkeys(plan.digests, sharing.read_since(begin)),
             "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),
             "unpriced": list(context.unpriced),
+            **({"measured": sharing.measured.to_data()} if sharing.measured else {}),
             **_counts(job, sharing),
         }
         return job.ended(JobStatus.COMPLETED, execution.id, result)
@@ -345,8 +379,12 @@ class _Go:
             work.sharing, work.begun = None, False
             raise
 
-    def ended(self, work: Work, job: Job) -> bool:
-        """Keep what came of a job; False when it is to be tried again."""
+    def took(self, spent_s: float) -> None:
+        """Keep how long the batch has taken so far."""
+        self._runner.took(self._batch, spent_s)
+
+    def ended(self, work: Work, job: Job, spent_s: float) -> bool:
+        """Keep what came of a job, and the time; False when it is to be tried again."""
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self._plan.retries:
             assert work.sharing is not None
@@ -354,7 +392,7 @@ class _Go:
             work.sharing = replace(work.sharing, go=go, claimed=set(), begun_elsewhere=False, spent=Spent())
             work.job, work.begun = self._runner.again(job), False
             return False
-        self._runner.save(job)
+        self._runner.save(job, spent_s)
         return True
 
     def find_ended(self, work: Work) -> Job | None:
@@ -368,6 +406,15 @@ class _Go:
     def is_cancelled(self) -> bool:
         """Whether somebody has cancelled the batch meanwhile."""
         return self._runner.is_cancelled(self._batch)
+
+
+def _charged(uow: UnitOfWork, job: Job, left: Job | None) -> Job:
+    """Return a job that is run anew with what its last run had spent when it was killed: nobody has counted that."""
+    if left is None or left.execution_id is None or left.execution_id == job.execution_id:
+        return job
+    runs = measured_runs(uow, left.execution_id)
+    lost = sum((Spent.of(run.figures.spent.totals()) for run in runs if run.figures is not None), Spent())
+    return replace(job, result={**job.result, "spent": (job.spent + lost).to_dict()})
 
 
 def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:

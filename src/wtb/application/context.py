@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from wtb.application.answers import check_schema
 from wtb.application.journal import Asked, CallJournal, InDoubt, Interruption, made
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.figures import Usage
 from wtb.domain.history import check_name
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec
@@ -28,28 +28,6 @@ from wtb.domain.workflow import WorkflowDefinition
 
 Price = Callable[[str, int, int], float | None]
 """What a model asks for tokens in and out, in dollars; None when nobody knows."""
-
-
-@dataclass(slots=True)
-class Usage:
-    """Tokens and money that a node reported."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-    models: list[str] = field(default_factory=list)
-    unpriced: list[str] = field(default_factory=list)
-    """Models whose price nobody knew: `cost_usd` is without them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain JSON."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cost_usd": self.cost_usd,
-            "models": sorted(set(self.models)),
-            **({"unpriced": sorted(set(self.unpriced))} if self.unpriced else {}),
-        }
 
 
 CURRENT: ContextVar[Context] = ContextVar("wtb_context")
@@ -90,7 +68,6 @@ class Context:
         self._config = config
         self._workflow = workflow
         self.seed = seed
-        self.usage_total: Usage | None = None
         self._under_way: set[Future[None]] = set()
         self.is_of_graph = False
         """Whether another engine runs the node, whose tools are recorded wherever they are called."""
@@ -263,16 +240,18 @@ class Context:
         """
         if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
             raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
-        total = self.usage_total = self.usage_total or Usage()
-        total.input_tokens += input_tokens
-        total.output_tokens += output_tokens
-        if model is not None:
-            total.models.append(model)
+        unpriced: tuple[str, ...] = ()
         if cost_usd is None and input_tokens + output_tokens:
             cost_usd = None if model is None else self._price(model, input_tokens, output_tokens)
-            if cost_usd is None:
-                total.unpriced.append(model or "a model without a name")
-        total.cost_usd += cost_usd or 0.0
+            unpriced = () if cost_usd is not None else (model or "a model without a name",)
+        used = Usage(
+            input_tokens=int(input_tokens),
+            output_tokens=int(output_tokens),
+            cost_usd=float(cost_usd or 0.0),
+            models=() if model is None else (model,),
+            unpriced=unpriced,
+        )
+        self._journal.use(used)
 
     def _known(self, tool: str | Callable[..., Any]) -> Tool:
         if isinstance(tool, str):

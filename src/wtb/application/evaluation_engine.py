@@ -4,78 +4,114 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint, fingerprint
+from wtb.application.run_figures import line_figures
+from wtb.application.tracebacks import own_place
 from wtb.domain.batch import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
-from wtb.domain.events import EventType
+from wtb.domain.figures import NOTHING
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
-_MEASURED = (EventType.NODE_COMPLETED, EventType.TOOL_FAILED)
+_LONGEST = 100
+"""Characters that are told of what an evaluator gave instead of a score."""
+
+
+Restore = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Gives a stored state with the objects that the nodes of its workflow see."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """The scores of a run by evaluator, `{"error": …}` for one that failed; and which of them were true or false."""
+
+    scores: Mapping[str, Any]
+    bools: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return what the result of a job keeps of it."""
+        return {"scores": dict(self.scores), "bools": list(self.bools)}
 
 
 class EvaluationEngine:
-    """Reads what a run did, and asks evaluators what it is worth."""
+    """Reads what a run did, and asks evaluators what it is worth.
 
-    def __init__(self, storage: Storage, masker: Masker, runs: Runs) -> None:
+    `restore` gives the objects of a stored state where the workflow that knows them is not at hand.
+    """
+
+    def __init__(self, storage: Storage, masker: Masker, runs: Runs, restore: Restore) -> None:
         self._storage = storage
         self._masker = masker
         self._runs = runs
+        self.restore = restore
 
-    def context(self, execution_id: ExecutionId, case: Case) -> EvaluationContext:
-        """Return what evaluators may look at of a run."""
+    def context(self, execution_id: ExecutionId, case: Case, restore: Restore | None = None) -> EvaluationContext:
+        """Return what evaluators may look at of a run; the state is as its nodes see it."""
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             head_id = uow.branches.get(execution.branch_id).head_id
             assert head_id is not None
             state = uow.checkpoints.load(head_id).state
-            events = uow.events.list_events(stream=execution_id, types=_MEASURED, limit=1_000_000)
-        slowest: dict[str, float] = defaultdict(float)
-        usage: dict[str, float] = defaultdict(float)
-        unpriced: set[str] = set()
-        tool_errors = sum(event.type is EventType.TOOL_FAILED for event in events)
-        for event in events:
-            if event.type is EventType.NODE_COMPLETED:
-                step = str(event.data["checkpoint"])
-                slowest[step] = max(slowest[step], event.data["ms"])
-                unpriced.update(event.data.get("usage", {}).get("unpriced", ()))
-                tool_errors += event.data.get("tool_errors", 0)
-                for name, figure in event.data.get("usage", {}).items():
-                    if isinstance(figure, int | float):
-                        usage[name] += figure
+            line = line_figures(uow, execution_id)
         return EvaluationContext(
             case=case,
-            state=dict(state),
-            latency_s=sum(slowest.values()) / 1e3,
-            steps=len(slowest),
-            usage=dict(usage),
-            tool_errors=tool_errors,
-            unpriced=tuple(sorted(unpriced)),
+            state=(restore or self.restore)(state),
+            latency_s=line.latency_s,
+            steps=line.steps,
+            usage={} if line.usage is NOTHING else line.usage.totals(),
+            tool_errors=line.tool_errors,
+            unpriced=line.usage.unpriced,
         )
 
-    def scores(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> dict[str, Any]:
+    def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:
         """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
-        return {evaluator.name: self._score(context, evaluator) for evaluator in evaluators}
+        given = {evaluator.name: self._given(context, evaluator) for evaluator in evaluators}
+        return Scored(
+            scores={name: float(score) if isinstance(score, bool) else score for name, score in given.items()},
+            bools=tuple(name for name, score in given.items() if isinstance(score, bool)),
+        )
 
-    def _score(self, context: EvaluationContext, evaluator: Evaluator) -> float | dict[str, str]:
+    def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
+        """Return what an evaluator gives: a finite number, a truth value, or the error."""
         try:
             score = evaluator.evaluate(context)
             if inspect.isawaitable(score):
                 score = self._runs.run(evaluator.name, partial(_awaited, score), None)
-            number = float(score)
+            return _checked(score)
+        except _NoScore as error:
+            told = str(error)
         except Exception as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
-            return {"error": self._masker.text(f"{type(error).__qualname__}: {error}")}
-        if not math.isfinite(number):
-            return {"error": f"it gave {number}, which is no score"}
-        return number
+            place = own_place(error)
+            told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
+        return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
+
+
+class _NoScore(Exception):
+    """Says what an evaluator gave instead of a score."""
+
+
+def _checked(score: Any) -> float | bool:
+    if isinstance(score, bool) or type(score).__name__ in ("bool", "bool_"):  # that of numpy
+        return bool(score)
+    try:
+        number = float(score)
+    except (TypeError, ValueError):
+        raise _NoScore(f"it gave {_shortened(repr(score))}; return a number, True or False") from None
+    if not math.isfinite(number):
+        raise _NoScore(f"it gave {number}, which is no score; return a finite number")
+    return number
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
@@ -98,6 +134,12 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
     names: set[str] = set()
     for evaluator in evaluators:
         label = type(evaluator).__qualname__
+        if getattr(evaluator, "__name__", None) == "<lambda>":
+            faults.append(
+                "a lambda has no name for its metric; write a function, as `def is_short(context): return …`, "
+                "or name it: wtb.evaluator(name='is_short')(lambda context: …)"
+            )
+            continue
         if isinstance(evaluator, type):
             faults.append(f"{evaluator.__qualname__} is a class; make one: {evaluator.__qualname__}(…)")
             continue

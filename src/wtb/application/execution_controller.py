@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,20 +22,21 @@ from wtb.application.recovery import Recovery, Standing
 from wtb.application.reversals import Reversals
 from wtb.application.run_driver import RunDriver
 from wtb.application.steps import Ending, Position
+from wtb.application.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
-from wtb.domain.engine import Engine
+from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
 from wtb.domain.values import evolve
 from wtb.domain.workflow import BASELINE, WorkflowDefinition
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 _RESUMABLE = (ExecutionStatus.PENDING, ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.RUNNING)
 
@@ -215,6 +215,19 @@ class ExecutionController:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
             return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
+
+    def state_with_finished(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> dict[str, Any] | None:
+        """Return the state with what nodes have written whose siblings wait; None when there is nothing to add."""
+        engine = self._engine_of(definition)
+        if not isinstance(engine, ShowsFinished):
+            return None
+        at = self._recorder.load(execution_id)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = unfinished(uow, at, engine.remembers)
+        try:
+            return None if found is None else engine.with_finished(*found)
+        except Exception:  # noqa: BLE001  what a reducer of the user's raises is said when the run goes on
+            return None
 
     def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
         """Drive a run, within reach of those who ask it to pause, until it ends, pauses or waits for another one."""

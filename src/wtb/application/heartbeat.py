@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from wtb.application.steps import Position
 from wtb.domain.errors import WTBError
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
+from wtb.domain.secrets import masked_logger
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 
 class Heartbeat:

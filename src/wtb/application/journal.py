@@ -14,6 +14,7 @@ from wtb.application.progress import Mark
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
+from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker, unrevealed
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
@@ -95,11 +96,22 @@ class CallJournal:
         self._asked: set[str] = set()
         self._given: set[str] = set()
         """Calls whose recorded result was the answer."""
+        self._earlier: set[str] = set()
+        """Calls that earlier attempts made, whose results this one has not asked for yet."""
         self._occurrences: Counter[str] = Counter()
         self._revoked = False
+        self._before = run.figures or NO_FIGURES
+        self._used: dict[str, Usage] = {}
+        """What was used inside each call of this attempt."""
+        self._owes_figures = False
+        """Whether the node run has figures that are not stored yet."""
+        self._recalled = NOTHING
+        """What the calls of earlier attempts used whose results this one took."""
+        self._recalled_ms = 0.0
+        self._errors = 0
         self.run = run
-        self.errors = 0
-        """Calls that failed in this attempt."""
+        self.spent = NOTHING
+        """What this attempt has used."""
 
     def load(self) -> None:
         """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again."""
@@ -107,6 +119,43 @@ class CallJournal:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
         now = self._clock.now()
         self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
+        self._earlier = {id for id, call in self._calls.items() if call.status is CallStatus.SUCCEEDED}
+
+    def use(self, usage: Usage) -> None:
+        """Count what the node used, for the call in which it did so as well."""
+        journal, identity = _AROUND.get()
+        with self._lock:
+            self.spent += usage
+            self._owes_figures = True
+            if journal is self:
+                self._used[identity] = self._used.get(identity, NOTHING) + usage
+
+    def _recall(self, call: ToolCall) -> None:
+        """Count a call that an earlier attempt made and whose result is taken now."""
+        if call.identity in self._earlier:
+            self._earlier.discard(call.identity)
+            self._recalled += call.figures.usage
+            self._used[call.identity] = call.figures.usage  # a call around it, made again, has it as well
+            self._recalled_ms += call.ms
+
+    @property
+    def usage(self) -> Usage:
+        """What led to the result: what this attempt used, and the earlier calls whose results it took."""
+        return self.spent + self._recalled
+
+    def measured(self) -> NodeRun:
+        """Return the node run with what all its attempts have spent so far."""
+        if self.spent is NOTHING and not self._errors:
+            return self.run
+        return self.run.measured(self._figures())
+
+    def completed(self, ms: float) -> NodeRun:
+        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        return self.run.measured(self._figures(ms=round(ms + self._recalled_ms, 3), usage=self.usage))
+
+    def _figures(self, **of_the_result: Any) -> Figures:
+        before = self._before
+        return Figures(spent=before.spent + self.spent, tool_errors=before.tool_errors + self._errors, **of_the_result)
 
     def revoke(self) -> None:
         """Refuse everything that a node which was given up still asks for."""
@@ -128,6 +177,7 @@ class CallJournal:
             known = self._calls.get(identity)
             if known is not None and known.status is CallStatus.SUCCEEDED:
                 self._given.add(identity)
+                self._recall(known)
         if known is not None:
             return known
         return ToolCall(
@@ -170,7 +220,14 @@ class CallJournal:
 
     def settled(self, call: ToolCall, result: Any) -> ToolCall:
         """Record the result and return the call with it."""
-        return self._save(call.succeeded(result, self._clock.now()))
+        return self._save(self._with_usage(call).succeeded(result, self._clock.now()))
+
+    def _with_usage(self, call: ToolCall) -> ToolCall:
+        """Return a call with what was used in it, and in calls inside it: those are not asked for again."""
+        inside = [
+            usage for id, usage in self._used.items() if id == call.identity or id.startswith(f"{call.identity}/")
+        ]
+        return call.using(sum(inside, NOTHING)) if inside else call
 
     def settle(self, call: ToolCall, result: Any) -> Any:
         """Record the result and return it."""
@@ -178,8 +235,13 @@ class CallJournal:
 
     def fail(self, call: ToolCall, error: BaseException) -> None:
         """Record that the call failed; it will be made again when the node is tried again."""
-        self.errors += 1
-        self._save(call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now()))
+        failed = call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now())
+        if not isinstance(error, Interruption):  # one that waits for a person has not gone wrong
+            failed = failed.counted_failure()
+            with self._lock:
+                self._errors += 1
+                self._owes_figures = True
+        self._save(failed)
 
     def _save(self, call: ToolCall) -> ToolCall:
         if self._revoked:
@@ -188,11 +250,13 @@ class CallJournal:
             is_new = call.identity not in self._calls
             if is_new:
                 self.run = self.run.called_tool()
+            self.run = self.measured()
             trigger = _TRIGGERS.get((call.kind, call.status)) if self._fine_grained and self._mark else None
             if trigger is None:
-                self._write(call, with_run=is_new)
+                self._write(call, with_run=is_new or self._owes_figures)
             else:
                 self._mark_call(call, trigger=trigger)
+            self._owes_figures = False
             self._calls[call.identity] = call
         return call
 
@@ -214,7 +278,7 @@ class CallJournal:
             uow.tool_calls.save(call)
             uow.events.append(self._event(call))
 
-        self.run = self._mark(self.run, files=None if files is None else files.save, also=write, **facts)
+        self.run = self._mark(self.measured(), files=None if files is None else files.save, also=write, **facts)
 
     def checkpoint(self, name: str, description: str) -> None:
         """Record a checkpoint that the node asked for by name; when the node is tried again it is there already."""
@@ -223,6 +287,7 @@ class CallJournal:
                 f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
                 f"{name!r} would show half a step; make it in the node that follows"
             )
+        description = self._masker.text(description)
         arguments = {"description": description}
         call = self.lookup(CallKind.CHECKPOINT, "checkpoint", Effects.NONE, arguments, name)
         if call.status is CallStatus.SUCCEEDED:

@@ -48,7 +48,7 @@ class Journeys:
                     at = self._begun(at, journal)
                 self._move(at, journal, swap, doubt)
         except RedoDiverged as error:
-            told = f"{error}; the run stays where it is: resume it to run the node again"
+            told = self._masker.text(f"{error}; the run stays where it is: resume it to run the node again")
             self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
             raise RedoDiverged(told) from error
         # Nothing is staged any more: from here on the folder may be somebody else's.

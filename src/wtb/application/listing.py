@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
 from wtb.domain.errors import DamagedData
 from wtb.domain.execution import Execution
 from wtb.domain.ports import Storage
+from wtb.domain.secrets import masked_logger
 
 _PAGE = 500
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 
 def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:

@@ -15,8 +15,10 @@ from wtb.domain.batch import CacheEntry, CacheStatus, Spent
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
+from wtb.domain.measurement import Measured
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
-from wtb.domain.state import DELETE
+from wtb.domain.secrets import Masker
+from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
@@ -36,6 +38,8 @@ class SharedResult:
     """Where in a trace it was made, so that what it read can be checked."""
     held: Mapping[str, str] = field(default_factory=dict)
     """Digests of values that were there when it was made and that runs may change: attributes of objects, lists."""
+    measured: Measured | None = None
+    """When and where it took so long; None of one that was made just now."""
 
 
 class Busy:
@@ -63,10 +67,11 @@ class Go:
 class NodeCache:
     """Claims, results and failures by key, in the database, so that processes share them too."""
 
-    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners, masker: Masker | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._owners = owners
+        self._masker = masker or Masker()
         self._listeners: list[Callable[[bytes], None]] = []
         self._for_each: set[bytes] = set()
         self._lock = threading.Lock()
@@ -88,17 +93,18 @@ class NodeCache:
         return lambda: self._listeners.remove(listener)
 
     def claim(
-        self, key: bytes, go: Go, is_current: Callable[[SharedResult], bool]
+        self, key: bytes, go: Go, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
     ) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it.
 
-        A result that is not current any more is made again, in its place.
+        `state` is what the node is given: results are kept by what they change in it. A result that is not current any
+        more is made again, in its place.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         is_legible = found is not None and found.value is not None  # what is damaged is made again
         if found is not None and found.status is CacheStatus.DONE and is_legible:
-            result = _result(found)
+            result = _result(found, state)
             if is_current(result):
                 return result
         if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
@@ -111,7 +117,7 @@ class NodeCache:
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, go, is_current)
+        return None if claimed else self.claim(key, go, state, is_current)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -126,13 +132,17 @@ class NodeCache:
     def _me(self) -> str:
         return self._owners.me()
 
+    def measured_here(self) -> Measured:
+        """Return that something was measured now, by this process."""
+        return Measured.once(self._clock.now(), self._me())
+
     def settle(self, uow: UnitOfWork, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
         """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
 
         It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
         """
         done = isinstance(result, SharedResult)
-        value = _value(result) if isinstance(result, SharedResult) else _failure(result.failure)
+        value = _value(result) if isinstance(result, SharedResult) else _failure(self._masker.failure(result.failure))
         entry = CacheEntry(
             key=key,
             status=CacheStatus.DONE if done else CacheStatus.FAILED,
@@ -180,10 +190,7 @@ def _is_final(failed: CacheEntry, go: Go) -> bool:
 
 
 def _value(result: SharedResult) -> dict[str, Any]:
-    kept = {key: value for key, value in result.returned.items() if value is not DELETE}
-    return {
-        "returned": kept,
-        "deleted": [key for key, value in result.returned.items() if value is DELETE],
+    return shortened(result.returned) | {
         "file_commit": result.file_commit,
         "usage": dict(result.usage),
         "ms": result.ms,
@@ -193,16 +200,17 @@ def _value(result: SharedResult) -> dict[str, Any]:
     }
 
 
-def _result(entry: CacheEntry) -> SharedResult:
+def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
     value = entry.value or {}
     return SharedResult(
-        returned={**value["returned"], **dict.fromkeys(value["deleted"], DELETE)},
+        returned=restored(value, state),
         file_commit=value["file_commit"],
         usage=value["usage"],
         ms=value["ms"],
         tool_errors=value["tool_errors"],
         window=None if value.get("window") is None else Window.from_data(value["window"]),
         held=value.get("held", {}),
+        measured=Measured.once(entry.expires_at, entry.owner),  # a claim that is settled expires when it was
     )
 
 
@@ -247,11 +255,18 @@ class Sharing:
     """Where in which traces the results were made that the job consists of."""
     claimed: set[bytes] = field(default_factory=set)
     """Results that are for this job to make, and are not made yet."""
+    measured: Measured | None = None
+    """When and where its node runs took the time that they took."""
 
     def count(self, *, shared: bool) -> None:
         """Count a node run as one that somebody else made, or as one that was executed."""
         self.shared += shared
         self.executed += not shared
+        if not shared:
+            self._measure(self.cache.measured_here())
+
+    def _measure(self, node_run: Measured) -> None:
+        self.measured = node_run if self.measured is None else self.measured | node_run
 
     def count_anew(self, recorded: Sequence[Mapping[str, Any]]) -> None:
         """Count these node runs, and nothing that was counted before."""
@@ -263,8 +278,6 @@ class Sharing:
     def count_again(self, data: Mapping[str, Any]) -> None:
         """Count a node run of an earlier process, of which `data` was recorded."""
         self.count(shared=data.get("shared", False))
-        if "trace" in data:
-            self.windows.append(Window.from_data(data["trace"]))
         if not data.get("shared", False):
             self.charge(data.get("usage", {}))
 
@@ -272,14 +285,21 @@ class Sharing:
         """Count what an attempt of a node used, whether it succeeded or not."""
         self.spent += Spent.of(usage)
 
-    def claim(self, key: bytes, node: str) -> SharedResult | SharedFailure | Busy | None:
+    def claim(self, key: bytes, node: str, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.go, lambda result: self._is_current(result, node))
+        found = self.cache.claim(key, self.go, state, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
-        elif isinstance(found, SharedResult) and found.window is not None:
-            self.windows.append(found.window)
+        elif isinstance(found, SharedResult):
+            self._take(found)
         return found
+
+    def _take(self, result: SharedResult) -> None:
+        """Remember when, where and of what a result was made that somebody else made."""
+        if result.window is not None:
+            self.windows.append(result.window)
+        if result.measured is not None:
+            self._measure(result.measured)
 
     def _is_current(self, result: SharedResult, node: str) -> bool:
         """Whether all that a result was made of is still as it was."""

@@ -24,6 +24,7 @@ from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost
 from wtb.domain.events import EventType
 from wtb.domain.execution import Failure, Pause
+from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
@@ -65,8 +66,6 @@ class Outcome:
     """The files that come with a shared result."""
     unshareable: str | None = None
     """Why others must not take this result, if so."""
-    tool_errors: int = 0
-    """Calls that failed while it was made."""
 
 
 class Attempt:
@@ -88,8 +87,8 @@ class Attempt:
 
     @property
     def run(self) -> NodeRun:
-        """The node run as it is now: calls are counted in it."""
-        return self._run if self._journal is None else self._journal.run
+        """The node run as it is now: calls are counted in it, and what was spent."""
+        return self._run if self._journal is None else self._journal.measured()
 
     def unasked(self) -> tuple[ToolCall, ...]:
         """Return external calls that an earlier attempt made and this one never asked for."""
@@ -97,10 +96,21 @@ class Attempt:
 
     def data(self) -> Mapping[str, Any]:
         """Return what is to be said of it in the event."""
-        if self.context is None:
+        if self.context is None or self._journal is None:
             return {}
-        used, inside = self.context.usage_total, self.context.inside
-        return ({} if used is None else {"usage": used.to_dict()}) | ({"inside": inside} if inside else {})
+        used, inside = self._journal.usage, self.context.inside
+        return ({} if used is NOTHING else {"usage": used.to_data()}) | ({"inside": inside} if inside else {})
+
+    def completed(self, ms: float) -> NodeRun:
+        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        if self._journal is not None:
+            return self._journal.completed(ms)
+        known = self._run.figures
+        return self._run.measured(Figures(ms=ms) if known is None else replace(known, ms=ms))
+
+    def spent(self) -> Usage:
+        """Return what it has used, whatever came of it."""
+        return NOTHING if self._journal is None else self._journal.spent
 
     def files(self) -> PreparedCommit | None:
         """Return what it left in the workspace; None when it never looked."""
@@ -109,10 +119,6 @@ class Attempt:
     def unshareable(self) -> str | None:
         """Return why its result must not be taken by others: it asked a person, or changed the world."""
         return None if self._journal is None else self._journal.unshareable()
-
-    def tool_errors(self) -> int:
-        """Return how many of its calls failed."""
-        return 0 if self._journal is None else self._journal.errors
 
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
@@ -146,7 +152,6 @@ class Share:
 
     sharing: Sharing
     key: bytes
-    ms: float
     window: Window
     outcome: Outcome
     has_files: bool
@@ -155,12 +160,13 @@ class Share:
 
     def __call__(self, uow: UnitOfWork, file_commit: str | None) -> None:
         """Write it, given the commit of the step's files."""
+        figures = self.outcome.run.figures or NO_FIGURES
         result = SharedResult(
             returned=self.outcome.returned or {},
             file_commit=file_commit if self.has_files else self.known,
             usage=self.outcome.data.get("usage", {}),
-            ms=self.ms,
-            tool_errors=self.outcome.tool_errors,
+            ms=figures.ms,
+            tool_errors=figures.tool_errors,
             window=self.window,
             held=self.sharing.fingerprints[self.outcome.run.node].mutable_parts,
         )
@@ -187,7 +193,7 @@ class NodeHost:
         self._progress = progress
         self._bases = bases
         self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
-        self._unshared_keys: dict[NodeRunId, tuple[bytes, float, Window]] = {}
+        self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
         self.waits_for: bytes | None = None
@@ -199,12 +205,11 @@ class NodeHost:
 
     def _made(self, work: Work) -> Outcome:
         """Run the node, again while its policy allows."""
-        node, run, tool_errors = work.node, work.run, 0
+        node, run = work.node, work.run
         while True:
             attempt = self._attempt(work, run)
             try:
-                made = self._tried(work, attempt)
-                return replace(made, tool_errors=made.tool_errors + tool_errors) if tool_errors else made
+                return self._tried(work, attempt)
             except Asked as asked:
                 question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
@@ -215,14 +220,13 @@ class NodeHost:
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
                 run = attempt.run
-                tool_errors += attempt.tool_errors()
                 if not may_retry(node.retry, run.attempt, error):
-                    failure = failure_of(error, run.node, run.visit, run.input_id)
+                    failure = self._tools.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
                     return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
                 run = self._retried(node, run, error)
             finally:
                 if self._sharing is not None:
-                    self._sharing.charge(attempt.data().get("usage", {}))
+                    self._sharing.charge(attempt.spent().totals())
 
     def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
         """Run a node of a batch, or take what somebody else made of it.
@@ -232,23 +236,22 @@ class NodeHost:
         """
         node, run, head = work.node, work.run, self._progress.at.head
         key = sharing.key(node, run, work.state, head.file_commit)
-        found = None if key is None else sharing.claim(key, node.name)
+        found = None if key is None else sharing.claim(key, node.name, work.state)
         while isinstance(found, Busy) and work.member:
             time.sleep(_POLL_S)
-            found = sharing.claim(found.key, node.name)
+            found = sharing.claim(found.key, node.name, work.state)
         if isinstance(found, Busy):
             self.waits_for = found.key
             return Outcome(run=run)
         if isinstance(found, SharedFailure):
             sharing.count(shared=True)
-            return Outcome(run=run, failure=found.failure)
+            return Outcome(run=run.measured(Figures(is_shared=True)), failure=found.failure)
         if isinstance(found, SharedResult):
             sharing.count(shared=True)
             return _taken(run, found, head.file_commit)
         sharing.count(shared=False)
-        position, began = sharing.begin(), time.perf_counter()
+        position = sharing.begin()
         outcome = self._made(work)
-        ms = round((time.perf_counter() - began) * 1e3, 3)
         window = sharing.observed(position)
         outcome = replace(outcome, data={**outcome.data, "trace": window.to_data()})
         sharing.failed += outcome.failure is not None
@@ -258,7 +261,7 @@ class NodeHost:
         elif key is not None and outcome.failure is not None:
             sharing.settle_now(key, SharedFailure(failure=outcome.failure))
         elif key is not None:
-            self._unshared_keys[run.id] = (key, ms, window)
+            self._unshared_keys[run.id] = (key, window)
         return outcome
 
     def count_again(self, data: Mapping[str, Any]) -> None:
@@ -271,11 +274,9 @@ class NodeHost:
         waiting = self._unshared_keys.pop(outcome.run.id, None) if self._unshared_keys else None
         if waiting is None or self._sharing is None:
             return None
-        key, ms, window = waiting
+        key, window = waiting
         known = None if has_files else self._progress.at.head.file_commit
-        return Share(
-            sharing=self._sharing, key=key, ms=ms, window=window, outcome=outcome, has_files=has_files, known=known
-        )
+        return Share(sharing=self._sharing, key=key, window=window, outcome=outcome, has_files=has_files, known=known)
 
     def shared(self, share: Share | None) -> None:
         """Tell those who wait for a result that it is there: its transaction is committed."""
@@ -316,25 +317,26 @@ class NodeHost:
         return journal, files, context
 
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
+        began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
             returned = work.call(attempt.context, self._time_for(work.node))
+        ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
             return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
         return Outcome(
-            run=attempt.run,
+            run=attempt.completed(ms),
             returned=returned,
             data=attempt.data(),
             files=attempt.files(),
             unshareable=attempt.unshareable(),
-            tool_errors=attempt.tool_errors(),
         )
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
         assert node.retry is not None
         told = f"{type(error).__name__}: {error}"
         data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
-        self._tools.recorder.note(self._progress.at, EventType.NODE_RETRIED, data)
+        self._tools.recorder.note(self._progress.at, EventType.NODE_RETRIED, data, run)
         self._tools.runner.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
         return run.tried_again()
 
@@ -359,9 +361,16 @@ def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
         data["usage"] = dict(result.usage)
     if result.tool_errors:
         data["tool_errors"] = result.tool_errors
+    if result.window is not None:
+        data["trace"] = result.window.to_data()
+    usage = Usage.from_data(result.usage) if result.usage else NOTHING
+    figures = Figures(ms=result.ms, usage=usage, tool_errors=result.tool_errors, is_shared=True)
     changed = result.file_commit is not None and result.file_commit != base
     return Outcome(
-        run=run, returned=result.returned, data=data, taken=FileCommitId(str(result.file_commit)) if changed else None
+        run=run.measured(figures),
+        returned=result.returned,
+        data=data,
+        taken=FileCommitId(str(result.file_commit)) if changed else None,
     )
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from copy import deepcopy
 from functools import lru_cache, partial
 from typing import Any
 
-from wtb.application.state_view import is_immutable
+from wtb.application.state_view import StateView
+from wtb.domain.copies import IMMUTABLE
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
 from wtb.domain.workflow import Node, RetryPolicy
@@ -87,7 +87,7 @@ class NodeRunner:
         self._sleep = sleep
         self._loop = EventLoopThread()
 
-    def call(self, node: Node, state: Mapping[str, Any], context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+    def call(self, node: Node, state: StateView, context: Any, timeout_s: float | None) -> Mapping[str, Any]:
         """Call the function once and return its update, as a copy that nobody else holds."""
         function = node.function
         if function is None:
@@ -99,7 +99,7 @@ class NodeRunner:
             returned = function(*arguments)
         if type(returned) is not dict and inspect.iscoroutine(returned):
             returned = self._awaited(node.name, returned, timeout_s)
-        return _checked(node, returned)
+        return _checked(node, returned, state)
 
     def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
         """Call what is no function of a node of ours, and wait for it if it is a coroutine."""
@@ -186,7 +186,7 @@ def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Fa
     )
 
 
-def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
+def _checked(node: Node, returned: Any, state: StateView) -> Mapping[str, Any]:
     if returned is None:
         return {}
     if type(returned) is not dict and not isinstance(returned, Mapping):
@@ -197,15 +197,8 @@ def _checked(node: Node, returned: Any) -> Mapping[str, Any]:
     for key, value in returned.items():
         if not isinstance(key, str):
             raise InvalidInput(f"node {node.name!r} returned the key {key!r}; keys of the state are strings")
-        is_plain = is_plain and is_immutable(value)
-    return dict(returned) if is_plain else _copied(dict(returned))
-
-
-def _copied(update: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return deepcopy(update)  # as a whole: values may share what they hold
-    except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it lies
-        return update
+        is_plain = is_plain and type(value) in IMMUTABLE
+    return dict(returned) if is_plain else state.copy_in(dict(returned))
 
 
 def _too_slow(node: str, timeout_s: float | None) -> NodeTimeout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,9 +12,10 @@ from wtb.application.recorder import Recorder
 from wtb.application.steps import Ending, Position, Step
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.secrets import masked_logger
 from wtb.domain.state import State
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 _WAITS_S = (0.05, 0.2, 1.0)
 """How long an end that cannot be written is waited for: what is still in memory would be lost with it."""

@@ -152,12 +152,12 @@ class Recorder:
                 execution = execution.owned(owner, uow.now(), LEASE)
             uow.executions.save(execution)
             if abandoned is not None:
-                data: dict[str, Any] = {"reason": abandoned}
+                data: dict[str, Any] = {"reason": self._masker.text(abandoned)}
                 uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
             for node, (old, new) in (replaced or {}).items():
                 data = {"node": node, "from": old, "to": new}
                 uow.events.append(Event(type=EventType.NODE_REPLACED, stream=execution.id, at=now, data=data))
-            data = {"checkpoint": at.head.id} | ({"changed": list(changed)} if changed else {})
+            data = {"checkpoint": at.head.id} | ({"changed": self._masker.data(list(changed))} if changed else {})
             uow.events.append(Event(type=kind, stream=execution.id, at=now, data=data))
             uow.commit()
         return Position(execution=execution, branch=at.branch, head=at.head)
@@ -254,6 +254,7 @@ class Recorder:
         return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
 
     def _degraded(self, uow: UnitOfWork, at: Position, reason: str, now: datetime) -> Position:
+        reason = self._masker.text(reason)
         execution = evolve(at.execution.stepped(now), degraded=reason)
         uow.executions.save(execution, token=at.token)
         for kind in (EventType.CHECKPOINT_FAILED, EventType.EXECUTION_DEGRADED):
@@ -311,13 +312,14 @@ class Recorder:
         return execution
 
     def _masked(self, ending: Ending) -> Ending:
-        failure, pause = ending.failure, ending.pause
-        if failure is None and pause is None:
+        failure, pause, notes = ending.failure, ending.pause, ending.notes
+        if failure is None and pause is None and not notes:
             return ending
         if pause is not None:
             question = None if pause.question is None else self._masker.data(pause.question)
             pause = replace(pause, reason=self._masker.text(pause.reason), question=question)
-        return replace(ending, failure=failure and self._masker.failure(failure), pause=pause)
+        notes = tuple(map(self._masker.text, notes))
+        return replace(ending, failure=failure and self._masker.failure(failure), pause=pause, notes=notes)
 
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
         """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
@@ -354,10 +356,12 @@ class Recorder:
             uow.events.append(Event(type=EventType.NODE_SKIPPED, stream=at.execution.id, at=now, data=data))
             uow.commit()
 
-    def note(self, at: Position, type: EventType, data: Mapping[str, Any]) -> None:
-        """Record an event of the run by itself."""
+    def note(self, at: Position, type: EventType, data: Mapping[str, Any], run: NodeRun | None = None) -> None:
+        """Record an event of the run by itself, with what the node run that it is about has spent, if anything."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
+            if run is not None and run.figures is not None:
+                uow.node_runs.save(run)
             told = self._masker.data(data)
             uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=told))
             uow.commit()
@@ -490,7 +494,7 @@ class Recorder:
 
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
-    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3)
+    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3) if run.figures is None else run.figures.ms
     said = {key: value for key, value in more.items() if key != "inside"}
     data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **said}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)

@@ -14,6 +14,7 @@ from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause
+from wtb.domain.figures import Figures
 from wtb.domain.files import FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import NodeRunId
@@ -51,7 +52,7 @@ class Recovery:
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
             history = uow.checkpoints.load_history(at.execution.id)
-            memory = _memory(uow, head, remembers) if remembers else {}
+            memory = engine_memory(uow, head, remembers) if remembers else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
@@ -89,7 +90,12 @@ class Recovery:
             moment = _original(uow, history, at.head).created_at
             found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
             calls = [call for call in found if call.ended_at is not None and call.ended_at <= moment]
-            run = evolve(run, tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls))
+            tool_errors = sum(call.figures.failures for call in calls)
+            run = evolve(
+                run,
+                tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls),
+                figures=Figures(tool_errors=tool_errors) if tool_errors else None,
+            )
             uow.node_runs.save(run)
             for call in calls:
                 uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))
@@ -132,7 +138,8 @@ class Recovery:
             uow.commit()
 
 
-def _memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+def engine_memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+    """Return what the engine of a run remembers beside the state: it did so with the last step that it made."""
     while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
         snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
     return snapshot.returned.get(name, {})

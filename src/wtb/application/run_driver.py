@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,11 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock
-from wtb.domain.state import DELETE
+from wtb.domain.secrets import masked_logger
+from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import WorkflowDefinition
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 
 class StepLimitReached(WTBError):
@@ -187,20 +187,14 @@ class RunDriver:
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
         """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
         if run.pending is not None:  # finished before a crash
-            deleted = dict.fromkeys(run.pending.get("deleted", ()), DELETE)
             data = run.pending.get("data", {})
             self._host.count_again(data)
-            return Outcome(run=run, returned={**run.pending["returned"], **deleted}, data=data)
+            return Outcome(run=run, returned=restored(run.pending, state), data=data)
         outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:
             return outcome
         files = outcome.files
-        pending = {
-            "returned": {key: value for key, value in outcome.returned.items() if value is not DELETE},
-            "deleted": [key for key, value in outcome.returned.items() if value is DELETE],
-            "file_commit": _side(outcome),
-            "data": dict(outcome.data),
-        }
+        pending = shortened(outcome.returned) | {"file_commit": _side(outcome), "data": dict(outcome.data)}
         kept = outcome.run.finished(pending, self._tools.clock.now())
         shared = self._host.share(outcome, has_files=True)
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wtb.application.evaluation_engine import EvaluationEngine, check_cases, digests
-from wtb.domain.batch import Batch, Case, Job, JobStatus
+from wtb.application.evaluation_engine import EvaluationEngine, Restore, check_cases, digests
+from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, end_of
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -27,17 +27,23 @@ class Scoring:
         self._codec = codec
         self._evaluation = evaluation
 
-    def score_run(self, execution_id: ExecutionId, evaluators: Sequence[Evaluator], expected: Any) -> dict[str, Any]:
+    def score_run(
+        self,
+        execution_id: ExecutionId,
+        evaluators: Sequence[Evaluator],
+        expected: Any,
+        restore: Restore | None = None,
+    ) -> dict[str, Any]:
         """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             if execution.status is not ExecutionStatus.COMPLETED:
                 raise InvalidInput(f"run {execution_id!r} is {execution.status}; only one that completed can be scored")
             case = self._case_of(uow, execution)
-        case = self._whole(case, execution_id)
+        case = self._whole(case, execution_id, restore)
         if expected is not None:
             case = replace(case, expected=expected)
-        return self._evaluation.scores(self._evaluation.context(execution_id, case), evaluators)
+        return dict(self._evaluation.scored(self._evaluation.context(execution_id, case, restore), evaluators).scores)
 
     def _case_of(self, uow: UnitOfWork, execution: Execution) -> Case:
         """Return the case that a run of a batch was made for; of another run one of its own."""
@@ -46,14 +52,14 @@ class Scoring:
             return kept_cases(uow.batches.get(origin["batch"]).plan, self._codec)[origin["case"]]
         return Case(id=execution.id, input={})
 
-    def _whole(self, case: Case, execution_id: ExecutionId) -> Case:
+    def _whole(self, case: Case, execution_id: ExecutionId, restore: Restore | None) -> Case:
         """Return a case with its input; of one that a batch has kept, that is what the run began with."""
         if case.input:
             return case
         with self._storage.unit_of_work(readonly=True) as uow:
             first = uow.checkpoints.list_infos(execution_id)[:1]
             begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
-        return replace(case, input=dict(begun[0])) if begun else case
+        return replace(case, input=(restore or self._evaluation.restore)(begun[0])) if begun else case
 
     def score_batch(
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
@@ -80,24 +86,81 @@ class Scoring:
         with self._storage.unit_of_work() as uow:
             uow.batches.save_jobs([job for job in scored if job is not None])
             plan = {**batch.plan, "metrics": list(metrics.values())}
-            uow.batches.save(replace(batch, plan=plan, updated_at=self._clock.now()))
+            status = _status_after(batch, wanted, uow.batches.list_jobs(batch.id), metrics)
+            uow.batches.save(replace(batch, status=status, plan=plan, updated_at=self._clock.now()))
             uow.commit()
 
-    def scored(self, job: Job, case: Case, evaluators: Sequence[Evaluator], by_name: Mapping[str, str]) -> Job | None:
-        """Give a finished job the scores that are missing or have changed; None when its run is gone."""
+    def scored(
+        self,
+        job: Job,
+        case: Case,
+        evaluators: Sequence[Evaluator],
+        by_name: Mapping[str, str],
+        restore: Restore | None = None,
+    ) -> Job | None:
+        """Give a finished job the scores that are missing, have failed or have changed; None when its run is gone."""
         assert job.execution_id is not None
-        wanted, known = scored_by(case, by_name, self._codec), job.result.get("scored_by", {})
-        stale = [evaluator for evaluator in evaluators if known.get(evaluator.name) != wanted[evaluator.name]]
-        scored_now = {evaluator.name for evaluator in stale}
+        known = true_scores(job, scored_by(case, by_name, self._codec))
+        lacking = [evaluator for evaluator in evaluators if evaluator.name in known.lacking]
         try:
-            context = self._evaluation.context(job.execution_id, self._whole(case, job.execution_id))
+            whole = self._whole(case, job.execution_id, restore)
+            context = self._evaluation.context(job.execution_id, whole, restore)
         except ExecutionNotFound:
             return None
-        scores = {**job.result["scores"], **self._evaluation.scores(context, stale)}
-        # Where the new scores read what they depend on is for the caller to say.
-        read = {name: window for name, window in job.result.get("scored_in", {}).items() if name not in scored_now}
-        result = {**job.result, "scores": scores, "scored_by": {**known, **wanted}, "scored_in": read}
+        new = self._evaluation.scored(context, lacking)
+        # Where evaluators read what the new scores depend on is for the caller to say.
+        read = {name: window for name, window in job.result.get("scored_in", {}).items() if name not in known.lacking}
+        result = {
+            **job.result,
+            "scores": {**known.scores, **new.scores},
+            "bools": [*known.bools, *new.bools],
+            "scored_by": {**job.result.get("scored_by", {}), **known.wanted},
+            "scored_in": read,
+        }
         return job.ended(JobStatus.COMPLETED, job.execution_id, result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrueScores:
+    """What a job has of the scores that are wanted: those that are still true, and which are to be made."""
+
+    wanted: Mapping[str, str]
+    scores: Mapping[str, Any]
+    bools: Sequence[str]
+    lacking: frozenset[str]
+
+
+def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
+    """Return the scores of a job that are still true; `wanted` says what each that is asked for depends on.
+
+    One that an evaluator failed to give is lacking: it is asked again. The error stays until then.
+    """
+    scores, by = job.result["scores"], job.result.get("scored_by", {})
+    changed = {name for name, digest in wanted.items() if by.get(name) != digest}
+    failed = wanted.keys() & job.score_errors.keys()
+    absent = wanted.keys() - scores.keys()
+    kept = {name: score for name, score in scores.items() if name not in changed}
+    bools = [name for name in job.result.get("bools", ()) if name in kept and name not in failed]
+    return TrueScores(wanted=wanted, scores=kept, bools=bools, lacking=frozenset(changed | failed | absent))
+
+
+def waiting_for_scores(job: Job, wanted: Mapping[str, str]) -> Job:
+    """Return a finished job as one that waits for the scores that it lacks; as it is when it lacks none."""
+    known = true_scores(job, wanted)
+    if not known.lacking:
+        return job
+    result = {**job.result, "scores": dict(known.scores), "bools": list(known.bools)}
+    return replace(job, status=JobStatus.PENDING, result=result)
+
+
+_SCORED = (BatchStatus.COMPLETED, BatchStatus.COMPLETED_WITH_ERRORS)
+
+
+def _status_after(batch: Batch, cases: Collection[str], jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
+    """Return how a batch stands when it has been scored: evaluators may have failed, or may fail no more."""
+    if batch.status not in _SCORED:
+        return batch.status
+    return end_of([job for job in jobs if job.case_id in cases], metrics)
 
 
 def scored_by(case: Case, by_name: Mapping[str, str], codec: Codec) -> dict[str, str]:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import State, StateDelta
-
-_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
-
-
-def is_immutable(value: Any) -> bool:
-    """Whether a value needs no copy; of the rest some would not need one either, but telling costs as much."""
-    return type(value) in _IMMUTABLE
 
 
 class UndeclaredRead(InvalidInput, KeyError):
@@ -55,13 +47,9 @@ class StateView(MutableMapping[str, Any]):
         if key in self._own:
             return self._own[key]
         self._check_declared(key)
-        if key in self._gone:
+        if key in self._gone or key not in self._state:
             raise MissingKey(key, self)
-        try:
-            value = self._state[key]
-        except KeyError:
-            raise MissingKey(key, self) from None
-        own = self._own[key] = value if is_immutable(value) else deepcopy(value)
+        own = self._own[key] = self._state.copy_out(key)
         return own
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -96,6 +84,13 @@ class StateView(MutableMapping[str, Any]):
         if self._reads is not None and key not in self._reads:
             declared = ", ".join(self._reads) or "nothing"
             raise UndeclaredRead(f"node {self._node!r} reads {key!r}, but declares reads=[{declared}]; add it there")
+
+    def copy_in(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a copy of what the node returned, which it cannot change any more."""
+        try:
+            return self._state.copy_in(update, self._reads)
+        except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it lies
+            return update
 
     def changed_in_place(self) -> tuple[str, ...]:
         """Return the keys whose values the node changed in its view: changes that are lost unless it returned them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from itertools import chain
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ from wtb.cli.files import export
 from wtb.cli.importing import import_group
 from wtb.cli.init import init
 from wtb.cli.look import history, ls
+from wtb.cli.output import echo, shown
 from wtb.cli.report import report
 from wtb.cli.runs import pause, resume, run, stop
 from wtb.cli.show import show_run
@@ -45,19 +47,39 @@ class _Group(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(command.name or "", command.get_short_help_str(_WHOLE)) for command in commands])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except click.ClickException as error:
+            raise _legible(error) from error
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            raise _legible(error) from error
         except WTBError as error:
-            click.echo(f"wtb: {error}", err=True)
+            echo(f"wtb: {error}", err=True)
             sys.exit(USAGE if isinstance(error, InvalidInput) else UNEXPECTED)
+
+
+def _legible(error: click.ClickException) -> click.ClickException:
+    """Return an error of click's, which quotes arguments as they are, fit for a terminal."""
+    told = error.format_message()
+    if told == shown(told):
+        return error
+    return (
+        click.UsageError(shown(told), error.ctx)
+        if isinstance(error, click.UsageError)
+        else click.ClickException(shown(told))
+    )
 
 
 class _Echo(logging.Handler):
     """Says warnings on stderr, wherever that leads at the moment: above the spinner while a run is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{self.format(record)}\n")  # click would write past the spinner
+        sys.stderr.write(f"{shown(self.format(record))}\n")  # click would write past the spinner
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -22,24 +22,28 @@ from wtb.cli.batch_tables import (
     as_data,
     best_first,
     case_rows,
+    evaluation_failures,
     failure_rows,
     failures,
     print_crowding,
+    print_evaluation_counts,
+    print_evaluation_failures,
     print_failures,
     print_matrix,
+    print_measured_apart,
     print_sharing,
     print_spent,
     spending,
     why,
 )
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, example, print_json, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.domain.batch import Batch, Budget, Case, JobStatus
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
-"""Exit code of a batch in which jobs failed."""
+"""Exit code of a batch in which jobs or evaluators failed, or whose budget was used up with jobs left."""
 
 _STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
 
@@ -89,6 +93,11 @@ def batch() -> None:
 )
 @fresh_nodes
 @click.option("--no-share", is_flag=True, help="Share and keep nothing: run every node of every job.")
+@click.option(
+    "--remeasure",
+    is_flag=True,
+    help="Run the baseline again beside the others where latency and cost would be measured at different times.",
+)
 @url
 @as_json
 @example(
@@ -110,6 +119,7 @@ def run(
     budget_s: float | None,
     fresh: tuple[str, ...],
     no_share: bool,
+    remeasure: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -118,8 +128,13 @@ def run(
     FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
 
     What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
-    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. Exits with 3 when jobs failed.
-    A budget is for all the times that the batch is run; what is shared counts once.
+    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. A budget is for all the times
+    that the batch is run; what is shared counts once.
+
+    With --remeasure, when jobs are left to run or were measured apart from the baseline, every job of this command runs
+    anew and takes nothing from others, so that times and costs can be compared. --only limits which.
+
+    Exits with 3 when jobs or evaluators failed, or when the budget was used up with jobs left.
     """
     given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -132,7 +147,7 @@ def run(
         limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
         more = {name: limit for name, limit in limits.items() if limit is not None}
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
-        _run(bench, replace(test, budget=budget, **changes), only, as_json=as_json)
+        _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
 
 
 def _loaded(bench: Bench, file: str) -> BatchTest:
@@ -210,15 +225,15 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @as_json
 @example("wtb batch retry support_qa batch.py")
 def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
-    """Run the failed jobs of BATCH again.
+    """Run the failed jobs of BATCH again, and score again what an evaluator failed to score.
 
     FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
-    changed is run too. Exits with 3 when jobs failed again.
+    changed is run too. A run that only lacks scores is not run again. Exits with 3 when something failed again.
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
-        if not failures(before):
-            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed")
+        if not failures(before) and not evaluation_failures(before):
+            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
         test = _loaded(bench, file)
         test = replace(
             test,
@@ -239,15 +254,16 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     return [now[case] for case in result.batch.plan["cases"]]
 
 
-def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, as_json: bool) -> None:
+def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
     test.plan(only)  # says what is wrong before anything is drawn
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
-        result = bench.batch(test, only=only, stop=stop, told=display.told)
-    _report(result, display.progress.kept, used_up=Budget.of(test.budget).reached(result.spent), as_json=as_json)
-    if failures(result):
+        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
+    used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
+    _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
+    if used_up or failures(result) or evaluation_failures(result):
         sys.exit(FAILED)
 
 
@@ -261,29 +277,31 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     _print(result, rows)
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
-        click.echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
-    if jobs["missing"]:
-        left = f"{counted(jobs['missing'], 'job')} left to run"
+        echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+    if result.left:
+        left = f"{counted(result.left, 'job')} left to run"
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
-            click.echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+            echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
         else:
-            click.echo(f"Stopped with {left}: the same command goes on.")
-    click.echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
+            echo(f"Stopped with {left}: the same command goes on.")
+    echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     plan = result.batch.plan
     repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
     sizes = f"{counted(len(plan['combinations']), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}"
-    click.echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
+    echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
     print_matrix(result, rows)
-    click.echo()
+    echo()
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
+    print_measured_apart(result)
     print_spent(result)
     print_failures(result)
+    print_evaluation_failures(result)
 
 
 @batch.command("ls")
@@ -316,8 +334,10 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.argument("name", metavar="BATCH")
 @click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
 @click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
-@click.option("--pareto", multiple=True, metavar="METRIC", help="Only combinations that none beats on all of these.")
-@click.option("--failed", is_flag=True, help="Only jobs that failed, with their errors.")
+@click.option(
+    "--pareto", multiple=True, metavar="METRIC", help="Only combinations that are not shown to be beaten on these."
+)
+@click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
 @url
 @as_json
@@ -346,7 +366,9 @@ def show_batch(
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
         elif failed:
-            show_rows(failure_rows(result), as_json=as_json, empty="No job failed.")
+            show_rows(failure_rows(result), as_json=as_json, empty="No job failed, and no evaluator.")
+            if not as_json:
+                print_evaluation_counts(result)
         elif by_case or different is not None:
             _show_cases(result, different, as_json=as_json)
         else:
@@ -380,7 +402,7 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
     show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
     if jobs:
-        click.echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+        echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
 
 
 def _plain(job: JobResult) -> dict[str, Any]:

@@ -6,21 +6,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-
 from wtb.application.batch_planner import SETUP, Forecast
 from wtb.batch_results import BatchResult
-from wtb.cli.output import counted, printable
+from wtb.cli.output import counted, echo, printable
 
 _FEW = 5
 
 
 def print_forecast(forecast: Forecast, name: str) -> None:
     """Print what running a batch would do."""
-    click.echo(f"{name}: {counted(forecast.jobs, 'job')}")
+    echo(f"{name}: {counted(forecast.jobs, 'job')}")
     jobs = f"  jobs       {forecast.kept:,} kept, {forecast.run:,} to run"
-    click.echo(jobs + (f", {forecast.scored:,} to score only" if forecast.scored else ""))
-    click.echo(
+    echo(jobs + (f", {forecast.scored:,} to score only" if forecast.scored else ""))
+    echo(
         f"  node runs  {forecast.node_runs_kept:,} kept, about {forecast.node_runs_shared:,} shared, "
         f"{forecast.node_runs_executed:,} executed"
     )
@@ -34,32 +32,32 @@ def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
     """Say what has changed since the last time, a line a node."""
     if not changes:
         return
-    click.echo("Changed since the last time:")
+    echo("Changed since the last time:")
     for node, words in changes.items():
         what = node if node == SETUP or node.startswith("the ") else f"node {node}"
-        click.echo(f"  {printable(what)}: {printable(_few(words))}")
+        echo(f"  {printable(what)}: {printable(_few(words))}")
 
 
 def print_coarse(coarse: Mapping[str, Sequence[str]]) -> None:
     """Name the nodes that cannot be seen into, and what counts for them instead."""
     for node, words in coarse.items():
-        click.echo(f"  node {printable(node)}: {printable(_few(words))}.")
+        echo(f"  node {printable(node)}: {printable(_few(words))}.")
     if coarse:
-        click.echo("  `depends_on=[…]` or `__wtb_fingerprint__()` says more precisely what such a node depends on.")
+        echo("  `depends_on=[…]` or `__wtb_fingerprint__()` says more precisely what such a node depends on.")
 
 
 def print_changing(changing: Sequence[str]) -> None:
     """Name the values that runs change themselves."""
     if changing:
-        click.echo(f"  Left out, since runs change them: {printable(_few(changing))}.")
+        echo(f"  Left out, since runs change them: {printable(_few(changing))}.")
 
 
 def print_outside(outside: Mapping[str, Sequence[str]], name: str) -> None:
     """Name the nodes whose kept results may be old: nobody knows what a server would answer now."""
     if outside:
         nodes = ", ".join(f"{node} ({_few(names)})" for node, names in outside.items())
-        click.echo(f"  {counted(len(outside), 'node')} used the network or other programs: {printable(nodes)}.")
-        click.echo(f"  Kept results are as old as their first run; `--fresh` runs them anew ({shlex.quote(name)}).")
+        echo(f"  {counted(len(outside), 'node')} used the network or other programs: {printable(nodes)}.")
+        echo(f"  Kept results are as old as their first run; `--fresh` runs them anew ({shlex.quote(name)}).")
 
 
 def _few(words: Sequence[str]) -> str:

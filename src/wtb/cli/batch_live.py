@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
 from wtb.application.batch_floor import Progress
-from wtb.cli.output import duration
+from wtb.cli.output import Terminal, duration
 
 _LINES = 10
 """How many lines at most say how far it is, where there is no terminal."""
@@ -42,7 +42,7 @@ class BatchDisplay:
         """How far the batch has come."""
         self._name = name
         self._quiet = quiet
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Terminal(stderr=True, highlight=False, soft_wrap=True)
         self._bar = _Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),

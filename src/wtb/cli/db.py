@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wtb.bootstrap import open_database
-from wtb.cli.output import as_json, example, show, url
+from wtb.cli.output import as_json, confirm, example, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.settings import load_settings
 
@@ -69,7 +69,7 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
         before = schema.current(database)
         if not yes:
             question = f"Downgrade {database.where} from {before or 'empty'} to {revision}? Data may be lost."
-            click.confirm(question, abort=True, err=True)
+            confirm(question)
         schema.downgrade(database, revision)
         after = schema.current(database)
         text = f"Downgraded from {before or 'empty'} to {after or 'empty'}."

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from wtb.bench import Bench
 from wtb.cli.files import readable
-from wtb.cli.output import as_json, counted, cut, example, moment, print_json, printable, size, url
+from wtb.cli.output import Terminal, as_json, counted, cut, example, moment, print_json, printable, size, text_of, url
 from wtb.domain.alignment import unified
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, StateDiff
@@ -72,13 +70,12 @@ def diff(
     if workflow:
         load_workflow(workflow)
     with Bench(url) as bench:
-        found = bench.get(run_id).diff(a, b, texts=not stat, **parts)
+        found = bench.get(run_id).diff(a, b, texts=not stat, objects=False, **parts)
     shown = [name for name, wanted in parts.items() if wanted]
     if as_json:
         print_json(_data(found, shown, stat=stat))
         return
-    # Through a pipe the lines stay whole: there is no screen that they must fit.
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1_000)
+    console = Terminal.whole_lines(soft_wrap=True)
     for line in _lines(found, shown, stat=stat):
         console.print(line)
 
@@ -138,7 +135,7 @@ def _is_long_text(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    return printable(cut(repr(value), _LONGEST))
+    return printable(cut(text_of(value), _LONGEST))
 
 
 def _file_lines(item: FileDiff) -> Iterator[Text]:

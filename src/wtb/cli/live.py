@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from wtb.bench import Bench
-from wtb.cli.output import duration
+from wtb.cli.output import Terminal, duration
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.runs import Run
@@ -33,7 +33,7 @@ class LiveDisplay:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Terminal(stderr=True, highlight=False, soft_wrap=True)
         self._used = run.usage
         self._running: dict[str, tuple[NodeRun, float]] = {}
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from wtb.bench import Bench
-from wtb.cli.output import as_json, example, print_json, show_rows, url
+from wtb.cli.output import as_json, echo, example, print_json, show_rows, url
 from wtb.cli.tree import print_tree
 from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.errors import InvalidInput
@@ -70,9 +70,9 @@ def ls(
     empty = "No run fits." if filtered else "No runs here yet; `wtb run file.py` makes one."
     show_rows(_for_people(rows), as_json=False, empty=empty)
     if len(executions) > limit:
-        click.echo(f"There are more: `--offset {offset + limit}`.")
+        echo(f"There are more: `--offset {offset + limit}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
-        click.echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
+        echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
 
 
 def _run_row(execution: Execution, neglect: Neglect | None) -> dict[str, Any]:

@@ -1,27 +1,42 @@
-"""What the commands share: --json, --url, and how results are printed."""
+"""What the commands share: --json, --url, and how results are printed.
+
+Everything that reaches the terminal goes through here: `echo`, `confirm`, `print_table`, `print_json` or a `Terminal`.
+Names, values, errors and questions are not ours; they are shown without control characters, and masked.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from wtb.domain.secrets import Masker
 from wtb.domain.values import Legible
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STDOUT = "wtb.stdout"
+
+_MASKER = Masker()
+
+_HARMLESS = "\t\u200c\u200d"
+"""Not printable to Python, but parts of texts: tabs, and what joins letters and emoji."""
+
+_LARGE_INT_BITS = 14_000
+"""Python refuses to write integers of more than 4,300 digits in decimals."""
 
 
 def _keep_apart(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
@@ -62,7 +77,42 @@ def show(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        click.echo(text)
+        echo(text)
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text for people; whatever it quotes does nothing to the terminal."""
+    click.echo(shown(text), err=err, nl=nl)
+
+
+def echo_facts(facts: Mapping[str, str]) -> None:
+    """Print facts, one a line, with their names in bold."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        click.echo(f"{click.style(shown(name.ljust(width)), bold=True)}  {shown(value)}")
+
+
+def echo_state(state: Mapping[str, Any]) -> None:
+    """Print a state for people, as JSON; the values of secret keys are masked here, and in --json they are not."""
+    click.echo(_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
+
+
+def confirm(question: str) -> None:
+    """Ask on stderr, and abort the command unless the answer is yes."""
+    click.confirm(shown(question), abort=True, err=True)
+
+
+class Terminal(Console):
+    """A console that shows control characters instead of obeying them, unless rich itself has made them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(_lines(segment.text), segment.style)
+
+    @classmethod
+    def whole_lines(cls, *, soft_wrap: bool = False) -> Terminal:
+        """Return one for stdout; through a pipe the lines stay whole: there is no screen that they must fit."""
+        return cls(highlight=False, soft_wrap=soft_wrap, width=None if sys.stdout.isatty() else 1_000)
 
 
 def print_json(value: Any) -> None:
@@ -78,23 +128,26 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
     elif rows:
         print_table(rows)
     else:
-        click.echo(empty)
+        echo(empty)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the headings that the first one has."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     cells = [[_cell(heading, value) for heading, value in row.items()] for row in rows]
-    columns = {heading: (heading, *column) for heading, column in zip(rows[0], zip(*cells, strict=True), strict=True)}
-    # Through a pipe the lines stay whole: there is no screen that they must fit.
-    console = Console(width=None if sys.stdout.isatty() else 1_000)
+    columns = {
+        heading: (shown(heading), *column) for heading, column in zip(rows[0], zip(*cells, strict=True), strict=True)
+    }
+    console = Terminal.whole_lines()
     widths = _widths(columns, console.width)
     for heading, width in widths.items():
-        table.add_column(heading, overflow="fold", width=width, justify="right" if heading in _NUMBERS else "left")
+        table.add_column(
+            shown(heading), overflow="fold", width=width, justify="right" if heading in _NUMBERS else "left"
+        )
     for row in cells:
         table.add_row(*map(Text, row))  # as Text: what a node said is never markup
     console.width = max(console.width, _total(widths))
-    console.print(table, highlight=False)
+    console.print(table)
 
 
 def _widths(columns: Mapping[str, Sequence[str]], room: int) -> dict[str, int]:
@@ -132,18 +185,30 @@ def _cell(heading: str, value: Any) -> str:
             return duration(value)
         case int() if heading == "size":
             return size(value)
-    return value[:18] if heading == "checkpoint" else str(value)
+    return shown(value[:18] if heading == "checkpoint" else text_of(value, str))
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON; what JSON does not know is written as text, times in ISO 8601, durations in seconds."""
-    return json.dumps(_plain(value), indent=indent, default=str, ensure_ascii=indent is None)
+    """Return a value as JSON; what JSON does not know is written as text, times in ISO 8601, durations in seconds.
+
+    A number that is not finite is null. An integer that is too long for decimals is a text, in hexadecimals.
+    """
+    text = json.dumps(_plain(value), indent=indent, default=str, ensure_ascii=indent is None, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")  # the one control character that json leaves as it is
+
+
+def text_of(value: Any, write: Callable[[Any], str] = repr) -> str:
+    """Return a value as Python writes it, even when it holds an integer that is too long for decimals."""
+    try:
+        return write(value)
+    except ValueError:
+        return write(_plain(value))
 
 
 def _plain(value: Any) -> Any:
     match value:
         case Mapping():
-            return {key if isinstance(key, str) else str(key): _plain(item) for key, item in value.items()}
+            return {key if isinstance(key, str) else text_of(key, str): _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
         case datetime():
@@ -152,7 +217,14 @@ def _plain(value: Any) -> Any:
             return value.total_seconds()
         case Legible():
             return _plain(value.legible())
-    return _model(value) if hasattr(value, "model_dump") else value
+    return _model(value) if hasattr(value, "model_dump") else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number as every reader of JSON takes it, and all else as it is."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return hex(value) if isinstance(value, int) and value.bit_length() > _LARGE_INT_BITS else value
 
 
 def _model(value: Any) -> dict[str, Any]:
@@ -190,10 +262,21 @@ def size(size_bytes: int) -> str:
 
 def printable(text: str) -> str:
     """Return a text that does nothing to a terminal: control characters, and what is no valid text, as escapes."""
+    if text.isprintable():
+        return text
     return "".join(
-        char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else ascii(char)[1:-1]
+        char if char.isprintable() or char in _HARMLESS or unicodedata.category(char) == "Zs" else ascii(char)[1:-1]
         for char in text
     )
+
+
+def shown(text: str) -> str:
+    """Return a text as people may see it: masked, and without control characters but the ends of its lines."""
+    return _lines(_MASKER.text(text))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def cut(text: str, longest: int) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import click
-
-from wtb.cli.output import print_json
+from wtb.cli.output import echo, print_json, text_of
 from wtb.cli.runs import FAILED
 from wtb.domain.checkpoint import Trigger
 from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, Verdict
@@ -28,8 +26,8 @@ def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
         print_json(_report(report))
     else:
         for step in report.steps:
-            click.echo("\n".join(_lines(step)))
-        click.echo(_summary(report))
+            echo("\n".join(_lines(step)))
+        echo(_summary(report))
     if not report.same:
         sys.exit(FAILED)
 
@@ -52,7 +50,7 @@ def _text(aspect: Aspect, value: Any) -> str:
         return "not there"
     if aspect is Aspect.NEXT_NODES:
         return ", ".join(value) or "the end"
-    text = repr(value)
+    text = text_of(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters; --json has all)"
 
 

@@ -14,11 +14,12 @@ from wtb.bench import Bench
 from wtb.cli.half_done import ways_on
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.live import LiveDisplay
-from wtb.cli.output import as_json, example, print_json, show, to_json, url
+from wtb.cli.output import as_json, echo, echo_state, example, print_json, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
+from wtb.infrastructure.json_text import read_json
 from wtb.loading import load_workflow
 from wtb.runs import Run
 
@@ -155,7 +156,7 @@ def resume(
         if variants:
             options["variants"] = {**found.execution.options.get("variants", {}), **read_variants(variants)}
         update = dict(read_setting(item) for item in settings)
-        options["answer"] = None if answer is None else _value(answer)
+        options["answer"] = None if answer is None else _value(answer, "--answer")
         end(drive(bench, found, as_json=as_json, update=update, **options), as_json=as_json)
 
 
@@ -216,7 +217,7 @@ def end(run: Run, *, as_json: bool, **more: Any) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 def report(run: Run, *, as_json: bool, **more: Any) -> None:
@@ -225,9 +226,9 @@ def report(run: Run, *, as_json: bool, **more: Any) -> None:
     if as_json:
         print_json(result)
         return
-    click.echo(advice(run))
+    echo(advice(run))
     if result["status"] == ExecutionStatus.COMPLETED:
-        click.echo(to_json(result["state"], indent=2))
+        echo_state(result["state"])
 
 
 def outcome(run: Run) -> dict[str, Any]:
@@ -280,11 +281,12 @@ def read_input(given: str | None) -> dict[str, Any]:
         return {}
     try:
         text = Path(given[1:]).read_text() if given.startswith("@") else given
-        value = json.loads(text)
     except (OSError, ValueError) as error:
-        raise InvalidInput(
-            f'--input is no JSON: {error}; give an object, as \'{{"question": "…"}}\', or @file.json'
-        ) from error
+        raise InvalidInput(f"--input cannot be read: {error}") from error
+    try:
+        value = read_json(text, "--input")
+    except InvalidInput as error:
+        raise InvalidInput(f'{error}; give an object, as \'{{"question": "…"}}\', or @file.json') from error
     if not isinstance(value, dict):
         raise InvalidInput(f"--input must be a JSON object, not a {type(value).__name__}")
     return value
@@ -295,7 +297,7 @@ def read_setting(item: str) -> tuple[str, Any]:
     key, equals, value = item.partition("=")
     if not equals or not key:
         raise InvalidInput(f"--set takes KEY=VALUE, not {item!r}")
-    return key, _value(value)
+    return key, _value(value, f"--set {key}")
 
 
 def read_variants(items: Sequence[str]) -> dict[str, str]:
@@ -307,9 +309,11 @@ def read_variants(items: Sequence[str]) -> dict[str, str]:
     return {node: name for node, _, name in pairs}
 
 
-def _value(text: str) -> Any:
-    """Return JSON where the text is JSON, else the text itself."""
+def _value(text: str, what: str) -> Any:
+    """Return JSON where the text is JSON, else the text itself; JSON that is too large is refused."""
     try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        return read_json(text, what)
+    except InvalidInput as error:
+        if isinstance(error.__cause__, json.JSONDecodeError):
+            return text
+        raise

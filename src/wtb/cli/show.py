@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -16,13 +18,16 @@ from wtb.cli.output import (
     as_json,
     counted,
     duration,
+    echo,
+    echo_facts,
+    echo_state,
     example,
     moment,
     print_json,
     print_table,
     show_rows,
     size,
-    to_json,
+    text_of,
     url,
 )
 from wtb.cli.replay import show_replay
@@ -63,7 +68,7 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 @click.option(
     "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
 )
-@click.option("--summary", is_flag=True, help="Count events, calls of tools and visits of nodes, with their times.")
+@click.option("--summary", is_flag=True, help="Show time, tokens and cost, by node and by tool; count events.")
 @url
 @as_json
 @example("wtb show first --events --severity warning --limit 20", "wtb show first --files --at draft#2")
@@ -145,14 +150,14 @@ def _said(data: Mapping[str, Any]) -> str:
         where += f" {duration(rest.pop('ms') / 1000)}"
     if "usage" in rest:
         where += f" {usage(rest.pop('usage'))}"
-    return " ".join([where, *(f"{key}={item}" for key, item in rest.items())]).strip()
+    return " ".join([where, *(f"{key}={text_of(item, str)}" for key, item in rest.items())]).strip()
 
 
 def _show_traceback(run: Run) -> None:
     failure = run.error
     if failure is None:
         raise InvalidInput(f"run {run.id!r} is {run.status}; only a failed one has a traceback")
-    click.echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
+    echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
 
 
 def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
@@ -179,13 +184,19 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
         }
         for node in summary.nodes
     ]
+    line = {
+        "steps": summary.line.steps,
+        "latency": timedelta(seconds=summary.line.latency_s),
+        **summary.line.usage.totals(),
+        "tool_errors": summary.line.tool_errors,
+    }
     tables = {"nodes": nodes, "tools": tools, "events": events, "severities": severities}
     if as_json:
-        print_json(tables)
+        print_json({"line": line, **tables})
         return
-    for number, rows in enumerate(rows for rows in tables.values() if rows):
+    for number, rows in enumerate([[line], *(rows for rows in tables.values() if rows)]):
         if number:
-            click.echo()
+            echo()
         print_table(rows)
 
 
@@ -195,12 +206,10 @@ def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
         found = None if neglect is None else neglect.value
         print_json({**outcome(run), "neglect": found, **_more(run)})
         return
-    _print_facts(_facts(run, neglect))
-    click.echo(to_json(run.state, indent=2))
+    echo_facts(_facts(run, neglect))
+    echo_state(run.state)
     is_half_done = run.status is ExecutionStatus.ROLLING_BACK
-    click.echo(
-        advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does."
-    )
+    echo(advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does.")
 
 
 def _more(run: Run) -> dict[str, Any]:
@@ -218,12 +227,13 @@ def _more(run: Run) -> dict[str, Any]:
         "rollback": half_done(run),
         "failure": None if failure is None else asdict(failure),
         "usage": run.usage,
+        "spent": run.spent,
     }
 
 
 def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
     """Return what `wtb show` tells people before the state."""
-    execution, history, failure, used = run.execution, run.history, run.error, run.usage
+    execution, history, failure, used, spent = run.execution, run.history, run.error, run.usage, run.spent
     files, size_bytes = totals(run.files())
     facts = {
         "run": run.id,
@@ -238,9 +248,17 @@ def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
         facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {run.id} --traceback` tells where"
     if any(used.values()):
         facts["used"] = usage(used)
+    if _is_more(spent, used):
+        facts["spent"] = f"{usage(spent)}, with attempts that failed and lines that were left"
     if files:
         facts["files"] = f"{counted(files, 'file')}, {size(size_bytes)}; `wtb show {run.id} --files` lists them"
     return facts
+
+
+def _is_more(spent: Mapping[str, Any], used: Mapping[str, Any]) -> bool:
+    """Whether a run spent more than led to its head; sums of the same prices may differ in the last digit."""
+    keys = ("input_tokens", "output_tokens", "cost_usd")
+    return any(spent[key] > used[key] and not math.isclose(spent[key], used[key]) for key in keys)
 
 
 def _where(history: ExecutionHistory) -> str:
@@ -256,9 +274,3 @@ def _branches(history: ExecutionHistory) -> str:
     active = history.branch().name
     others = [branch.name for branch in history.branches if branch.name != active]
     return f"{active}; there are also {', '.join(others)}" if others else active
-
-
-def _print_facts(facts: Mapping[str, str]) -> None:
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")

@@ -14,7 +14,7 @@ from wtb.application.reversals import Doubt, RedoDiverged
 from wtb.bench import Bench
 from wtb.cli.files import readable
 from wtb.cli.half_done import call_row, half_done, listed, place_of, ways_on
-from wtb.cli.output import as_json, counted, example, print_json, show, url
+from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
 from wtb.cli.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import THREAD, ExecutionStatus
@@ -114,7 +114,7 @@ def _roll_back(
         )
     else:
         if not as_json:
-            click.echo(text)
+            echo(text)
         _ask("Go back?", yes=yes)
         how = {**options, "allow_irreversible": allowed, "expected": plan}
         _act(run, lambda: run.rollback(target, **how), as_json=as_json, plan=plan.to_dict())
@@ -168,7 +168,7 @@ def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_js
         last = redoable(run.rollbacks)
         again = chosen(run.calls, last.calls)[::-1] if last is not None else []
         if again and run.status is ExecutionStatus.PAUSED:
-            click.echo("\n".join(listed("Calls made again, in this order", again)), err=as_json)
+            echo("\n".join(listed("Calls made again, in this order", again)), err=as_json)
             _ask("Go forward?", yes=yes)
         _act(run, run.redo, as_json=as_json)
 
@@ -222,9 +222,9 @@ def fork(
         effects = bench.services.branching.effects_after(source.id, forked.checkpoint)
         facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, effects))}
         if not as_json:
-            click.echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
+            echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
             stays = listed(f"What {source.id} did to the world after that stays done", effects)
-            click.echo("".join(f"{line}\n" for line in stays), nl=False)
+            echo("".join(f"{line}\n" for line in stays), nl=False)
         if go_on:
             end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
         else:
@@ -272,7 +272,7 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
 def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
     check_not_rolling_back(run.execution)
     found = run.history.resolve(target)
-    click.echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
+    echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
     show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)
@@ -286,7 +286,7 @@ def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
     going = (
         f"{run.id} ({run.execution.workflow_name}, {run.status}) goes with {counted(len(own), 'checkpoint')}{stays}."
     )
-    click.echo(going, err=True)
+    echo(going, err=True)
     _ask("Delete it?", yes=yes)
     run.delete()
     result = {"run": run.id, "deleted": run.id, "checkpoints": len(own), "forks": forks}
@@ -310,7 +310,7 @@ def _ask(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidInput("there is no terminal to ask on, and nothing was done; pass --yes to go ahead")
-    click.confirm(question, abort=True, err=True)
+    confirm(question)
 
 
 def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> None:
@@ -321,10 +321,10 @@ def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> 
         if as_json:
             print_json({**_standing(run), **more})
         is_half_done = run.status is ExecutionStatus.ROLLING_BACK
-        click.echo(f"wtb: {ways_on(run) if is_half_done and not as_json else error}", err=True)
+        echo(f"wtb: {ways_on(run) if is_half_done and not as_json else error}", err=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
+        echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
         raise
     show({**_standing(run), **more}, advice(run), as_json=as_json)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from wtb.cli.output import counted, moment, printable
+from wtb.cli.output import Terminal, counted, moment, printable
 from wtb.domain.checkpoint import Kind
 from wtb.domain.execution import Branch
 from wtb.domain.tree import HistoryTree, TreeLine, TreeStep
@@ -20,8 +18,7 @@ def print_tree(tree: HistoryTree, *, unfolded: bool) -> None:
     root = Tree(Text(f"run {tree.execution_id}", "bold"))
     for line in tree.lines:
         _grow(root, tree, line, unfolded=unfolded)
-    # Through a pipe the lines stay whole: there is no screen that they must fit.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 1_000).print(root)
+    Terminal.whole_lines().print(root)
 
 
 def _grow(root: Tree, tree: HistoryTree, line: TreeLine, *, unfolded: bool) -> None:

@@ -10,12 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
 
 from wtb.application.integrity import Report
 from wtb.application.retention import RunPruning, Watch
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, duration, example, print_table, show, size, url
+from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
 from wtb.domain.integrity import Fault
 from wtb.domain.ports import Swept
@@ -139,7 +138,7 @@ def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
         yield lambda what, count: None, lambda text: None
         return
     counts: Counter[str] = Counter()
-    with Console(stderr=True).status("looking") as status:
+    with Terminal(stderr=True).status("looking") as status:
 
         def watch(what: str, count: int) -> None:
             counts[what] += count
@@ -219,7 +218,7 @@ def _watched() -> Iterator[Callable[[str], None]]:
         yield lambda kind: None
         return
     counts: Counter[str] = Counter()
-    with Console(stderr=True).status("looking") as status:
+    with Terminal(stderr=True).status("looking") as status:
 
         def watch(kind: str) -> None:
             counts[kind] += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,12 +37,17 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One input with what is expected of it; `place` is where it was read, for messages."""
+    """One input with what is expected of it; `place` is where it was read, for messages.
+
+    Cases of one `cluster` are no independent evidence, as questions about one document: they are averaged, and count as
+    one.
+    """
 
     id: str
     input: Mapping[str, Any]
     expected: Any = None
     tags: tuple[str, ...] = ()
+    cluster: str | None = None
     place: str = field(default="case", compare=False)
 
 
@@ -70,11 +75,11 @@ def _faults(place: str, row: Any) -> Iterator[str]:
     if not isinstance(row, Mapping):
         yield f"{place} is {row!r}, not a mapping with id and input"
         return
-    unknown = row.keys() - {"id", "input", "expected", "tags"}
+    unknown = row.keys() - {"id", "input", "expected", "tags", "cluster"}
     if unknown:
         names = ", ".join(sorted(map(str, unknown)))
-        yield f"{place} has the unknown field {names}; fields are id, input, expected and tags"
-    case_id, tags = row.get("id"), row.get("tags")
+        yield f"{place} has the unknown field {names}; fields are id, input, expected, tags and cluster"
+    case_id, tags, cluster = row.get("id"), row.get("tags"), row.get("cluster")
     if case_id is None or case_id == "":
         yield f"{place} has no id"
     elif not isinstance(case_id, str):
@@ -85,13 +90,38 @@ def _faults(place: str, row: Any) -> Iterator[str]:
         yield f"{place}: input must be a mapping of keys to values, not {row['input']!r}"
     if tags is not None and not (isinstance(tags, list | tuple) and all(isinstance(tag, str) for tag in tags)):
         yield f"{place}: tags must be a list of texts, not {tags!r}"
+    if cluster is not None and not isinstance(cluster, str):
+        yield f"{place}: cluster must be a text, not {cluster!r}"
 
 
 def _case(place: str, row: Any) -> Case:
     if isinstance(row, Case):
         return evolve(row, place=place if row.place == "case" else row.place)
     tags = tuple(row.get("tags") or ())
-    return Case(id=row["id"], input=dict(row["input"]), expected=row.get("expected"), tags=tags, place=place)
+    return Case(
+        id=row["id"],
+        input=dict(row["input"]),
+        expected=row.get("expected"),
+        tags=tags,
+        cluster=row.get("cluster") or None,
+        place=place,
+    )
+
+
+def clustered(cases: Sequence[Case], cluster: str | Callable[[Case], Any] | None) -> tuple[Case, ...]:
+    """Return the cases in their clusters: those that they name, or what `cluster` says.
+
+    `cluster` is a function of the case, or a key of its input; a case for which it gives None is by itself.
+    """
+    if cluster is None:
+        return tuple(cases)
+    found = []
+    for case in cases:
+        if isinstance(cluster, str) and cluster not in case.input:
+            raise InvalidInput(f"cluster={cluster!r}: {case.place} ({case.id}) has no {cluster!r} in its input")
+        name = case.input[cluster] if isinstance(cluster, str) else cluster(case)
+        found.append(evolve(case, cluster=None if name is None else str(name)))
+    return tuple(found)
 
 
 def raise_faults(faults: Sequence[str]) -> None:
@@ -186,14 +216,55 @@ class Job:
         """Whether there is a finished run, so that at most scores are missing."""
         return "scores" in self.result
 
+    @property
+    def outcome(self) -> JobStatus:
+        """How it stands for somebody who reads results: queued again, it stays what it was until it has run.
+
+        One that failed stays failed, and one that only waits for scores has run; both may be stopped on the way.
+        """
+        if self.status is not JobStatus.PENDING:
+            return self.status
+        if "error" in self.result:
+            return JobStatus.FAILED
+        return JobStatus.COMPLETED if self.has_run else JobStatus.PENDING
+
+    @property
+    def score_errors(self) -> dict[str, str]:
+        """Why evaluators gave no score, by their names."""
+        scores = self.result.get("scores", {})
+        return {name: str(score["error"]) for name, score in scores.items() if isinstance(score, Mapping)}
+
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, result: Mapping[str, Any]) -> Job:
         """Return the job with what came of it."""
         return evolve(self, status=status, execution_id=execution_id, result=result)
 
 
+def end_of(jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
+    """Return how a batch stands whose jobs have all ended; a failed job and a failed evaluator are errors."""
+    wanted = set(metrics)
+    if any(job.status is JobStatus.FAILED or wanted & job.score_errors.keys() for job in jobs):
+        return BatchStatus.COMPLETED_WITH_ERRORS
+    return BatchStatus.COMPLETED
+
+
+def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
+    """Return the metrics whose scores are all true or false; one without any score is what it was `earlier`."""
+    bools: set[str] = set()
+    others: set[str] = set()
+    for job in jobs:
+        own = set(job.result.get("bools", ()))
+        numbers = job.result.get("scores", {}).keys() - job.score_errors.keys()
+        bools |= numbers & own
+        others |= numbers - own
+    return frozenset({*bools, *earlier} - others)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data."""
+    """One batch test; `plan` holds its combinations, cases, repeats, evaluators and baseline as plain data.
+
+    `spent_s` is how long it has taken by the clock, over all the times that it was run.
+    """
 
     id: str
     name: str
@@ -202,6 +273,7 @@ class Batch:
     plan: Mapping[str, Any]
     created_at: datetime
     updated_at: datetime
+    spent_s: float = 0.0
 
     def moved_to(self, status: BatchStatus, now: datetime) -> Batch:
         """Return the batch in another status."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Failure
+from wtb.domain.figures import Figures
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.state import State
 from wtb.domain.values import evolve
@@ -113,7 +114,8 @@ class NodeStatus(StrEnum):
 class NodeRun:
     """One start of a node; a retry or a recovery after a crash is another attempt of the same node run.
 
-    `pending` is the result of a member of a parallel superstep that waits for its barrier.
+    `pending` is the result of a member of a parallel superstep that waits for its barrier. `figures` is None when
+    nothing is known: the run has only begun, or was recorded before figures were kept with node runs.
     """
 
     id: NodeRunId
@@ -130,6 +132,7 @@ class NodeRun:
     tool_count: int = 0
     failure: Failure | None = None
     pending: Mapping[str, Any] | None = None
+    figures: Figures | None = None
     started_at: datetime
     ended_at: datetime | None = None
 
@@ -163,6 +166,10 @@ class NodeRun:
         return evolve(
             self, status=NodeStatus.COMPLETED, last_id=checkpoint_id, pending=None, ended_at=self.ended_at or now
         )
+
+    def measured(self, figures: Figures) -> NodeRun:
+        """Return the run with what it took."""
+        return evolve(self, figures=figures)
 
     def called_tool(self) -> NodeRun:
         """Return the run after one more tool call."""

@@ -13,7 +13,8 @@ from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.state import MISSING, same
+from wtb.domain.sameness import same
+from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 from wtb.domain.values import Legible, legible
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from wtb.domain.state import State, StateDelta
 
@@ -73,4 +73,16 @@ class Engine(Protocol):
 
     def step(self, at: Standpoint, make: Make) -> Advance | None:
         """Make the node runs that are due, apply what they return and say what comes next; None: one gave nothing."""
+        ...
+
+
+@runtime_checkable
+class ShowsFinished(Protocol):
+    """An engine whose users expect to see, at a pause, what the nodes beside the one that waits have written."""
+
+    def with_finished(self, at: Standpoint, returned: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state as nodes see it, with what these nodes of an unfinished superstep returned.
+
+        They are named by their positions in `next_nodes`.
+        """
         ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -32,10 +32,11 @@ class Absent(StrEnum):
 
 
 class Errors(StrEnum):
-    """What an error counts as: the worst score there is, so that crashing on hard cases never pays; or nothing.
+    """What an error counts as.
 
-    `drop` leaves the whole case out, on both sides of a comparison. A missing run is neither: it is left out, and
-    counted.
+    `worst`: the worst score that the metric declares. Where it declares none, the case counts as lost, and means cover
+    the runs that have a score. `drop` leaves the whole case out, on both sides of a comparison: that flatters whoever
+    fails on hard cases. A run that has not been made is left out and counted.
     """
 
     WORST = "worst"
@@ -57,7 +58,11 @@ class Metric:
     best: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scale that runs against the direction."""
+        """Refuse ends that are no numbers, and a scale that runs against the direction."""
+        ends: dict[str, Any] = {"worst": self.worst, "best": self.best}
+        for name, end in ends.items():
+            if end is not None and not (isinstance(end, int | float) and math.isfinite(end)):
+                raise InvalidInput(f"metric {self.name!r}: its {name} score must be a finite number, not {end!r}")
         if self.worst is not None and self.best is not None and not self.better(self.best, self.worst):
             raise InvalidInput(
                 f"metric {self.name!r}: {self.direction} is better, so its best score cannot be {self.best} "
@@ -73,6 +78,18 @@ class Metric:
         """Return the metric as plain data."""
         return {"name": self.name, "direction": self.direction.value, "worst": self.worst, "best": self.best}
 
+    def of_bools(self) -> Metric:
+        """Return the metric on the scale of scores that are all true or false, unless it declares one."""
+        if self.worst is not None or self.best is not None:
+            return self
+        worst, best = (0.0, 1.0) if self.direction is Direction.HIGHER else (1.0, 0.0)
+        return replace(self, worst=worst, best=best)
+
+    def on_scale_of(self, other: Metric) -> Metric:
+        """Return the metric with the ends that the other one has, unless it has any itself."""
+        has_ends = self.worst is not None or self.best is not None
+        return self if has_ends else replace(self, worst=other.worst, best=other.best)
+
     def better(self, score: float, other: float) -> bool:
         """Whether the first score is the better one."""
         return score * self.direction.sign > other * self.direction.sign
@@ -87,6 +104,8 @@ class ScoreTable:
 
     metric: Metric
     combinations: Mapping[str, Scores]
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """The cluster of each case that belongs to one: its cases are averaged and count as one."""
     cases: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _seen: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
@@ -131,20 +150,37 @@ class ScoreTable:
         assert best is not None
         return min(worst, best), max(worst, best)
 
-    def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
-        """The mean over the repeats of each case; a case without any score is left out."""
-        worst = self.worst() if errors is Errors.WORST else None
-        means = {}
+    def runs(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, list[float]]:
+        """The scores that count for each case, one a run; a case without any is left out.
+
+        An error counts as the worst score where the metric declares one. Otherwise the run is left out, or with
+        `Errors.DROP` its whole case.
+        """
+        worst = None if self.metric.worst is None or errors is Errors.DROP else self.worst()
+        found = {}
         for case, repeats in self.combinations[combination].items():
-            numbers = [float(score) for score in repeats if not isinstance(score, Absent)]
-            failed = list(repeats).count(Absent.ERROR)
-            if failed:
-                if worst is None:
-                    continue
-                numbers.extend([worst] * failed)
-            if numbers:
-                means[case] = math.fsum(numbers) / len(numbers)
-        return means
+            scores = [float(score) for score in repeats if not isinstance(score, Absent)]
+            failed = 0 if len(scores) == len(repeats) else list(repeats).count(Absent.ERROR)
+            if failed and errors is Errors.DROP:
+                continue
+            if failed and worst is not None:
+                scores += [worst] * failed
+            if scores:
+                found[case] = scores
+        return found
+
+    def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
+        """The mean over the scores that count for each case."""
+        return {case: mean_of(scores) for case, scores in self.runs(combination, errors).items()}
+
+    def failed(self, combination: str) -> dict[str, float]:
+        """The share of failed runs of each case that has any run."""
+        found = {}
+        for case, repeats in self.combinations[combination].items():
+            made = [score for score in repeats if score is not Absent.MISSING]
+            if made:
+                found[case] = made.count(Absent.ERROR) / len(made)
+        return found
 
     def count(self, combination: str, reason: Absent) -> int:
         """How many runs have no score for this reason; a case that was never begun is one missing run."""
@@ -160,8 +196,19 @@ class ScoreTable:
         return max(ends, key=lambda score: sign * score, default=None)
 
 
+def mean_of(numbers: Sequence[float]) -> float:
+    """Return the mean, also of numbers whose sum is too large for a float."""
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except OverflowError:
+        return math.fsum(number / len(numbers) for number in numbers)
+
+
 OVERALL = Metric(name="overall", worst=0.0, best=1.0)
 """What the weighted overall score is called."""
+
+FAILED = Metric(name="failed", direction=Direction.LOWER, worst=1.0, best=0.0)
+"""The share of runs that failed, or that an evaluator could not score; every batch has it."""
 
 
 def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> ScoreTable:
@@ -190,6 +237,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
         combinations={
             name: {case: [score(run) for run in runs] for case, runs in _runs(tables, name)} for name in names
         },
+        clusters=tables[0].clusters,
     )
 
 
@@ -232,32 +280,38 @@ def _runs(tables: Sequence[ScoreTable], name: str) -> Iterator[tuple[str, list[l
         yield case, [list(run) for run in zip(*filled, strict=True)]
 
 
-def pareto(points: Mapping[str, Mapping[str, float]], directions: Mapping[str, Direction]) -> tuple[str, ...]:
+def pareto(
+    points: Mapping[str, Mapping[str, float]],
+    directions: Mapping[str, Direction],
+    is_shown: Callable[[str, str], bool] = lambda better, worse: True,
+) -> tuple[str, ...]:
     """The combinations that no other one beats: at least as good on every metric and better on one.
 
-    Of equal ones all are kept. The front compares means as they are: it says nothing about chance.
+    Of equal ones all are kept. One that another beats is dropped only if `is_shown(other, one)` says that this is more
+    than chance.
     """
     for name, point in points.items():
         absent = [metric for metric in directions if metric not in point]
         if absent:
             raise InvalidInput(f"combination {name!r} has no {', '.join(absent)}; leave it out of the Pareto front")
-    gains = {
-        name: tuple(point[metric] * direction.sign for metric, direction in directions.items())
-        for name, point in points.items()
+    beaten = {
+        name: [other for other in points if beats(points[other], own, directions)] for name, own in points.items()
     }
-    return tuple(name for name, own in gains.items() if not any(_dominates(other, own) for other in gains.values()))
+    return tuple(name for name, others in beaten.items() if not any(is_shown(other, name) for other in others))
 
 
-def _dominates(other: Sequence[float], own: Sequence[float]) -> bool:
-    return other != own and all(theirs >= ours for theirs, ours in zip(other, own, strict=True))
+def beats(other: Mapping[str, float], own: Mapping[str, float], directions: Mapping[str, Direction]) -> bool:
+    """Whether the first point is at least as good on every metric and better on one."""
+    gains = [(other[metric] - own[metric]) * direction.sign for metric, direction in directions.items()]
+    return all(gain >= 0 for gain in gains) and any(gain > 0 for gain in gains)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
     """What an evaluator may look at: the case, and what the run made of it.
 
-    Times and costs are those of the nodes, whether they were run for this job or shared with others: what the
-    combination costs, not what was spent.
+    Figures are sums over the node runs that led to the head of the run, whether they were run for this job or shared
+    with others: what the combination costs, not what was spent.
     """
 
     case: Case
@@ -279,8 +333,8 @@ class Evaluator(Protocol):
     """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
 
     It may have `check_case(case)` too, which is asked before anything runs and raises InvalidInput for a case that it
-    could not score. `evaluate` may be async; it returns a number or a truth value. What it raises is a recorded failure
-    of that score.
+    could not score. `evaluate` may be async; it returns a number or a truth value. Where all scores are truth values,
+    the scale is from 0 to 1. What it raises is a recorded failure of that score.
     """
 
     @property
@@ -295,9 +349,12 @@ class Evaluator(Protocol):
 
 def metric_of(evaluator: Evaluator) -> Metric:
     """Return what an evaluator measures."""
+    direction = getattr(evaluator, "direction", Direction.HIGHER)
+    if direction not in list(Direction):
+        raise InvalidInput(f"evaluator {evaluator.name!r}: direction {direction!r} is unknown; say 'higher' or 'lower'")
     return Metric(
         name=evaluator.name,
-        direction=Direction(getattr(evaluator, "direction", Direction.HIGHER)),
+        direction=Direction(direction),
         worst=getattr(evaluator, "worst", None),
         best=getattr(evaluator, "best", None),
     )

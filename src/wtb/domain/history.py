@@ -106,6 +106,10 @@ class ExecutionHistory:
                 own[checkpoint.node_run_id].append(checkpoint)
         return tuple(_boundary(run, own[run.id]) for run in self._runs_on(line, open_at=self.branch(branch)))
 
+    def runs(self, branch: str | None = None) -> tuple[NodeRun, ...]:
+        """Return the node runs on the lineage of a branch, in the order in which they began."""
+        return tuple(self._runs_on(self.lineage(branch), open_at=self.branch(branch)))
+
     def _runs_on(self, line: tuple[Checkpoint, ...], open_at: Branch) -> Iterable[NodeRun]:
         """Yield the node runs that led along the line, and those that began at its end and have not led on.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -17,14 +17,14 @@ LEVEL = 0.95
 
 # Two-sided, and the level at which each end by itself is a one-sided bound.
 _LEVELS = (LEVEL, 2 * LEVEL - 1)
-_FEW = 10
+_FEW = 6
 _FEW_OTHERS = 15
 
 
 class Method(StrEnum):
     """How an interval was made.
 
-    `wilson`: a share of cases, each of them scored 0 or 1. `student`: fewer than 10 cases. `pseudo-cases`: scores that
+    `wilson`: a share of cases, each of them scored 0 or 1. `student`: fewer than 6 cases. `pseudo-cases`: scores that
     hardly vary, whose own spread promises too much: Student's interval as if both ends of what was seen had been seen a
     little more often (for the difference of two shares this is the interval of Bonett and Price). `bootstrap-t`: all
     else, and nowhere narrower than Student's, which is right more often for differences with two long tails. `none`:
@@ -54,6 +54,14 @@ class Interval:
         """Cut off what the scale does not have."""
         return Interval(max(self.low, ends[0]), min(self.high, ends[1]))
 
+    def times(self, factor: float) -> Interval:
+        """Return the interval in another unit."""
+        return Interval(self.low * factor, self.high * factor)
+
+    def holds(self, value: float) -> bool:
+        """Whether a value lies within."""
+        return self.low <= value <= self.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -74,9 +82,13 @@ class Sample:
     def of_differences(cls, values: Array, ends: tuple[float, float] | None) -> Sample:
         """One pseudo-case wins and one loses by the most that was seen, or by the whole scale when all are ties."""
         reach = float(np.abs(values).max(initial=0.0))
-        if not reach and ends:
+        if not reach and ends and math.isfinite(ends[1] - ends[0]):
             reach = ends[1] - ends[0]
         return cls(values=values, pseudo=(-reach, reach) if reach else ())
+
+    def divided(self, scale: float) -> Sample:
+        """Return the sample in another unit."""
+        return replace(self, values=self.values / scale, pseudo=tuple(each / scale for each in self.pseudo))
 
     def method(self) -> Method:
         """Choose how the interval is made."""
@@ -104,9 +116,37 @@ class Estimate:
     interval: Interval | None = None
     bounds: Interval | None = None
 
+    def times(self, scale: float) -> Estimate:
+        """Return the estimate in another unit; without an interval where an end is no finite number."""
+        mean = None if self.mean is None else self.mean * scale
+        if self.interval is None or self.bounds is None:
+            return Estimate(mean=mean, method=self.method)
+        both = self.interval.times(scale), self.bounds.times(scale)
+        if not all(math.isfinite(end) for each in both for end in (each.low, each.high)):
+            return Estimate(mean=mean, method=Method.NONE)
+        return Estimate(mean=mean, method=self.method, interval=both[0], bounds=both[1])
+
 
 def estimates(samples: Sequence[Sample], seed: int) -> list[Estimate]:
-    """Return an estimate for each sample; those of one size are resampled together."""
+    """Return an estimate for each sample; those of one size are resampled together.
+
+    Every sample is first divided by about its largest value: squares of tiny or huge scores would leave the range of a
+    float. An end that is no finite number is no interval.
+    """
+    scales = [_scale(sample) for sample in samples]
+    scaled = [sample.divided(scale) for sample, scale in zip(samples, scales, strict=True)]
+    return [each.times(scale) for each, scale in zip(_estimates(scaled, seed), scales, strict=True)]
+
+
+def _scale(sample: Sample) -> float:
+    """Return a power of two, which changes no digit, near the largest value; shares are left as they are."""
+    if sample.share:
+        return 1.0
+    largest = float(np.abs(np.append(sample.values, sample.pseudo)).max(initial=0.0))
+    return math.ldexp(1.0, max(-1021, min(1023, math.frexp(largest)[1]))) if largest else 1.0
+
+
+def _estimates(samples: Sequence[Sample], seed: int) -> list[Estimate]:
     found: dict[int, list[Interval]] = {}
     resampled = defaultdict(list)
     for index, sample in enumerate(samples):

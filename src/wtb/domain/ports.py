@@ -330,7 +330,11 @@ class BatchRepository(Protocol):
     """Batch tests, their jobs, and combinations that others are held against."""
 
     def save(self, batch: Batch) -> None:
-        """Keep a batch, new or changed."""
+        """Keep a batch, new or changed; the seconds that it has taken never become fewer."""
+        ...
+
+    def took(self, batch_id: str, spent_s: float) -> None:
+        """Keep how long a batch has taken so far, unless it is known to have taken longer."""
         ...
 
     def get(self, batch_id: str) -> Batch:
@@ -371,6 +375,10 @@ class BatchRepository(Protocol):
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
+        ...
+
+    def delete_baseline(self, name: str) -> None:
+        """Delete a baseline, if there is one of this name; the batch that it points to stays."""
         ...
 
 
@@ -434,7 +442,10 @@ class PendingWriteRepository(Protocol):
     """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
 
     def add(self, writes: Sequence[PendingWrite]) -> None:
-        """Keep writes; one at a number that its task has written is left as it is, at a negative one replaced."""
+        """Keep writes. When a task writes a number again, the first write stays; at a negative number the last does.
+
+        The same holds for writes of one call.
+        """
         ...
 
     def list_writes(

@@ -1,63 +1,149 @@
-"""The numbers behind verdicts: sign-flip tests and bootstrap-t intervals, for many samples of one size at once.
+"""The numbers behind verdicts: sign-flip tests and bootstrap-t intervals, for many columns at once.
 
-Samples are the columns of an array. All columns see the same random draws, which come from the seed alone, so that the
-same scores always give the same answer; each test is valid by itself, and Holm's correction holds however they depend
-on each other.
+All columns see the same random signs, which come from the seed alone, so that the same scores always give the same
+answer. One sign belongs to one unit, a case or a cluster, in all columns: so the test of a whole family knows how its
+comparisons depend on each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+DRAWS = 9_999
 RESAMPLES = 4_999
 _CELLS = 1_000_000
+_ROUNDING = 1e-14
 
 
-def sign_flip(columns: Array, *, draws: int, seed: int) -> list[float]:
-    """The two-sided p-value of each column of paired differences, under "either side could have had the other's score".
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """Differences of several comparisons: a row a unit, 0 where a comparison lacks it.
+
+    Sums of a column that are closer than its `slack` count as equal.
+    """
+
+    values: Array
+    slack: Array
+
+    @cached_property
+    def norms(self) -> Array:
+        """The root of the sum of squares, which no sign changes; 1 where all differences are 0."""
+        norms: Array = np.sqrt((self.values**2).sum(axis=0))
+        norms[norms == 0] = 1.0
+        return norms
+
+    @cached_property
+    def reach(self) -> Array:
+        """How far from 0 each column is in its own units, |Σd| / √Σd²."""
+        reach: Array = np.abs(self.values.sum(axis=0)) / self.norms
+        return reach
+
+    @cached_property
+    def tolerance(self) -> Array:
+        """How much rounding may take from `reach`."""
+        return self.slack / self.norms + _ROUNDING * (1 + self.reach)
+
+    def chosen(self, indices: Sequence[int]) -> Columns:
+        """Return some of the columns."""
+        return Columns(values=self.values[:, indices], slack=self.slack[indices])
+
+
+def sign_flip(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]:
+    """The two-sided p-value of each column, under "either side could have had the other's score".
 
     Then the sign of each difference is a coin toss: p is how often tosses give a sum at least as far from 0. Where the
     differences that are not 0 allow no more sign patterns than draws, all are tried and p is exact; otherwise patterns
     are drawn, and the observed one counts as one of them, so that p is never 0.
     """
-    p_values = np.empty(columns.shape[1])
-    few = [index for index, column in enumerate(columns.T) if 2 ** int(np.count_nonzero(column)) <= draws]
-    for index in few:
-        column = columns[:, index]
-        p_values[index] = _exact(column[column != 0])
-    many = np.setdiff1d(np.arange(columns.shape[1]), few)
+    p_values = np.ones(columns.values.shape[1])
+    filled = np.count_nonzero(columns.values, axis=0)
+    few = filled <= np.log2(draws)
+    for index in np.flatnonzero(few):
+        p_values[index] = _share_reached(columns.chosen([int(index)]), draws, seed)[0]
+    many = np.flatnonzero(~few)
     if many.size:
-        p_values[many] = (1 + _extremes(columns[:, many], draws, seed)) / (1 + draws)
+        p_values[many] = _share_reached(columns.chosen(many.tolist()), draws, seed)
     return [float(p) for p in p_values]
 
 
-def _exact(differences: Array) -> float:
-    count = differences.size
-    patterns = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-    return float(np.mean(np.abs((2.0 * patterns - 1) @ differences) >= _reach(differences)))
+def step_down(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]:
+    """The p-value of each column among all of them: Westfall and Young's step-down maxT over joint sign flips.
+
+    The largest column is held against the largest of all columns under the same signs, the next against the largest of
+    those that are left, and so on. Columns that depend on each other cost little, and the number of draws does not
+    depend on how many columns there are.
+    """
+    order = np.argsort(-columns.reach, kind="stable")
+    adjusted = np.ones(order.size)
+    shares = _share_reached(columns.chosen(order.tolist()), draws, seed, joint=True)
+    adjusted[order] = np.maximum.accumulate(shares)
+    return [float(p) for p in adjusted]
 
 
-def _extremes(columns: Array, draws: int, seed: int) -> NDArray[np.int64]:
-    """How many random sign patterns reach as far from 0 as each column does."""
+def _share_reached(columns: Columns, draws: int, seed: int, *, joint: bool = False) -> Array:
+    """In which share of the sign patterns each column, or with `joint` it or a later one, reaches as far from 0."""
+    values = columns.values[np.any(columns.values != 0, axis=1)]
+    exact = len(values) <= np.log2(draws)
+    if not exact:
+        values = columns.values  # the signs of a unit do not depend on whether another one is tied
+    found = np.zeros(values.shape[1], dtype=np.int64)
+    for signs in _patterns(len(values)) if exact else _draws(draws, len(values), seed):
+        for rows in _slices(len(signs), values.shape[1]):
+            reached = np.abs(signs[rows] @ values) / columns.norms + columns.tolerance
+            if joint:
+                reached = np.maximum.accumulate(reached[:, ::-1], axis=1)[:, ::-1]
+            found += np.count_nonzero(reached >= columns.reach - columns.tolerance, axis=0)
+    return found / 2.0 ** len(values) if exact else (1 + found) / (1 + draws)
+
+
+def _patterns(units: int) -> Iterator[Array]:
+    """Yield all sign patterns."""
+    yield _signs((np.arange(2**units)[:, None] >> np.arange(units)) & 1)
+
+
+def _draws(draws: int, units: int, seed: int) -> Iterator[Array]:
+    """Yield random sign patterns, always the same ones for a number of units."""
+    if draws * units <= _CELLS:
+        yield _few_draws(draws, units, seed)
+        return
     generator = np.random.default_rng(seed)
-    reach = _reach(columns)
-    found = np.zeros(columns.shape[1], dtype=np.int64)
-    for rows in _blocks(draws, columns.shape[0]):
-        signs = generator.integers(0, 2, size=(rows, columns.shape[0]), dtype=np.int8) * 2.0 - 1
-        for some in _slices(columns.shape[1], rows):
-            found[some] += np.count_nonzero(np.abs(signs @ columns[:, some]) >= reach[some], axis=0)
-    return found
+    for rows in _blocks(draws, units):
+        yield _signs(generator.integers(0, 2, size=(rows, units), dtype=np.int8))
 
 
-def _reach(differences: Array) -> Array:
-    """The observed distance from 0, less what rounding may take from an equal sum in another order."""
-    reach: Array = np.abs(differences.sum(axis=0)) - 1e-12 * np.abs(differences).sum(axis=0)
-    return reach
+@lru_cache(maxsize=2)  # eight megabytes each at most, and asked for again by every family
+def _few_draws(draws: int, units: int, seed: int) -> Array:
+    signs = _signs(np.random.default_rng(seed).integers(0, 2, size=(draws, units), dtype=np.int8))
+    signs.flags.writeable = False
+    return signs
+
+
+def _signs(bits: NDArray[np.integer[Any]]) -> Array:
+    return np.asarray(1 - 2.0 * bits, dtype=np.float64)
+
+
+def nearest_end(values: Array, level: float, *, seed: int) -> float:
+    """The end of the interval on the side of 0 that inverting the sign-flip test gives, for a mean above 0.
+
+    A shift of all values is rejected just where few enough means of random subsets lie below it, so that the end is a
+    quantile of such means. Where 0 is rejected, the end lies above 0.
+    """
+    means = []
+    for signs in _draws(DRAWS, values.size, seed):
+        flipped = (signs < 0).astype(np.float64)
+        counts = flipped.sum(axis=1)
+        means.append((flipped @ values)[counts > 0] / counts[counts > 0])
+    ordered = np.sort(np.concatenate(means))
+    end = float(ordered[max(0, int((DRAWS + 1) * (1 - level) / 2) - 1)])
+    return end if end > 0 else float(ordered[ordered > 0][0])
 
 
 def bootstrap_t(columns: Array, levels: Sequence[float], *, seed: int) -> list[list[tuple[float, float]]]:

@@ -1,15 +1,17 @@
-"""Secrets: values that are never shown, and the masker that keeps them out of events, logs and errors."""
+"""Secrets: values that are never shown, and the masker that keeps them out of every text about a run."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, final
-from weakref import WeakSet
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Failure
+from wtb.domain.secret_memory import REMEMBERED
 
 MASK = "***"
 
@@ -22,6 +24,7 @@ SECRET_KEYS = (
     "apikey",
     "access_key",
     "private_key",
+    "passphrase",
     "authorization",
     "credentials",
 )
@@ -32,16 +35,20 @@ SECRET_PATTERNS = (
     r"\bgh[pousr]_[A-Za-z0-9]{20,}",
     r"\bAKIA[0-9A-Z]{16}\b",
     r"\bBearer\s+[A-Za-z0-9._~+/=-]{8,}",
-    r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
+    r"(?<=://)(?![^\s/:@]*:\*{3}@)[^\s/:@\"'<>]*:[^\s/\"'<>]+(?=@)",
 )
 """Texts that are masked wherever they stand: keys of well-known services, and passwords in addresses."""
+
+_HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "AKIA", "Bearer", "://"), strict=True))
+"""What a text must hold to fit a pattern: looking for it is a hundred times quicker than the pattern itself."""
 
 
 @final
 class Secret:
-    """A text that prints as `***`, and is masked wherever text of a run is kept; `reveal()` gives it.
+    """A text that prints as `***`, and is masked in every text about a run; `reveal()` gives it.
 
-    It is never stored: as an argument of a tool it is recorded masked, and a state that holds one is refused.
+    It is never stored: as an argument of a tool it is recorded masked, and a state that holds one is refused. The
+    process remembers the text after the object is gone; a text of fewer than four characters is not looked for.
     """
 
     __slots__ = ("__weakref__", "_value")
@@ -50,10 +57,11 @@ class Secret:
         if not isinstance(value, str):
             raise InvalidInput(f"a secret is a text, not a {type(value).__name__}")
         self._value = value
-        _LIVING.add(self)
+        REMEMBERED.add(value)
 
     def reveal(self) -> str:
         """Return the text itself."""
+        REMEMBERED.add(self._value)  # from now on it can be anywhere, however long ago it was made
         return self._value
 
     def __repr__(self) -> str:
@@ -66,27 +74,45 @@ class Secret:
         return hash((Secret, self._value))
 
 
-_LIVING: WeakSet[Secret] = WeakSet()
+_CAMEL = r"(?-i:(?<=[a-z0-9])(?=[A-Z]))"
+"""Where a word begins inside another, as in clientSecret."""
+
+_SCHEME = r"(?:(?:basic|bearer|digest|token|negotiate)\s+)?"
+"""What may stand before the value of an Authorization header."""
+
+_QUOTED = r"""[bru]{0,2}(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*(?P=quote)"""
+_ESCAPED = r"""(?P<escaped>\\+["'])(?:(?!(?P=escaped))[^\n])*(?P=escaped)"""
+_BARE = r"""(?:\\*["'])?[^\s"',;)}\]]+"""
+"""The value of a key: in quotes, in the quotes of a JSON text inside another, or bare; an open quote belongs to it."""
+
+_BASIC = re.compile(r"\b(Basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
 
 
 class Masker:
-    """Takes secrets out of texts and data: living `Secret` values, texts that fit a pattern, values of secret keys."""
+    """Takes secrets out of texts and data: `Secret` values, texts that fit a pattern, values of secret keys."""
 
     def __init__(self, keys: Collection[str] = SECRET_KEYS, patterns: Collection[str] = SECRET_PATTERNS) -> None:
         names = "|".join(re.escape(key).replace("_", "[_-]?") for key in keys) or r"(?!)"
-        self._key = re.compile(rf"(?:^|[_\W])(?:{names})$", re.IGNORECASE)
-        written = rf"""((?:\b|_)(?:{names})["']?\s*[:=]\s*)(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;)}}\]]+)"""
-        self._written = re.compile(written, re.IGNORECASE)
-        self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._key = re.compile(rf"(?:^|[_\W]|{_CAMEL})(?:{names})$", re.IGNORECASE)
+        key = rf"""(?:\b|_|{_CAMEL})(?:{names})(?:\\*["'])?\s*[:=]\s*(?!\\*["']?\*{{3}})"""
+        self._written = re.compile(rf"(?P<key>{key})(?:{_QUOTED}|{_ESCAPED}|{_SCHEME}{_BARE})", re.IGNORECASE)
+        self._patterns = [(_HINTS.get(pattern, ""), _compiled(pattern)) for pattern in patterns]
+        self._words = {max(key.lower().split("_"), key=len) for key in keys}
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        for secret in tuple(_LIVING):
-            if secret.reveal():
-                text = text.replace(secret.reveal(), MASK)
-        for pattern in self._patterns:
-            text = pattern.sub(MASK, text)
-        return self._written.sub(rf"\1{MASK}", text)
+        for form in REMEMBERED.forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        for hint, pattern in self._patterns:
+            if hint in text:
+                text = pattern.sub(MASK, text)
+        lower = text.lower()
+        if "basic" in lower:
+            text = _BASIC.sub(_masked_basic, text)
+        if any(word in lower for word in self._words):
+            text = self._written.sub(rf"\g<key>{MASK}", text)
+        return text
 
     def data(self, value: Any) -> Any:
         """Return plain data without secrets."""
@@ -95,7 +121,10 @@ class Masker:
         if isinstance(value, Secret):
             return MASK
         if isinstance(value, Mapping):
-            return {key: MASK if self.is_secret_key(key) else self.data(item) for key, item in value.items()}
+            return {
+                self.data(key) if isinstance(key, str) else key: MASK if self.is_secret_key(key) else self.data(item)
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.data(item) for item in value]
         return value
@@ -107,7 +136,7 @@ class Masker:
     def failure(self, failure: Failure) -> Failure:
         """Return a failure whose message and traceback hold no secrets."""
         return Failure(
-            type=failure.type,
+            type=self.text(failure.type),
             message=self.text(failure.message),
             traceback=self.text(failure.traceback),
             node=failure.node,
@@ -116,9 +145,21 @@ class Masker:
         )
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Mask a record of a logger that has this masker as a filter."""
+        """Mask a record of a logger that has this masker as a filter, with its traceback."""
         record.msg, record.args = self.text(record.getMessage()), None
+        if record.exc_info:
+            record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None  # or a handler would format it anew
+        if record.exc_text:
+            record.exc_text = self.text(record.exc_text)
         return True
+
+
+def masked_logger(name: str) -> logging.Logger:
+    """Return a logger of ours: what it says of errors and runs is masked, whoever listens."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_BUILT_IN)
+    return logger
 
 
 def unrevealed(value: Any) -> Any:
@@ -132,6 +173,15 @@ def unrevealed(value: Any) -> Any:
     return value
 
 
+def _masked_basic(found: re.Match[str]) -> str:
+    """Mask the credentials of HTTP's Basic scheme, and no other word: decoded, they hold a colon."""
+    try:
+        decoded = base64.b64decode(found[2].replace("-", "+").replace("_", "/"), validate=True)
+    except binascii.Error:
+        return found[0]
+    return f"{found[1]}{MASK}" if b":" in decoded else found[0]
+
+
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
@@ -142,3 +192,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
             f"secret_patterns: {pattern!r} fits an empty text, which is everywhere: let it need a character"
         )
     return compiled
+
+
+_BUILT_IN = Masker()

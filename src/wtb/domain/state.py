@@ -5,15 +5,14 @@ Values are owned by the State that holds them: hand it values that nobody else g
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, Final, final
-from uuid import UUID
 
+from wtb.domain.copies import copied
 from wtb.domain.errors import InvalidInput, InvalidStateChange
+from wtb.domain.held import SMALLEST_MERGE, HeldList, HeldMapping, merged
+from wtb.domain.sameness import same
 
 Reducer = Callable[[Any, Any], Any]
 """Combines the old value of a key with what a node wrote to it."""
@@ -57,6 +56,8 @@ class Append:
     """Put items at the end of a list; a missing key counts as an empty list."""
 
     items: tuple[Any, ...]
+    whole: list[Any] | None = field(default=None, compare=False, repr=False)
+    """The list that this leads to, where it is known: what a node returned need not be stored beside it then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +69,21 @@ class Splice:
     items: tuple[Any, ...] = ()
 
 
-Change = SetValue | DeleteKey | Append | Splice
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Remove keys from a mapping, then set others; a missing key of the state counts as an empty mapping."""
 
-_growing = threading.Lock()
+    items: Mapping[Any, Any]
+    removed: tuple[Any, ...] = ()
+    whole: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
+    """The mapping that this leads to, where it is known."""
 
 
-class _GrownList:
-    """A list that successive states share: each sees the first `length` items of one backing list.
-
-    Appending to the longest of them is O(1); appending to a shorter one (a branch) copies first.
-    """
-
-    __slots__ = ("_backing", "_length")
-
-    def __init__(self, items: list[Any], length: int | None = None) -> None:
-        self._backing = items
-        self._length = len(items) if length is None else length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def to_list(self) -> list[Any]:
-        return self._backing[: self._length]
-
-    def grown(self, items: tuple[Any, ...]) -> _GrownList:
-        with _growing:  # two threads that go on from one state must not both take it for the longest
-            backing = self._backing if len(self._backing) == self._length else self.to_list()
-            backing.extend(items)
-        return _GrownList(backing, self._length + len(items))
+Change = SetValue | DeleteKey | Append | Splice | Merge
 
 
 class State(Mapping[str, Any]):
-    """An immutable mapping of keys to values; lists that only grow are shared between versions.
+    """An immutable mapping of keys to values; lists that only grow share their items with the states before.
 
     It iterates in the order of its keys, so that a run sees the same order whether it was resumed or not.
     """
@@ -111,11 +95,14 @@ class State(Mapping[str, Any]):
         self._values: dict[str, Any] = {}
         for key, value in (values or {}).items():
             _check_key(key)
-            self._values[key] = _GrownList(list(value)) if type(value) is list else value
+            self._values[key] = _held(value)
 
     def __getitem__(self, key: str) -> Any:
         value = self._values[key]
-        return value.to_list() if type(value) is _GrownList else value
+        return value.value() if type(value) is HeldList or type(value) is HeldMapping else value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values  # without copying a list to see whether it is there
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._values))
@@ -139,7 +126,71 @@ class State(Mapping[str, Any]):
     def list_length(self, key: str) -> int | None:
         """Length of a list without copying it; None when the key holds no list."""
         value = self._values.get(key)
-        return len(value) if type(value) is _GrownList else None
+        return len(value) if type(value) is HeldList else None
+
+    def mapping_length(self, key: str) -> int:
+        """Number of keys of a mapping; 0 when the key holds none."""
+        value = self._values.get(key)
+        return len(value.value()) if type(value) is HeldMapping else 0
+
+    def held(self, key: str) -> Any:
+        """Return a value as states keep it; None when there is none."""
+        return self._values.get(key)
+
+    def copy_out(self, key: str) -> Any:
+        """Return a copy of a value, which a node may change."""
+        value = self._values[key]
+        return value.copy_out() if type(value) is HeldList or type(value) is HeldMapping else copied(value)
+
+    def copy_in(self, update: Mapping[str, Any], reads: Collection[str] | None = None) -> Update:
+        """Return a copy of what a node returned, to which it has no access any more.
+
+        Items that the state holds already are not copied, and what differs from the state is found on the way; not for
+        keys that the node cannot read: what it returns there does not depend on the state.
+        """
+        copy, changes = dict[str, Any](), dict[str, Change]()
+        for key, value in update.items():
+            is_readable = reads is None or key in reads
+            if is_readable and (type(value) is list or type(value) is dict):
+                changes[key], copy[key] = _owned(self.get(key), _shortest(self, key, value))
+            else:
+                copy[key] = copied(value)
+        return Update(copy, self, changes)
+
+
+def _held(value: Any) -> Any:
+    """Return a value as states keep it."""
+    if type(value) is list:
+        return HeldList(list(value))
+    return HeldMapping(value) if type(value) is dict else value
+
+
+class Update(dict[str, Any]):
+    """What a node returned, with the changes that it makes to the state which the node was given."""
+
+    __slots__ = ("base", "changes")
+
+    def __init__(self, values: Mapping[str, Any], base: State, changes: Mapping[str, Change]) -> None:
+        super().__init__(values)
+        self.base = base
+        self.changes = changes
+
+
+def _owned(old: Any, change: Change) -> tuple[Change, Any]:
+    """Return a change to a list or mapping with copies of what is new in it, and the value that it leads to."""
+    match change:
+        case Append(items=items):
+            own = tuple(map(copied, items))
+            grown = [*old, *own]
+            return Append(own, grown), grown
+        case Merge(items=items, removed=removed):
+            values = {key: copied(value) for key, value in items.items()}
+            after = merged(old, values, removed)
+            return Merge(values, removed, after), after
+        case SetValue(value=value):
+            whole = copied(value)
+            return SetValue(whole), whole
+    raise AssertionError(change)
 
 
 def _check_key(key: object) -> None:
@@ -150,22 +201,37 @@ def _check_key(key: object) -> None:
 def _change(values: dict[str, Any], key: str, change: Change) -> None:
     match change:
         case SetValue(value=value):
-            values[key] = _GrownList(list(value)) if type(value) is list else value
+            values[key] = _held(value)
         case DeleteKey():
             values.pop(key, None)  # absent is fine, or a set and a delete could not be composed
         case Append(items=items):
             values[key] = _list_at(values, key, "append to").grown(items)
         case Splice():
-            values[key] = _GrownList(spliced(key, _list_at(values, key, "splice").to_list(), change))
+            values[key] = HeldList(spliced(key, _list_at(values, key, "splice").value(), change))
+        case Merge(items=items, removed=removed):
+            values[key] = _mapping_at(values, key).merged(items, removed)
 
 
-def _list_at(values: Mapping[str, Any], key: str, verb: str) -> _GrownList:
+def _list_at(values: Mapping[str, Any], key: str, verb: str) -> HeldList:
     value = values.get(key, MISSING)
     if value is MISSING:
-        return _GrownList([])
-    if type(value) is not _GrownList:
-        raise InvalidStateChange(f"cannot {verb} {key!r}: it holds a {type(value).__name__}, not a list")
+        return HeldList([])
+    if type(value) is not HeldList:
+        raise InvalidStateChange(f"cannot {verb} {key!r}: it holds a {_kind(value)}, not a list")
     return value
+
+
+def _mapping_at(values: Mapping[str, Any], key: str) -> HeldMapping:
+    value = values.get(key, MISSING)
+    if value is MISSING:
+        return HeldMapping({})
+    if type(value) is not HeldMapping:
+        raise InvalidStateChange(f"cannot merge into {key!r}: it holds a {_kind(value)}, not a mapping")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return type(value.value() if isinstance(value, HeldList | HeldMapping) else value).__name__
 
 
 def spliced(key: str, items: list[Any], splice: Splice) -> list[Any]:
@@ -199,9 +265,12 @@ class StateDelta:
     @classmethod
     def of_update(cls, state: State, update: Mapping[str, Any], reducers: Mapping[str, Reducer]) -> StateDelta:
         """Turn what a node returned into what it changes, with the reducers applied."""
+        known = update.changes if isinstance(update, Update) and update.base is state else {}
         changes: dict[str, tuple[Change, ...]] = {}
         for key, written in update.items():
-            change = _written(state, key, written, reducers.get(key))
+            change = known.get(key) if key not in reducers else None
+            if change is None:
+                change = _written(state, key, written, reducers.get(key))
             if change is not None:
                 changes[key] = (change,)
         return cls(changes)
@@ -259,72 +328,46 @@ def _written(state: State, key: str, written: Any, reducer: Reducer | None) -> C
         return DeleteKey() if key in state else None
     if reducer is append:
         return Append(tuple(_items(written)))
+    if reducer is merge and type(written) is dict and state.mapping_length(key) >= SMALLEST_MERGE:
+        return Merge(written)
     if reducer is not None:
         written = reducer(state.get(key, MISSING), written)
     return _shortest(state, key, written)
 
 
 def _shortest(state: State, key: str, value: Any) -> Change:
-    """Return an append where the old list is a prefix of the new one, else a set."""
-    length = state.list_length(key)
-    if type(value) is list and length is not None and 0 < length <= len(value):
-        old = state[key]
-        if all(same(old[i], value[i]) for i in range(length)):
-            return Append(tuple(value[length:]))
+    """Return an append where the old list is a prefix of the new one, a merge where few keys of a mapping differ."""
+    old = state.held(key)
+    if type(value) is list and type(old) is HeldList and len(old) and old.begins(value):
+        return Append(tuple(value[len(old) :]), value)
+    if type(value) is dict and type(old) is HeldMapping:
+        found = old.merge_to(value)
+        if found is not None:
+            return Merge(*found, value)
     return SetValue(value)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types throughout: True, 1 and 1.0 are three different values."""
-    try:
-        return _equal(one, other)
-    except RecursionError:  # nested so deeply that it cannot be stored either
-        return False
-
-
-_EXACT = frozenset({str, int, bool, bytes, date, timedelta, UUID})
-"""Types whose == is true of the same values only."""
-_BY_TEXT = frozenset({float, Decimal, datetime, time})
-"""Types whose == overlooks a sign of zero, trailing zeros, a time zone or a fold, and is false of NaN."""
-
-
-def _equal(one: Any, other: Any) -> bool:
-    kind = type(one)
-    if one is other or kind is not type(other):
-        return one is other
-    if kind in _EXACT:
-        return bool(one == other)
-    if kind in _BY_TEXT:
-        return repr(one) == repr(other)
-    if kind in (set, frozenset):
-        return sorted(map(repr, one)) == sorted(map(repr, other)) and bool(one == other)
-    mine, others = _parts(one), _parts(other)
-    return mine is not None and others is not None and len(mine) == len(others) and all(map(_equal, mine, others))
-
-
-def _parts(value: Any) -> Sequence[Any] | None:
-    """Return what a value is made of, whatever its own == compares; None when that cannot be seen."""
-    if type(value) is dict:
-        return [*value, *value.values()]
-    if isinstance(value, list | tuple):
-        return value
-    fields = value.__getstate__()
-    return None if fields is None else (fields,)
 
 
 def _followed_by(key: str, changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
     if isinstance(change, SetValue | DeleteKey) or not changes:
         return (change,)
-    match changes[-1], change:
-        case Append(items=first), Append(items=more):
-            return (*changes[:-1], Append(first + more))
-        case SetValue(value=list() as value), _:
-            values: dict[str, Any] = {key: _GrownList(list(value))}
-            _change(values, key, change)
-            return (*changes[:-1], SetValue(values[key].to_list()))
+    both = _combined(key, changes[-1], change)
+    return (*changes, change) if both is None else (*changes[:-1], both)
+
+
+def _combined(key: str, first: Change, then: Change) -> Change | None:
+    """Return the one change that does what both do, where there is one."""
+    match first, then:
+        case Append(items=items), Append(items=more):
+            return Append(items + more)
         case DeleteKey(), Append(items=items):
-            return (*changes[:-1], SetValue(list(items)))
-    return (*changes, change)
+            return SetValue(list(items))
+        case Merge(items=values, removed=gone), Merge(items=changed, removed=removed):
+            return Merge(merged(values, changed, removed), (*gone, *removed))
+        case SetValue(value=list() | dict() as value), _:
+            held: dict[str, Any] = {key: _held(value)}
+            _change(held, key, then)
+            return SetValue(held[key].value())
+    return None
 
 
 def _undo(base: State, key: str, changes: tuple[Change, ...]) -> tuple[Change, ...]:

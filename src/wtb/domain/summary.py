@@ -1,22 +1,25 @@
-"""RunSummary: how often things happened in a run and how long they took, computed from what was recorded."""
+"""RunSummary: what the line of a run took, by node and by tool, and how often things happened in the run."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from wtb.domain.checkpoint import NodeBoundary
+from wtb.domain.checkpoint import NodeRun
 from wtb.domain.events import Event, EventType, Severity
-from wtb.domain.tools import CallKind, ToolCall
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.line_figures import LineFigures, ms_of
+from wtb.domain.tools import CallKind, CallStatus, ToolCall
 
-_ENDS = (EventType.TOOL_COMPLETED, EventType.TOOL_FAILED)
+_SKIPPED_KINDS = (CallKind.ASK, CallKind.CHECKPOINT)
+"""Not calls of tools: the time of a question is that of a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFigures:
-    """Calls that were really made of one tool, or of one recorded step; answers from the record are none."""
+    """Calls of one tool, or of one recorded step, along the line; tries that failed count, recorded answers do not."""
 
     tool: str
     kind: CallKind
@@ -32,7 +35,7 @@ class ToolFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFigures:
-    """Visits of one node on the active branch; failures and retries on all of them."""
+    """Visits of one node on the active branch, with the time of their last attempts; failures and retries on all."""
 
     node: str
     visits: int
@@ -43,58 +46,61 @@ class NodeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """Events by type and severity, most frequent first; tools and nodes in the order in which they came first."""
+    """Events by type and severity, most frequent first; tools and nodes in the order in which they came first.
 
+    `line`, `tools` and `nodes` are about the line that led to the head; events are those of the run on all lines.
+    """
+
+    line: LineFigures
     types: Mapping[EventType, int]
     severities: Mapping[Severity, int]
     tools: tuple[ToolFigures, ...]
     nodes: tuple[NodeFigures, ...]
 
     @classmethod
-    def of(cls, events: Iterable[Event], calls: Iterable[ToolCall], boundaries: Iterable[NodeBoundary]) -> RunSummary:
-        """Count what the events, recorded calls and boundaries of one run tell."""
-        events = tuple(events)
+    def of(cls, events: Iterable[Event], calls: Iterable[ToolCall], history: ExecutionHistory) -> RunSummary:
+        """Sum up a run: its events, the calls that its nodes recorded, and its history."""
+        events, runs = tuple(events), history.runs()
+        on_line = {run.id for run in runs}
         severities = Counter(event.severity for event in events)
         return cls(
+            line=LineFigures.of(history),
             types=dict(Counter(event.type for event in events).most_common()),
             severities={severity: severities[severity] for severity in Severity},
-            tools=tuple(_tools(events, calls)),
-            nodes=tuple(_nodes(events, boundaries)),
+            tools=tuple(_tools(call for call in calls if call.node_run_id in on_line)),
+            nodes=tuple(_nodes(events, runs)),
         )
 
 
-def _tools(events: Iterable[Event], calls: Iterable[ToolCall]) -> Iterable[ToolFigures]:
-    """Yield the figures of each tool; questions are left out, since their time is that of a person."""
-    kinds = {call.tool: call.kind for call in calls if call.kind is not CallKind.ASK}
+def _tools(calls: Iterable[ToolCall]) -> Iterable[ToolFigures]:
+    kinds: dict[str, CallKind] = {}
     made: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    total = dict.fromkeys(kinds, timedelta())
-    began: dict[tuple[object, ...], datetime] = {}
-    for event in events:
-        tool = event.data.get("tool")
-        if tool not in kinds:
+    ms: dict[str, float] = defaultdict(float)
+    for call in calls:
+        if call.kind in _SKIPPED_KINDS:
             continue
-        call = (event.data["node"], event.data["visit"], event.data["call"])
-        if event.type is EventType.TOOL_STARTED:
-            began[call] = event.at
-            made[tool] += 1
-        elif event.type in _ENDS and call in began:
-            total[tool] += event.at - began.pop(call)
-            failed[tool] += event.type is EventType.TOOL_FAILED
+        kinds.setdefault(call.tool, call.kind)
+        has_failed = call.status is CallStatus.FAILED
+        failures = max(call.figures.failures, has_failed)  # calls of older databases do not count their failures
+        made[call.tool] += failures + (not has_failed)
+        failed[call.tool] += failures
+        ms[call.tool] += call.figures.failed_ms + (0.0 if has_failed and call.figures.failures else call.ms)
     for tool, kind in kinds.items():
-        yield ToolFigures(tool=tool, kind=kind, calls=made[tool], failures=failed[tool], total=total[tool])
+        total = timedelta(milliseconds=ms[tool])
+        yield ToolFigures(tool=tool, kind=kind, calls=made[tool], failures=failed[tool], total=total)
 
 
-def _nodes(events: Iterable[Event], boundaries: Iterable[NodeBoundary]) -> Iterable[NodeFigures]:
+def _nodes(events: Iterable[Event], runs: Iterable[NodeRun]) -> Iterable[NodeFigures]:
     counted = {
         kind: Counter(event.data["node"] for event in events if event.type is kind)
         for kind in (EventType.NODE_FAILED, EventType.NODE_RETRIED)
     }
     visits: Counter[str] = Counter()
     total: dict[str, timedelta] = {}
-    for boundary in boundaries:
-        visits[boundary.node] += 1
-        total[boundary.node] = total.get(boundary.node, timedelta()) + (boundary.duration or timedelta())
+    for run in runs:
+        visits[run.node] += 1
+        total[run.node] = total.get(run.node, timedelta()) + timedelta(milliseconds=ms_of(run))
     for node, time in total.items():
         yield NodeFigures(
             node=node,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from wtb.domain.figures import NO_CALL_FIGURES, CallFigures, Usage
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.values import evolve
+
+_MS = timedelta(milliseconds=1)
 
 
 class Effects(StrEnum):
@@ -109,6 +112,7 @@ class ToolCall:
     error: str | None = None
     started_at: datetime
     ended_at: datetime | None = None
+    figures: CallFigures = NO_CALL_FIGURES
 
     @property
     def may_have_happened(self) -> bool:
@@ -123,6 +127,24 @@ class ToolCall:
     def failed(self, error: str, now: datetime) -> ToolCall:
         """Return the call as failed; a failed call is made again when the node is tried again."""
         return evolve(self, status=CallStatus.FAILED, error=error, ended_at=now)
+
+    def counted_failure(self) -> ToolCall:
+        """Return the call, which has failed, with one more failed try in its figures."""
+        figures = replace(
+            self.figures, failures=self.figures.failures + 1, failed_ms=round(self.figures.failed_ms + self.ms, 3)
+        )
+        return evolve(self, figures=figures)
+
+    def using(self, usage: Usage) -> ToolCall:
+        """Return the call with what was used inside it."""
+        return evolve(self, figures=replace(self.figures, usage=usage))
+
+    @property
+    def ms(self) -> float:
+        """How long its last try took, in milliseconds; 0 while it runs, and for a question: that time is a person's."""
+        if self.ended_at is None or self.kind is CallKind.ASK:
+            return 0.0
+        return round((self.ended_at - self.started_at) / _MS, 3)
 
     def reversing(self) -> ToolCall:
         """Return the call as about to be undone."""

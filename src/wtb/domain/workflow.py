@@ -185,6 +185,8 @@ class WorkflowDefinition:
     """What nodes see beside the state and their config, and their results depend on: no part of it as data."""
     kept: Callable[[Mapping[str, Any]], Mapping[str, Any]] = field(default=dict, compare=False)
     """Says how an input is stored whose objects only another library can write."""
+    restored: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, compare=False)
+    """Gives a stored state as the nodes see it, where only another library can; None when they see what is stored."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one stays as it is."""

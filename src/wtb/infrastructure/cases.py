@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from wtb.domain.batch import Case, cases_of
 from wtb.domain.errors import InvalidInput
+from wtb.infrastructure.json_text import read_json
 
 
 def read_cases(source: Any) -> tuple[Case, ...]:
-    """Read cases from a JSONL file, a CSV file (columns id, input.KEY, expected or expected.KEY, tags), or a list."""
+    """Read cases from a JSONL file, a CSV file or a list.
+
+    The columns of CSV are id, input.KEY, expected or expected.KEY, tags and cluster.
+    """
     if not isinstance(source, str | Path):
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
             raise InvalidInput(f"cases must be a list, or a JSONL or CSV file, not {source!r}")
@@ -32,10 +35,7 @@ def read_cases(source: Any) -> tuple[Case, ...]:
 def _json_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            try:
-                yield f"{name} line {number}", json.loads(line)
-            except ValueError as error:
-                raise InvalidInput(f"{name} line {number} is no JSON: {error}") from error
+            yield f"{name} line {number}", read_json(line, f"{name} line {number}")
 
 
 def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
@@ -45,7 +45,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     if unknown:
         raise InvalidInput(
             f"{name} line 1 has the unknown column {unknown[0]!r}; "
-            "columns are id, input.KEY, expected or expected.KEY, and tags"
+            "columns are id, input.KEY, expected or expected.KEY, tags and cluster"
         )
     for row in reader:
         place = f"{name} line {reader.line_num}"
@@ -56,7 +56,7 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
 
 def _is_column(column: str) -> bool:
     kind, dot, key = column.partition(".")
-    return column in ("id", "expected", "tags") or (kind in ("input", "expected") and bool(dot and key))
+    return column in ("id", "expected", "tags", "cluster") or (kind in ("input", "expected") and bool(dot and key))
 
 
 def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
@@ -67,4 +67,10 @@ def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
         if dot and (value or kind == "input"):
             parts[kind][key] = value
     expected = parts["expected"] or row.get("expected") or None
-    return {"id": row.get("id"), "input": parts["input"], "expected": expected, "tags": (row.get("tags") or "").split()}
+    return {
+        "id": row.get("id"),
+        "input": parts["input"],
+        "expected": expected,
+        "tags": (row.get("tags") or "").split(),
+        "cluster": row.get("cluster") or None,
+    }

@@ -1,4 +1,4 @@
-"""JSON as stored: one text for equal data, plain ASCII, so that every database keeps it as it is."""
+"""JSON as stored (one text for equal data, plain ASCII, so that every database keeps it as it is), and as given."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def json_text(value: Any, what: str) -> str:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} must be plain JSON: {error}") from error
+
+
+def read_json(text: str, what: str) -> Any:
+    """Return what a JSON text that a person gave holds, or raise InvalidInput that says what is wrong with it."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise InvalidInput(f"{what} is nested too deeply to be read; make it flatter") from error
+    except ValueError as error:
+        if "integer string conversion" in str(error):
+            raise InvalidInput(f"{what} holds an integer of too many digits; give it as a text") from error
+        raise InvalidInput(f"{what} is no JSON: {error}") from error
 
 
 def workflow_id_of(definition_text: str) -> WorkflowId:

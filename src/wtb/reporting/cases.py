@@ -20,7 +20,7 @@ MOST_CELLS = 150_000
 
 def cases(report: Report) -> list[Markup]:
     """Return what each combination scored on each case; nothing to compare when there is one combination."""
-    scores = report.scores(report.metrics[0])
+    scores = report.scores(report.case_metrics[0])
     embedded = _embedded(report, scores)
     left_out = len(scores.table.cases) - len(embedded)
     return [
@@ -38,10 +38,10 @@ def cases(report: Report) -> list[Markup]:
 
 def _note(report: Report, scores: CaseScores) -> str:
     if not scores.different:
-        return f"On {report.metrics[0].name} no two combinations differ on any case."
+        return f"On {report.case_metrics[0].name} no two combinations differ on any case."
     return (
         "What each combination scored on each case. Columns are numbered as in the results; B is the baseline. An "
-        "error counts as worst."
+        "error counts as the worst."
     )
 
 
@@ -55,7 +55,7 @@ def _count(scores: CaseScores) -> str:
 
 
 def _controls(report: Report) -> Markup:
-    metrics = [(str(at), metric.name) for at, metric in enumerate(report.metrics)]
+    metrics = [(str(at), metric.name) for at, metric in enumerate(report.case_metrics)]
     against = [("", "all"), *((str(at), f"B and {row.key} {row.name}") for at, row in enumerate(report.rows) if at)]
     orders = [
         ("spread", "widest spread"),
@@ -134,18 +134,18 @@ def _dialog() -> Markup:
 
 def _embedded(report: Report, scores: CaseScores) -> list[str]:
     """Return the cases that are in the file, in the order of the batch: all, or those that differ most."""
-    room = max(SHOWN_CASES, MOST_CELLS // (len(report.rows) * len(report.metrics)))
+    room = max(SHOWN_CASES, MOST_CELLS // (len(report.rows) * len(report.case_metrics)))
     kept = set(sorted(scores.table.cases, key=lambda case: -scores.spread(case))[:room])
     return [case for case in scores.table.cases if case in kept]
 
 
 def _data(report: Report, cases: Sequence[str]) -> dict[str, Any]:
-    tables = [report.scores(metric) for metric in report.metrics]
+    tables = [report.scores(metric) for metric in report.case_metrics]
     places = [(case, row.name) for case in cases for row in report.rows]
     return {
         "cases": list(cases),
         "names": [[row.key, row.name] for row in report.rows],
-        "metrics": [_metric(report, metric, table) for metric, table in zip(report.metrics, tables, strict=True)],
+        "metrics": [_metric(report, metric, table) for metric, table in zip(report.case_metrics, tables, strict=True)],
         "scores": [[_short(table.means[name].get(case)) for case, name in places] for table in tables],
         "failed": [
             [at for at, (case, name) in enumerate(places) if table.failed(name, case)] for table in tables

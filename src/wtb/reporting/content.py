@@ -10,32 +10,42 @@ from functools import cached_property
 from typing import Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batch_results import BatchResult, JobResult, MatrixRow
-from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable, pareto
+from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
+from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
 from wtb.domain.intervals import Interval
-from wtb.domain.statistics import Finding, Summary, Verdict
+from wtb.domain.secrets import Masker
+from wtb.domain.statistics import Summary
+from wtb.domain.verdicts import Family, Finding, Verdict
 
 BASELINE_KEY = "B"
+_MASKER = Masker()
+
 _TRADED = ("latency_s", "cost_usd", "tokens")
 """What one usually pays for quality with, the first that was measured."""
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
 
 METHOD = (
-    "Combinations are compared with the baseline case by case; the repeats of a case are averaged first. An interval "
-    "holds the mean over all cases of this kind with 95 % confidence.",
-    "A p-value says how often chance alone would make a difference as large (a sign-flip test). All comparisons "
-    "of this report, of all combinations on all metrics, are adjusted together with Holm's method, so that luck makes "
-    "any of them better or worse in at most one batch of twenty.",
+    "Combinations are compared with the baseline case by case. The repeats of a case are averaged first, and so are "
+    "the cases of a cluster. An interval holds the mean over all cases of this kind with 95 % confidence.",
+    "A p-value says how often chance alone would make a difference as large (a sign-flip test). It is adjusted for all "
+    "comparisons of its family (step-down maxT), so that luck makes any of them better or worse in at most one batch "
+    "of twenty. There are two families: all combinations on the primary metric, which decides who wins, and all "
+    "combinations on all other metrics and on the share of failed runs.",
     "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 "
     "out can go with no evidence.",
-    "A run that failed scores the worst value of the metric; one that has not been made is left out. Both are counted.",
-    "Combinations are not compared with one another, and the Pareto front considers means only, not chance.",
+    "A run that failed scores the worst value that the metric declares. Where it declares none, as for latency and "
+    "cost, the case counts as lost and means cover the runs that completed. No combination is called better while it "
+    "fails on cases on which the baseline does not. A run that has not been made is left out.",
+    "The effect is the difference in standard deviations of the differences by case; more repeats make it larger. "
+    "Needed cases are a range in which the true number lies about every other time.",
+    "The Pareto front leaves a combination out only if another has means at least as good and the cases show that it "
+    "is better on one of the metrics.",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One combination; `key` is what plots call it: B for the baseline, else its rank on the first metric."""
+    """One combination; `key` is what plots call it: B for the baseline, else its rank on the primary metric."""
 
     key: str
     name: str
@@ -48,12 +58,19 @@ class Row:
         if self.is_baseline:
             return "baseline"
         verdict = self.verdicts.get(metric)
-        return "" if verdict is None or verdict.comparison.difference is None else verdict.finding.value
+        return "" if verdict is None or not verdict.comparison.pairs else verdict.finding.value
+
+    def reason(self, metric: str) -> str:
+        """Return why there is no evidence, or that failed runs decided; nothing when there is nothing to say."""
+        verdict = self.verdicts.get(metric)
+        return "" if verdict is None else verdict.reason
 
     def unscored(self, metric: str) -> str:
         """Return how many runs have no score, and why; nothing when all have one."""
         summary = self.summaries[metric]
         parts = [counted(summary.errors, "error")] if summary.errors else []
+        if summary.leaves_out_errors and summary.scored:
+            parts.append(f"mean of {counted(summary.scored, 'scored run')}")
         return ", ".join([*parts, f"{summary.missing:,} missing"] if summary.missing else parts)
 
 
@@ -80,7 +97,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """Two metrics against each other, and the combinations that no other one beats on both."""
+    """Two metrics against each other, and the combinations that are not shown to be beaten on both."""
 
     quality: Metric
     price: Metric
@@ -89,7 +106,10 @@ class Front:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a batch found, in the order in which it is told: the baseline, then the best on the first metric."""
+    """What a batch found, in the order in which it is told: the baseline, then the best on the primary metric.
+
+    The first of the `metrics` is the primary one.
+    """
 
     result: BatchResult
     metrics: tuple[Metric, ...]
@@ -99,9 +119,15 @@ class Report:
     @classmethod
     def of(cls, result: BatchResult) -> Report:
         """Look at a batch, as far as it has come."""
-        metrics = tuple(result.metrics.values())
+        shown = result.shown_metrics
+        metrics = (shown.pop(result.primary), *shown.values())
         rows = tuple(_ranked(result.matrix, metrics[0]))
         return cls(result=result, metrics=metrics, rows=rows, jobs=tuple(result.results))
+
+    @property
+    def case_metrics(self) -> tuple[Metric, ...]:
+        """The metrics of which every case shows a score; a failed run is marked in each of them."""
+        return tuple(metric for metric in self.metrics if metric != FAILED)
 
     @property
     def title(self) -> str:
@@ -120,8 +146,13 @@ class Report:
             "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {self.failed:,} failed",
             "Node runs": self._shared(),
             "Ended" if len(self.jobs) == self.planned else "As of": f"{batch.updated_at:%Y-%m-%d %H:%M} UTC",
+            **self._measured_apart(),
             "Id": batch.id,
         }
+
+    def _measured_apart(self) -> dict[str, str]:
+        apart = [f"{name} {how}" for name, how in self.result.measured_apart.items()]
+        return {"Latency and cost measured apart from the baseline": "; ".join(apart)} if apart else {}
 
     @cached_property
     def failed(self) -> int:
@@ -141,13 +172,28 @@ class Report:
         return f"{sharing['executed']:,} executed, {sharing['shared']:,} shared{part}"
 
     @property
+    def families(self) -> list[Family]:
+        """The families of comparisons that verdicts are judged in, the primary one first."""
+        found = {verdict.family for row in self.rows for verdict in row.verdicts.values()}
+        return sorted(found, key=lambda family: not family.is_primary)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to keep in mind when reading the verdicts."""
+        told = [f"{family}{' (primary)' if family.is_primary else ''}" for family in self.families]
+        adjusted = [f"p-values are adjusted for {'; '.join(told)}."] if told else []
+        clusters = {*self.result.clusters.values()}
+        grouped = [f"Cases of one cluster count as one; there are {counted(len(clusters), 'cluster')}."]
+        return [*adjusted, *(grouped if clusters else []), *self.result.notes]
+
+    @property
     def not_shareable(self) -> dict[str, str]:
         """The nodes whose results could not be shared, and why."""
         return dict(self.result.sharing["not_shareable"])
 
     @cached_property
     def answer(self) -> Answer:
-        """Which combinations are better than the baseline on the first metric, as far as that can be said."""
+        """Which combinations are better than the baseline on the primary metric, as far as that can be said."""
         metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
         if self.jobs and self.failed == len(self.jobs):
             every = "The only run" if self.failed == 1 else f"All {self.failed:,} runs"
@@ -174,7 +220,8 @@ class Report:
             row, change = others[0], self._change(others[0], metric)
             finding = row.finding(metric.name)
             headline = f"{row.name} is {finding} than the baseline on {metric.name}."
-            return Answer(headline=headline, detail=f"It has {change}.", finding=finding)
+            reason = f" {_upper(row.reason(metric.name))}." if row.reason(metric.name) else ""
+            return Answer(headline=headline, detail=f"It has {change}.{reason}", finding=finding)
         lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
         if better:
             are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")
@@ -187,7 +234,7 @@ class Report:
         subject = others[0].name if len(others) == 1 else f"any of the {len(others):,} combinations"
         return Answer(
             headline=f"There is no evidence that {subject} is better than the baseline on {metric.name}.",
-            detail=f"{lost}{self._needed(metric)}".strip(),
+            detail=f"{lost}{self._why(others, metric)}{self._needed(metric)}".strip(),
             finding=Finding.WORSE if worse else Finding.NO_EVIDENCE,
         )
 
@@ -204,8 +251,15 @@ class Report:
         """Say what a combination has, against what, and what is known of the difference."""
         figures, comparison = self.figures(metric), row.verdicts[metric.name].comparison
         own, other = (figures.number(each.summaries[metric.name].mean) for each in (row, self.rows[0]))
+        if comparison.difference is None:
+            return f"no score on any case that the baseline has one on, against {other}"
         interval = figures.interval(comparison.interval, " (95 % interval {})", signed=True)
         return f"{own} against {other}, a difference of {figures.change(comparison.difference)}{interval}"
+
+    def _why(self, others: Sequence[Row], metric: Metric) -> str:
+        """Say why there is no evidence for the only candidate."""
+        reason = others[0].reason(metric.name) if len(others) == 1 else ""
+        return f" {_upper(reason)}." if reason else ""
 
     def _needed(self, metric: Metric) -> str:
         """Say how many cases it would take to show the largest gain that was seen."""
@@ -216,7 +270,7 @@ class Report:
         change = self.figures(metric).change(best.comparison.difference)
         return (
             f" The largest gain was {change} ({best.comparison.candidate}); showing one of this size would take about "
-            f"{best.needed_cases:,} cases."
+            f"{best.needed_cases} cases."
         )
 
     @cached_property
@@ -227,15 +281,9 @@ class Report:
         price = next((lower[name] for name in _TRADED if name in lower), next(iter(lower.values()), None))
         if quality is None or price is None:
             return None
-        points = {
-            row.name: {
-                each.name: mean for each in (quality, price) if (mean := row.summaries[each.name].mean) is not None
-            }
-            for row in self.rows
-        }
-        whole = {name: point for name, point in points.items() if len(point) == 2}
-        names = pareto(whole, {each.name: each.direction for each in (quality, price)})
-        return Front(quality=quality, price=price, names=names) if whole else None
+        if all(row.summaries[each.name].mean is None for each in (quality, price) for row in self.rows):
+            return None
+        return Front(quality=quality, price=price, names=self.result.pareto(quality.name, price.name))
 
     @cached_property
     def troubles(self) -> list[Trouble]:
@@ -246,7 +294,8 @@ class Report:
                 jobs[False, _sentence(job.error)].append(job)
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
-                    jobs[True, f"evaluator {metric}: {why}"].append(job)
+                    told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
+                    jobs[True, _MASKER.text(told)].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
         return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
 
@@ -263,7 +312,7 @@ class Report:
     def scores(self, metric: Metric) -> CaseScores:
         """Return what every combination scored on every case."""
         table = self.result.table(metric.name)
-        return CaseScores(table=table, means={row.name: table.case_means(row.name) for row in self.rows})
+        return CaseScores(table=table, means={row.name: known_or_worst(table, row.name) for row in self.rows})
 
     def figures(self, metric: Metric) -> Figures:
         """Return how the numbers of a metric are written."""
@@ -297,7 +346,7 @@ class CaseScores:
         score, worst, best = self.means[name].get(case), self.table.worst(), self.table.best()
         if score is None or worst is None or best is None:
             return None
-        return 1.0 if worst == best else (score - worst) / (best - worst)
+        return float(score == worst) if worst == best else (score - worst) / (best - worst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +386,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def _upper(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
 def _gain(verdict: Verdict) -> float:
     comparison = verdict.comparison
     return (comparison.difference or 0.0) * comparison.metric.direction.sign
@@ -358,8 +411,8 @@ def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    return ": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed"
+    return _MASKER.text(": ".join(str(error[part]) for part in ("type", "message") if error.get(part)) or "failed")
 
 
 def _traceback(job: JobResult) -> str:
-    return "" if job.error is None else str(job.error.get("traceback") or "")
+    return "" if job.error is None else _MASKER.text(str(job.error.get("traceback") or ""))

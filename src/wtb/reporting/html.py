@@ -12,7 +12,7 @@ from typing import Any
 
 from wtb.batch_results import JobResult
 from wtb.domain.evaluation import Direction, Metric
-from wtb.domain.statistics import Finding
+from wtb.domain.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
 from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted
@@ -80,6 +80,7 @@ def _head(report: Report) -> Markup:
             element("p", answer.headline, class_="headline"),
             *detail,
             *_tallies(report),
+            *(element("p", note, class_="note") for note in report.result.notes),
             class_=f"answer {svg.class_of(answer.finding)}",
         ),
         element("dl", *facts, class_="facts"),
@@ -117,7 +118,11 @@ def _matrix(report: Report) -> Section:
         "Mean over the cases, its 95 % interval, and the difference from the baseline with the verdict, where the "
         "cases support one."
     )
-    order = f" The baseline is first, the others are sorted by {report.metrics[0].name}." if report.rows[2:] else ""
+    order = (
+        f" The baseline is first, the others are sorted by {report.metrics[0].name}, the primary metric."
+        if report.rows[2:]
+        else ""
+    )
     find = element("label", "Find a combination", element("input", type="search", id="result-find"))
     return Section(
         id="results",
@@ -176,7 +181,8 @@ def _verdict(row: Row, metric: Metric, figures: Figures) -> Markup:
     if not finding:
         return element("span", "not comparable", class_="verdict unknown")
     change = figures.change(row.verdicts[metric.name].comparison.difference)
-    return element("span", f"{finding} {change}", class_=f"verdict {svg.class_of(finding)}")
+    told = row.reason(metric.name) or None
+    return element("span", f"{finding} {change}", class_=f"verdict {svg.class_of(finding)}", title=told)
 
 
 def _plots(report: Report) -> Section:
@@ -234,8 +240,8 @@ def _front(report: Report) -> Section | None:
     title = f"{front.quality.name} against {front.price.name}"
     names = f"{front.price.name} (lower is better)", f"{front.quality.name} (higher is better)"
     note = (
-        "On the Pareto front are the combinations than which no other is better on one of the two and as good on the "
-        "other. It compares means, without regard to chance."
+        "On the Pareto front are the combinations that no other is shown to beat: another has means at least as good "
+        "on both, and the cases show that it is better on one."
     )
     rows = [row for row in report.rows if row.name in front.names]
     names_of_columns = ("On the front", front.quality.name, front.price.name)
@@ -271,7 +277,7 @@ def _comparisons(report: Report) -> Section | None:
         _folded(metric.name, _comparison_table(others, metric, report.figures(metric))) for metric in report.metrics
     ]
     note = "Candidate less baseline, over the cases that both have. “Needed” is about how many cases would show it."
-    parts = element("p", note, class_="note"), *tables
+    parts = *(element("p", each, class_="note") for each in (note, *report.notes)), *tables
     return Section(id="comparisons", name="Comparisons", title="Comparisons in full", parts=parts)
 
 
@@ -282,10 +288,11 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
         "Verdict",
         "Difference",
         "95 % interval",
-        "p (Holm)",
+        "p (adjusted)",
         "Wins–ties–losses",
-        "Effect",
+        "Effect by case",
         "Needed",
+        "Why",
     )
     return _table(
         f"Comparisons on {metric.name}",
@@ -303,7 +310,7 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "< 0.001",
         f"{found.wins}–{found.ties}–{found.losses}",
         "–" if found.effect_size is None else Figures(2).change(found.effect_size),
-        "–" if verdict.needed_cases is None else f"{verdict.needed_cases:,}",
+        "–" if verdict.needed_cases is None else str(verdict.needed_cases),
     )
     return element(
         "tr",
@@ -311,6 +318,7 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         element("th", _name(row.name), scope="row"),
         element("td", element("span", finding, class_=f"verdict {svg.class_of(finding)}")),
         *(element("td", cell, class_="number") for cell in cells),
+        element("td", verdict.reason),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from wtb.domain.evaluation import Direction, Metric
-from wtb.domain.statistics import Finding
+from wtb.domain.verdicts import Finding
 from wtb.reporting.content import Figures, Report, Row, Trouble, counted
 
 SHOWN_ROWS = 6
@@ -21,7 +21,7 @@ _CALL = re.compile(r"@(?=[A-Za-z])")
 
 _NOTE = (
     "Mean over the cases (95 % interval), and the verdict against the baseline (B) with the difference. Compared case "
-    "by case; verdicts are adjusted for all comparisons (Holm). “No evidence” is not “the same”."
+    "by case. “No evidence” is not “the same”."
 )
 
 
@@ -31,7 +31,8 @@ def to_markdown(report: Report) -> str:
     parts = [f"## {_plain(report.title)}", f"**{_plain(answer.headline)}** {_plain(answer.detail)}".rstrip()]
     parts += [_table(report, rows[:SHOWN_ROWS]), *_more(report, rows[SHOWN_ROWS:]), *_front(report), *_failures(report)]
     facts = " · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items())
-    return "\n\n".join([*parts, _NOTE, f"<sub>{facts}</sub>"]) + "\n"
+    note = " ".join([_NOTE, *map(_plain, report.notes)])
+    return "\n\n".join([*parts, note, f"<sub>{facts}</sub>"]) + "\n"
 
 
 def _more(report: Report, rows: Sequence[str]) -> list[str]:

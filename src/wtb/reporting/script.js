@@ -94,7 +94,7 @@
       const { worst, best } = data.metrics[measure];
       const found = score(measure, at, column);
       if (found === null) return null;
-      return worst === best ? 1 : (found - worst) / (best - worst);
+      return worst === best ? Number(found === worst) : (found - worst) / (best - worst);
     }
 
     function look(measure, at, shown) {

@@ -26,6 +26,21 @@ class BatchRepositoryContract(StoryFixtures):
             with storage.unit_of_work(readonly=True) as uow:
                 assert uow.batches.get("b1") == stage
 
+    def test_the_seconds_of_a_batch_never_become_fewer(self, storage: Storage, clock: Clock) -> None:
+        batch = replace(_batch("b1", clock), spent_s=1.5)
+        with storage.unit_of_work() as uow:
+            uow.batches.save(batch)
+            uow.batches.save(replace(batch, id="b2"))
+            uow.batches.took("nope", 9.0)
+            uow.commit()
+        for told_s, known_s in ((2.25, 2.25), (2.0, 2.25), (3.0, 3.0)):
+            with storage.unit_of_work() as uow:
+                uow.batches.took("b1", told_s)
+                uow.batches.save(batch)  # as it was when somebody else read it
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert (uow.batches.get("b1").spent_s, uow.batches.get("b2").spent_s) == (known_s, 1.5)
+
     def test_batches_are_listed_newest_first_and_by_name(self, storage: Storage, clock: Clock) -> None:
         first = _batch("b1", clock)
         second = replace(first, id="b2", name="other", created_at=first.created_at + timedelta(seconds=1))
@@ -99,6 +114,21 @@ class BatchRepositoryContract(StoryFixtures):
             uow.commit()
         with storage.unit_of_work(readonly=True) as uow:
             assert [baseline.name for baseline in uow.batches.list_baselines()] == ["Z", "a", "b", "ä"]
+
+    def test_a_baseline_is_deleted_and_its_batch_stays(self, storage: Storage, clock: Clock) -> None:
+        made = [
+            Baseline(name=name, batch_id="b1", combination="baseline", created_at=clock.now()) for name in ("a", "b")
+        ]
+        with storage.unit_of_work() as uow:
+            uow.batches.save(_batch("b1", clock))
+            for baseline in made:
+                uow.batches.save_baseline(baseline)
+            uow.batches.delete_baseline("a")
+            uow.batches.delete_baseline("nope")
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.list_baselines() == (made[1],)
+            assert uow.batches.get("b1").id == "b1"
 
     def test_a_baseline_that_is_not_there_is_named(self, storage: Storage) -> None:
         with storage.unit_of_work(readonly=True) as uow, pytest.raises(BaselineNotFound, match="'nope'"):

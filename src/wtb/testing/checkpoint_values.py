@@ -9,7 +9,7 @@ import pytest
 
 from wtb.domain.errors import CheckpointNotFound, InvalidInput, InvalidStateChange, StateNotSerialisable
 from wtb.domain.ports import Storage
-from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
+from wtb.domain.state import Append, Change, DeleteKey, Merge, SetValue, Splice, State, StateDelta
 from wtb.testing.stories import Story, StoryFixtures, delta_of
 from wtb.testing.values import AWKWARD_VALUES, EXACT_VALUES, identical
 
@@ -62,10 +62,22 @@ class ValueLaws(StoryFixtures):
             assert story.state(end) == dict(State(before).apply(delta))
             assert story.state(start) == before
 
+    @pytest.mark.parametrize("keys", [3, 32, 40, 200])
+    @pytest.mark.parametrize("size", [1, 300, 5_000])
+    def test_a_mapping_changes_as_the_deltas_say(self, story: Story, keys: int, size: int) -> None:
+        state = State({"key": {f"k{number}": "x" * size for number in range(keys)}})
+        deltas, expected = [delta_of(state)], [dict(state)]
+        merges = [Merge({f"k{number}": {"new": "y" * size}}, (f"k{number * 7 % keys}",)) for number in range(40)]
+        for change in (*merges, Merge({}, tuple(f"k{number}" for number in range(keys))), Merge({1: "one"})):
+            deltas.append(StateDelta.of(key=change))
+            state = state.apply(deltas[-1])
+            expected.append(dict(state))
+        assert identical([story.state(checkpoint) for checkpoint in story.line(*deltas)], expected)
+
     @pytest.mark.parametrize(
-        "changes", [(Append((1,)),), (Append(()),), (Splice(0, 0, (1,)),), (DeleteKey(),)], ids=str
+        "changes", [(Append((1,)),), (Append(()),), (Splice(0, 0, (1,)),), (Merge({"a": 1}),), (DeleteKey(),)], ids=str
     )
-    def test_a_missing_key_counts_as_an_empty_list(self, story: Story, changes: tuple[Change, ...]) -> None:
+    def test_a_missing_key_counts_as_an_empty_list_or_mapping(self, story: Story, changes: tuple[Change, ...]) -> None:
         saved = story.save(StateDelta({"key": changes}))
         assert story.state(saved) == dict(State().apply(StateDelta({"key": changes})))
 

@@ -29,6 +29,14 @@ class PendingWriteRepositoryContract(StoryFixtures):
 
         assert [write.value for write in _listed(storage, story)] == ["first", "second"]
 
+    def test_of_writes_with_one_number_in_one_call_the_first_stays_or_if_it_is_negative_the_last(
+        self, storage: Storage, story: Story
+    ) -> None:
+        numbers = [(number, f"{number} {turn}") for turn in ("first", "last") for number in (0, -1, -2)]
+        _add(storage, *(_write(story, "a", number, "", value) for number, value in numbers))
+
+        assert [write.value for write in _listed(storage, story)] == ["-2 last", "-1 last", "0 first"]
+
     def test_writes_are_found_by_checkpoint_and_given_to_another_execution(
         self, storage: Storage, story: Story
     ) -> None:

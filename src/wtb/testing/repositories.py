@@ -22,6 +22,7 @@ from wtb.domain.errors import (
     WorkflowNotFound,
 )
 from wtb.domain.execution import Branch, Failure
+from wtb.domain.figures import Figures, Usage
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
@@ -281,6 +282,23 @@ class NodeRunRepositoryContract(StoryFixtures):
             with storage.unit_of_work(readonly=True) as uow:
                 assert uow.node_runs.get(story.id, run.id) == run
                 assert uow.node_runs.list_runs(story.id) == (run,)
+
+    def test_figures_come_back_to_the_last_digit(self, storage: Storage, story: Story) -> None:
+        usage = Usage(input_tokens=3, output_tokens=2**40, cost_usd=0.1 + 0.2, models=("☃ \x00", "m"), unpriced=("m",))
+        life = [
+            Figures(),
+            Figures(ms=0.123),
+            Figures(spent=usage, tool_errors=2),
+            Figures(ms=1e7 + 0.001, usage=usage, spent=usage + usage),
+            Figures(ms=1.5, usage=usage, spent=usage),
+            Figures(ms=1.5, usage=usage, tool_errors=1, is_shared=True),
+            Figures(is_shared=True),
+        ]
+        run = story.new_node_run()
+        for figures in life:
+            _save(storage, run.measured(figures))
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.node_runs.get(story.id, run.id).figures == figures
 
     def test_the_projection_is_the_boundary_at_every_stage(self, storage: Storage, story: Story) -> None:
         for run in _life(story):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from wtb.domain.errors import StateNotSerialisable
+from wtb.domain.figures import Usage
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.tools import CallKind, Effects, ToolCall
@@ -25,8 +26,11 @@ class ToolCallRepositoryContract(StoryFixtures):
         life = [
             call,
             call.failed("OSError: \ud800 and ☃", later),
+            call.failed("OSError", later).counted_failure(),
+            call.failed("OSError", later).counted_failure().again(later),
             call.again(later),
             done,
+            done.using(Usage(input_tokens=3, output_tokens=1, cost_usd=0.1, models=("m",), unpriced=("m",))),
             done.reversing(),
             done.not_reversed("refused"),
             done.reversed(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -167,12 +168,14 @@ class _Walk:
         self._labelled: dict[tuple[str, int], Any] = {}
         """Values and statements that became parts, by label and id."""
         self._looked_at = 0
+        self._home = "__main__"
+        """The module of the function that was given last: where things are bound that a library holds."""
         self._modules: dict[str, str] = {}
         """The own modules of the functions that were given, with their files."""
 
     def add(self, function: Any) -> None:
         """Take a function, a method, a callable object or a tool into account."""
-        module = _module_of(function)
+        module = self._home = _module_of(function)
         if (file := own_file(module)) is not None:
             self._modules[module] = file
         if is_a(function, functools.partial):
@@ -361,13 +364,18 @@ class _Walk:
         source = source_file(path)
         if source is None:
             return
-        for statement in relevant(source, names, self._around.nodes.get(path, frozenset())):
+        for statement in relevant(source, names, self._around.nodes.get(path, frozenset()) - self._met_in(path)):
             label = label_of(statement, path)
             key = (label, hash(statement))
             if key not in self._labelled:
                 self._labelled[key] = statement
                 self._put(f"{label} as written", (statement.digest,))
         self._readers.add(f"{place(path)}:<module>")
+
+    def _met_in(self, path: str) -> set[str]:
+        """Return the functions of a file that this one is or calls: their decorators count with them."""
+        functions = [each for each in self._met.values() if is_a(each, FunctionType)]
+        return {each.__code__.co_qualname for each in functions if os.path.realpath(each.__code__.co_filename) == path}
 
     def _unreadable(self, module: str, reason: str) -> None:
         """A notebook has no file: what cannot be looked into is known by where it lies in this process."""
@@ -422,10 +430,10 @@ class _Walk:
         yield values.library_name(function)
         wrapped = vars(function).get("__wrapped__")
         if wrapped is not None:
-            yield from self._tokens(wrapped, _module_of(function), ())
-        for cell in function.__closure__ or ():
+            yield from self._tokens(wrapped, self._home, ())
+        for cell in function.__closure__ or ():  # what a decorator of a library was given
             with suppress(ValueError):
-                yield from self._own_inside(cell.cell_contents, _module_of(function))
+                yield from self._tokens(cell.cell_contents, self._home, ())
 
     def _own_inside(self, value: Any, module: str) -> Iterator[str]:
         for found in values.own_code_inside(value):

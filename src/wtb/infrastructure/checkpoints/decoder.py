@@ -13,11 +13,13 @@ from typing import Any
 
 from wtb.domain.ports import Codec
 from wtb.domain.state import State
-from wtb.infrastructure.checkpoints.encoder import Blobs, DeltaEncoder
+from wtb.infrastructure.checkpoints.encoder import Blobs, DeltaEncoder, changed_mapping
 from wtb.infrastructure.checkpoints.manifest import (
     HEADER_BYTES,
+    Entry,
     ListEntry,
     Manifest,
+    MappingEntry,
     Segment,
     ValueEntry,
     array_header,
@@ -40,11 +42,13 @@ class HistoryDecoder:
 
     def state(self, manifest: Manifest) -> State:
         """Decode a whole state."""
-        return State(
-            {
-                key: self._items(key, entry) if isinstance(entry, ListEntry) else self._value(entry)
-                for key, entry in manifest
-            }
+        return State({key: self._entry(key, entry) for key, entry in manifest})
+
+    def _entry(self, key: str, entry: Entry) -> Any:
+        if isinstance(entry, ListEntry):
+            return self._items(key, entry)
+        return (
+            changed_mapping(self._items(key, entry.changes)) if isinstance(entry, MappingEntry) else self._value(entry)
         )
 
     def _value(self, entry: ValueEntry) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from wtb.domain.errors import InvalidStateChange
+from wtb.domain.held import SMALLEST_MERGE, merged
 from wtb.domain.ports import Codec
-from wtb.domain.state import DELETE, Append, Change, DeleteKey, SetValue, Splice, State, StateDelta, spliced
+from wtb.domain.state import DELETE, Append, Change, DeleteKey, Merge, SetValue, Splice, State, StateDelta, spliced
+from wtb.infrastructure.checkpoints.key_digests import KeyDigestCache, KeyDigests
 from wtb.infrastructure.checkpoints.manifest import (
     EMPTY,
     INLINE_APPEND_BYTES,
@@ -16,6 +19,7 @@ from wtb.infrastructure.checkpoints.manifest import (
     Entry,
     ListEntry,
     Manifest,
+    MappingEntry,
     Op,
     Operation,
     Operations,
@@ -34,6 +38,9 @@ Returned = Mapping[str, Mapping[str, Any]]
 _SAME = None
 """Stands in the stored `returned` for a value that the delta of the same checkpoint holds already."""
 
+_MOST_CHANGES = 4
+"""A mapping is written anew when it holds so many times as many changes as keys: then a quarter of them is in use."""
+
 
 class EncodedDelta(NamedTuple):
     """What is stored of a checkpoint: operations, what nodes returned, and the blobs that both refer to."""
@@ -50,6 +57,7 @@ class DeltaEncoder:
         self._codec = codec
         self._empty_list = codec.digest(b"list")
         self._deleted = codec.digest(b"deleted")
+        self._keys = KeyDigestCache()
 
     def encode(
         self, manifest: Manifest, delta: StateDelta, returned: Returned | None, read_blobs: ReadBlobs
@@ -65,7 +73,7 @@ class DeltaEncoder:
                 encoded.append(operation)
                 if len(changes) > 1:
                     entry = manifest.apply({key: encoded}).find(key)
-        return EncodedDelta(operations, self._returned(returned, delta, blobs), blobs)
+        return EncodedDelta(operations, self._returned(returned, delta, operations, blobs), blobs)
 
     def _operation(
         self, key: str, entry: Entry | None, change: Change, blobs: dict[bytes, bytes], read_blobs: ReadBlobs
@@ -81,19 +89,67 @@ class DeltaEncoder:
                 return (Op.APPEND, digest, self._cut(packed, INLINE_APPEND_BYTES, blobs))
             case Splice():
                 held = _list(key, entry)
-                # An earlier change of the same delta may have made blobs that are not stored yet.
-                stored = read_blobs([address for address in held.addresses if address not in blobs])
-                return self._splice(key, self.items(held, {**stored, **blobs}), change, blobs)
+                return self._splice(key, self._read(held, blobs, read_blobs), change, blobs)
+            case Merge():
+                return self._merge(key, entry, change, blobs, read_blobs)
+
+    def _read(self, entry: Entry, blobs: Blobs, read_blobs: ReadBlobs) -> Any:
+        """Decode what is stored; an earlier change of the same delta may have made blobs that are not stored yet."""
+        stored = read_blobs([address for address in entry.addresses if address not in blobs])
+        return self.value(entry, {**stored, **blobs})
 
     def _splice(self, key: str, old: list[Any], change: Splice, blobs: dict[bytes, bytes]) -> Operation:
         """Keep what is before the splice, write the rest again: a list that is cut in the middle pays for its end."""
         items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
         return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
 
+    def _merge(
+        self, key: str, entry: Entry | None, change: Merge, blobs: dict[bytes, bytes], read_blobs: ReadBlobs
+    ) -> Operation:
+        """Write what changed, or the whole mapping where it is small, not kept by key, or mostly changes by now."""
+        path = f"state.{key}"
+        if isinstance(entry, MappingEntry) and _are_texts([*change.items, *change.removed]):
+            items, digests = self._pairs(change.items, path)
+            items = [*(b"\x91" + self._codec.encode(gone, path)[0] for gone in change.removed), *items]
+            before = self._keys.find(entry.digest) or self._digests(self._read(entry, blobs, read_blobs), path)
+            after = before.changed(self._codec, digests, change.removed)
+            if max(SMALLEST_MERGE, (entry.changes.length + len(items)) / _MOST_CHANGES) <= len(after):
+                rows = self._cut(items, INLINE_APPEND_BYTES, blobs)
+                return (Op.MERGE, self._remembered(after), rows, len(after))
+        whole = change.whole
+        if whole is None:
+            old = {} if entry is None else self._read(entry, blobs, read_blobs)
+            if type(old) is not dict:
+                raise InvalidStateChange(f"cannot merge into {key!r}: it does not hold a mapping")
+            whole = merged(old, change.items, change.removed)
+        return self._whole(whole, path, blobs)
+
+    def _digests(self, mapping: Mapping[str, Any], path: str) -> KeyDigests:
+        return KeyDigests().changed(self._codec, self._pairs(mapping, path)[1])
+
+    def _remembered(self, keys: KeyDigests) -> bytes:
+        digest = keys.root(self._codec)
+        self._keys.put(digest, keys)
+        return digest
+
+    def _pairs(self, mapping: Mapping[str, Any], path: str) -> tuple[list[bytes], dict[str, bytes]]:
+        """Encode the keys and values of a mapping; return them as pairs, and the hash of each value."""
+        pairs: list[bytes] = []
+        digests: dict[str, bytes] = {}
+        for key, value in mapping.items():
+            data, canonical = self._codec.encode(value, f"{path}.{key}")
+            pairs.append(b"\x92" + self._codec.encode(key, path)[0] + data)
+            digests[key] = self._codec.digest(canonical)
+        return pairs, digests
+
     def _whole(self, value: Any, path: str, blobs: dict[bytes, bytes], inline_bytes: int = INLINE_BYTES) -> Operation:
         if type(value) is list:
             items, list_digest = self._items(value, path, 0, self._empty_list)
             return (Op.LIST, list_digest, self._cut(items, inline_bytes, blobs))
+        if type(value) is dict and len(value) >= SMALLEST_MERGE and _are_texts(value):
+            pairs, digests = self._pairs(value, path)
+            digest = self._remembered(KeyDigests().changed(self._codec, digests))
+            return (Op.MAPPING, digest, self._cut(pairs, inline_bytes, blobs), len(value))
         data, canonical = self._codec.encode(value, path)
         digest = self._codec.digest(b"value", canonical)
         if len(data) <= inline_bytes:
@@ -115,14 +171,23 @@ class DeltaEncoder:
         return items, digest
 
     def _returned(
-        self, returned: Returned | None, delta: StateDelta, blobs: dict[bytes, bytes]
+        self,
+        returned: Returned | None,
+        delta: StateDelta,
+        operations: Mapping[str, Sequence[Operation]],
+        blobs: dict[bytes, bytes],
     ) -> dict[str, dict[str, Operation | None]]:
         encoded: dict[str, dict[str, Operation | None]] = {}
         for node, update in (returned or {}).items():
-            encoded[node] = {
-                key: _SAME if _is_written(value, delta.changes.get(key, ())) else self._given(node, key, value, blobs)
-                for key, value in update.items()
-            }
+            encoded[node] = {}
+            for key, value in update.items():
+                changes = delta.changes.get(key, ())
+                if _is_written(value, changes, operations.get(key, ())):
+                    encoded[node][key] = _SAME
+                elif _is_held(value, changes):
+                    encoded[node][key] = (Op.STATE, operations[key][0][1])
+                else:
+                    encoded[node][key] = self._given(node, key, value, blobs)
         return encoded
 
     def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
@@ -146,15 +211,20 @@ class DeltaEncoder:
         return self._codec.digest(b"returned", *parts)
 
     def returned(
-        self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]], blobs: Blobs
+        self,
+        operations: Operations,
+        returned: Mapping[str, Mapping[str, Operation | None]],
+        manifest: Manifest,
+        blobs: Blobs,
     ) -> dict[str, dict[str, Any]]:
-        """Decode what nodes returned."""
+        """Decode what nodes returned; `manifest` is that of the state afterwards."""
+
+        def decoded(key: str, operation: Operation) -> Any:
+            entry = manifest.find(key) if operation[0] == Op.STATE else _entry(operation)
+            return DELETE if entry is None else self.value(entry, blobs)
+
         return {
-            node: {
-                key: DELETE if entry is None else self.value(entry, blobs)
-                for key, operation in update.items()
-                for entry in (_entry(operation or operations[key][0]),)
-            }
+            node: {key: decoded(key, operation or operations[key][0]) for key, operation in update.items()}
             for node, update in returned.items()
         }
 
@@ -177,6 +247,8 @@ class DeltaEncoder:
         """Decode one entry."""
         if isinstance(entry, ListEntry):
             return self.items(entry, blobs)
+        if isinstance(entry, MappingEntry):
+            return changed_mapping(self.items(entry.changes, blobs))
         return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
@@ -209,18 +281,55 @@ def _addresses(operation: Operation) -> Sequence[bytes]:
     match operation[0]:
         case Op.BLOB:
             return (operation[2],)
-        case Op.LIST | Op.APPEND:
+        case Op.LIST | Op.APPEND | Op.MAPPING | Op.MERGE:
             return [segment[2] for segment in operation[2] if segment[2]]
         case Op.KEEP:
             return [segment[2] for segment in operation[3] if segment[2]]
     return ()
 
 
-def _is_written(value: Any, changes: Sequence[Change]) -> bool:
+def _is_written(value: Any, changes: Sequence[Change], operations: Sequence[Operation]) -> bool:
     """Whether the delta holds this very value already, so that it need not be stored twice."""
     match changes:
         case (SetValue(value=written),):
             return written is value
         case (Append(items=items),):
             return type(value) is list and len(value) == len(items) and all(map(operator.is_, value, items))
+        case (Merge(items=values, removed=()),) if operations[0][0] == Op.MERGE:  # else it wrote the whole mapping
+            return type(value) is dict and len(value) == len(values) and _are_held(value, values)
     return False
+
+
+def _are_held(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    """Whether two mappings hold the very same keys and values."""
+    return all(map(operator.is_, one, other)) and all(map(operator.is_, one.values(), other.values()))
+
+
+def _is_held(value: Any, changes: Sequence[Change]) -> bool:
+    """Whether this very value is what the state holds afterwards."""
+    match changes:
+        case (Append(whole=whole) | Merge(whole=whole),):
+            return whole is not None and whole is value
+    return False
+
+
+def _are_texts(keys: Collection[Any]) -> bool:
+    """Whether all are plain valid texts."""
+    if {str}.issuperset(map(type, keys)):
+        with suppress(UnicodeEncodeError):
+            "".join(keys).encode()
+            return True
+    return False
+
+
+def changed_mapping(changes: list[Any]) -> dict[str, Any]:
+    """Return the mapping that changes lead to: [key, value] sets a key, [key] removes it."""
+    with suppress(ValueError):  # as soon as a key was removed
+        return dict(changes)
+    mapping: dict[str, Any] = {}
+    for key, *value in changes:
+        if value:
+            mapping[key] = value[0]
+        else:
+            mapping.pop(key, None)
+    return mapping

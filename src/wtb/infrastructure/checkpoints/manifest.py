@@ -36,7 +36,11 @@ class Op:
     LIST = "l"
     APPEND = "a"
     KEEP = "k"
+    MAPPING = "m"
+    MERGE = "g"
     DROP = "d"
+    STATE = "s"
+    """Among what nodes returned: the value is the one that the state holds afterwards."""
 
 
 Operation = Sequence[Any]
@@ -100,7 +104,29 @@ class ListEntry(NamedTuple):
         return ListEntry(digest, self.length + _length(segments), self.sealed, tail, self.weight + _weight(segments))
 
 
-Entry = ValueEntry | ListEntry
+class MappingEntry(NamedTuple):
+    """A mapping of many keys as the list of its changes: [key, value] sets a key, [key] removes it.
+
+    `length` counts the keys, `changes.length` also those that were set again or removed since.
+    """
+
+    digest: bytes
+    length: int
+    changes: ListEntry
+
+    @property
+    def weight(self) -> int:
+        return self.changes.weight
+
+    @property
+    def addresses(self) -> tuple[bytes, ...]:
+        return self.changes.addresses
+
+    def operation(self) -> Operation:
+        return (Op.MAPPING, self.digest, segment_rows(self.changes.segments), self.length)
+
+
+Entry = ValueEntry | ListEntry | MappingEntry
 
 
 def list_entry(digest: bytes, segments: Sequence[Segment]) -> ListEntry:
@@ -196,14 +222,19 @@ class Manifest:
         blobs: dict[bytes, bytes] = {}
         operations: dict[str, Sequence[Operation]] = {}
         for key, entry in self:
-            if isinstance(entry, ListEntry) and entry.tail:
-                operations[key] = (list_entry(entry.digest, _joined(codec, entry.segments, blobs)).operation(),)
-            else:
-                operations[key] = (entry.operation(),)
+            operations[key] = (_sealed(codec, entry, blobs).operation(),)
         return operations, blobs, EMPTY.apply(operations)
 
 
 EMPTY = Manifest({})
+
+
+def _sealed(codec: Codec, entry: Entry, blobs: dict[bytes, bytes]) -> Entry:
+    if isinstance(entry, ListEntry) and entry.tail:
+        return list_entry(entry.digest, _joined(codec, entry.segments, blobs))
+    if isinstance(entry, MappingEntry) and entry.changes.tail:
+        return entry._replace(changes=list_entry(b"", _joined(codec, entry.changes.segments, blobs)))
+    return entry
 
 
 def _bucket_of(key: str) -> int:
@@ -231,6 +262,11 @@ def _apply(entries: dict[str, Entry], key: str, operation: Operation) -> int:
         case Op.KEEP:
             kept = first_items(old.segments if isinstance(old, ListEntry) else (), operation[2])
             new = list_entry(operation[1], (*kept, *_segments(operation[3])))
+        case Op.MAPPING:
+            new = MappingEntry(operation[1], operation[3], list_entry(b"", _segments(operation[2])))
+        case Op.MERGE:
+            changes = old.changes if isinstance(old, MappingEntry) else list_entry(b"", ())
+            new = MappingEntry(operation[1], operation[3], changes.appended(b"", _segments(operation[2])))
         case Op.DROP:
             entries.pop(key, None)
             return -before

@@ -220,7 +220,7 @@ class DeltaCheckpointStore:
         return Snapshot(
             checkpoint=checkpoint,
             state=self._encoder.state(manifest, blobs),
-            returned=self._encoder.returned(operations, returned, blobs),
+            returned=self._encoder.returned(operations, returned, manifest, blobs),
         )
 
     def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
@@ -255,7 +255,7 @@ class DeltaCheckpointStore:
             Snapshot(
                 checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
                 state=decoder.state(manifests[checkpoint_id]),
-                returned=self._encoder.returned(*deltas[checkpoint_id], blobs),
+                returned=self._encoder.returned(*deltas[checkpoint_id], manifests[checkpoint_id], blobs),
             )
             for checkpoint_id in checkpoint_ids
             if checkpoint_id in rows

@@ -69,9 +69,11 @@ def _shown(code: int, data: bytes) -> Any:
 
 def _object(content: Any) -> Any:
     module, name, fields = content[:3]
-    if isinstance(fields, dict):
-        return {"class": f"{module}.{name}", **fields}
-    return fields
+    if not isinstance(fields, dict):
+        return fields
+    if module.startswith("langchain_core.messages"):  # most fields of a message are empty, and hide what it says
+        fields = {key: value for key, value in fields.items() if key == "content" or value not in (None, "", [], {})}
+    return {"class": f"{module}.{name}", **fields}
 
 
 def _positional(content: Any) -> Any:

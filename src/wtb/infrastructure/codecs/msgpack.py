@@ -23,8 +23,10 @@ from zoneinfo import ZoneInfo
 import ormsgpack
 
 from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
+from wtb.domain.secret_memory import REMEMBERED
 from wtb.domain.secrets import Secret
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
+from wtb.infrastructure.codecs.revealed import warn_of_secret
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
 _KEEP_TYPES = (
@@ -69,6 +71,13 @@ class MsgpackCodec:
     def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
         if type(value) is Encoded:
             return value
+        encoded = self._encoded(value, path)
+        for needle in REMEMBERED.needles:
+            if needle in encoded[0]:
+                warn_of_secret(needle, value, path)
+        return encoded
+
+    def _encoded(self, value: Any, path: str) -> tuple[bytes, bytes]:
         try:
             data = pack(value, self._tag, _KEEP_TYPES)
             if type(value) in _FLAT:

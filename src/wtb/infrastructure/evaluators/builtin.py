@@ -2,57 +2,101 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from wtb.domain.batch import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Direction, EvaluationContext
+from wtb.infrastructure.evaluators.messages import is_message, is_spoken, refuse_messages, text_of
+from wtb.infrastructure.evaluators.paths import is_path, value_at
+
+Key = str | Callable[[EvaluationContext], Any]
+"""What an evaluator looks at: a key of the state, a path as "messages.-1.content", or a function of the context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Keyed:
-    """Compares one key of the state with the same key of what is expected, or with all of it."""
+    """Compares a value of the state with what the case expects.
 
-    key: str
+    `key` is a key, a path or a function of the context. Where `expected` is a mapping, the value there is found by
+    `expected_key`, else by the same key or path; otherwise `expected` itself is the value.
+    """
+
+    key: Key
     expected_key: str | None = None
     worst: float = 0.0
     best: float = 1.0
+    takes_whole: ClassVar[bool] = False
+    """Whether lists and mappings are looked at as they are, and not as text or as a number."""
+
+    def __post_init__(self) -> None:
+        """Refuse what leads to no value."""
+        if inspect.iscoroutinefunction(self.key):
+            raise InvalidInput(f"{type(self).__name__} does not await its function; give one that is not async")
+        if not self.key or not isinstance(self.key, str | Callable):
+            raise InvalidInput(
+                f"{type(self).__name__} takes a key of the state, a path as 'messages.-1.content' or a function of the "
+                f"context, not {self.key!r}"
+            )
 
     def actual(self, context: EvaluationContext) -> Any:
-        if self.key not in context.state:
-            raise InvalidInput(f"the state has no key {self.key!r}; it has {', '.join(sorted(context.state))}")
-        return context.state[self.key]
+        """Return the value that the run has made."""
+        found = value_at(self.key, context.state) if isinstance(self.key, str) else self.key(context)
+        name = self.key if isinstance(self.key, str) else self._function_name
+        refuse_messages(name, found, is_message if self.takes_whole else is_spoken)
+        return found
 
     def check_case(self, case: Case) -> None:
         """Raise InvalidInput when the case does not say what is expected; asked before anything runs."""
         if case.expected is None:
             raise InvalidInput(f"expected is missing, which {type(self).__name__} needs")
-        if isinstance(case.expected, Mapping) and self._expected_key not in case.expected:
-            raise InvalidInput(f"expected.{self._expected_key} is missing, which {type(self).__name__} needs")
+        self.wanted_of(case)
 
     def wanted(self, context: EvaluationContext) -> Any:
+        """Return the value that the case expects of a run."""
         self.check_case(context.case)
         return self.wanted_of(context.case)
 
     def wanted_of(self, case: Case) -> Any:
-        return case.expected[self._expected_key] if isinstance(case.expected, Mapping) else case.expected
+        """Return the value that a case expects."""
+        if not isinstance(case.expected, Mapping):
+            return case.expected
+        key = self.expected_key or (self.key if isinstance(self.key, str) else None)
+        if key is not None:
+            return self._expected_at(key, case.expected)
+        if self.takes_whole:
+            return case.expected
+        raise InvalidInput(f"expected is a mapping; say which of its values {type(self).__name__} needs{_hint(case)}")
+
+    def _expected_at(self, key: str, expected: Mapping[str, Any]) -> Any:
+        try:
+            return value_at(key, expected, "expected")
+        except InvalidInput as error:
+            hint = f"; {error}; expected_key= names another key" if is_path(key) else ""
+            raise InvalidInput(f"expected.{key} is missing, which {type(self).__name__} needs{hint}") from error
 
     @property
-    def _expected_key(self) -> str:
-        return self.expected_key or self.key
+    def _function_name(self) -> str:
+        return getattr(self.key, "__name__", "the function")
+
+
+def _hint(case: Case) -> str:
+    return f": expected_key={next(iter(case.expected), 'KEY')!r}"
 
 
 @dataclass(frozen=True)
 class ExactMatch(_Keyed):
-    """1 when a key of the state is what is expected, else 0."""
+    """1 when a value of the state is what is expected, else 0."""
 
-    key: str
+    key: Key
     name: str = "exact_match"
+    takes_whole: ClassVar[bool] = True
 
     def evaluate(self, context: EvaluationContext) -> float:
         return float(self.actual(context) == self.wanted(context))
@@ -60,27 +104,28 @@ class ExactMatch(_Keyed):
 
 @dataclass(frozen=True)
 class Contains(_Keyed):
-    """1 when the expected text, or every one of several, stands in a key of the state; capitals do not matter."""
+    """1 when a value of the state has the expected text in it, or every one of several; capitals do not matter."""
 
-    key: str
+    key: Key
     name: str = "contains"
 
     def evaluate(self, context: EvaluationContext) -> float:
         wanted = self.wanted(context)
         texts = wanted if isinstance(wanted, list | tuple) else [wanted]
-        actual = str(self.actual(context)).casefold()
+        actual = text_of(self.actual(context)).casefold()
         return float(all(str(text).casefold() in actual for text in texts))
 
 
 @dataclass(frozen=True)
 class RegexMatch(_Keyed):
-    """1 when a pattern, given here or expected by the case, is found in a key of the state."""
+    """1 when a pattern, given here or expected by the case, is found in a value of the state."""
 
-    key: str
+    key: Key
     pattern: str | None = None
     name: str = "regex_match"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.pattern is not None:
             _compiled(self.pattern)
 
@@ -91,14 +136,14 @@ class RegexMatch(_Keyed):
 
     def evaluate(self, context: EvaluationContext) -> float:
         pattern = self.pattern if self.pattern is not None else str(self.wanted(context))
-        return float(_compiled(pattern).search(str(self.actual(context))) is not None)
+        return float(_compiled(pattern).search(text_of(self.actual(context))) is not None)
 
 
 @dataclass(frozen=True)
 class NumericMatch(_Keyed):
     """1 when a number differs from the expected one by no more than a tolerance (relative, or absolute near zero)."""
 
-    key: str
+    key: Key
     relative: float = 1e-6
     absolute: float = 1e-9
     name: str = "numeric_match"
@@ -119,11 +164,12 @@ class NumericMatch(_Keyed):
 
 @dataclass(frozen=True)
 class FitsSchema(_Keyed):
-    """1 when a key of the state fits a JSON schema."""
+    """1 when a value of the state fits a JSON schema."""
 
-    key: str
+    key: Key
     schema: Mapping[str, Any]
     name: str = "fits_schema"
+    takes_whole: ClassVar[bool] = True
 
     def check_case(self, case: Case) -> None:
         """The case has no part in it."""
@@ -150,11 +196,11 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 class TokenF1(_Keyed):
     """How many words an answer shares with the expected one: the harmonic mean of precision and recall, as in SQuAD."""
 
-    key: str
+    key: Key
     name: str = "token_f1"
 
     def evaluate(self, context: EvaluationContext) -> float:
-        actual, wanted = _words(str(self.actual(context))), _words(str(self.wanted(context)))
+        actual, wanted = _words(text_of(self.actual(context))), _words(str(self.wanted(context)))
         common = sum((Counter(actual) & Counter(wanted)).values())
         if not actual or not wanted:
             return float(actual == wanted)
@@ -167,7 +213,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds on the longest way through the nodes; waiting for workers and for people does not count."""
+    """Seconds of the slowest node in each step; waiting for workers or people, and failed attempts, do not count."""
 
     name: str = "latency_s"
     direction: Direction = Direction.LOWER
@@ -205,7 +251,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that the run took."""
+    """Steps on the line that led to the end of the run."""
 
     name: str = "steps"
     direction: Direction = Direction.LOWER
@@ -217,7 +263,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class ToolErrors:
-    """Calls of tools that failed."""
+    """Calls of tools that failed on the line, in attempts that failed too."""
 
     name: str = "tool_errors"
     direction: Direction = Direction.LOWER

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from wtb.application.evaluation_engine import check_evaluators
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import EvaluationContext
 from wtb.infrastructure.evaluators.builtin import (
     Contains,
     Cost,
@@ -24,6 +22,7 @@ from wtb.infrastructure.evaluators.builtin import (
     Tokens,
     ToolErrors,
 )
+from wtb.infrastructure.evaluators.functions import plain_evaluator
 
 GROUP = "wtb.evaluators"
 
@@ -40,19 +39,11 @@ def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunctionEvaluator:
-    """A function of the context, as an evaluator that has its name."""
-
-    name: str
-    evaluate: Callable[[EvaluationContext], Any]
-
-
 def _evaluator(given: Any) -> Any:
     if isinstance(given, str):
         return evaluator_named(given)
-    if inspect.isfunction(given) and given.__name__.isidentifier():  # a lambda has no name
-        return FunctionEvaluator(name=given.__name__, evaluate=given)
+    if inspect.isroutine(given) and given.__name__.isidentifier():  # a lambda has no name
+        return plain_evaluator(given)
     return given
 
 
@@ -63,7 +54,7 @@ def evaluator_named(name: str) -> Any:
     installed = {each.name: each for each in entry_points(group=GROUP)}
     if name not in installed:
         known = ", ".join([*_BUILT_IN, *sorted(map(_told, installed.values()))])
-        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which looks at a key of the state" if name in _KEYED else ""
+        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which looks at a value of the state" if name in _KEYED else ""
         raise InvalidInput(f"there is no evaluator {name!r}; by name there are {known}{keyed}")
     entry = installed[name]
     try:

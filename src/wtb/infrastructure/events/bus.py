@@ -7,7 +7,6 @@ reentrant because a finaliser or a signal handler may publish while this thread 
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 import time
 from collections import deque
@@ -15,8 +14,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.secrets import masked_logger
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 Handler = Callable[[RecordedEvent], None]
 

@@ -7,8 +7,6 @@ from functools import wraps
 from typing import Any
 
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, LastValue, UntrackedValue
-from langgraph.channels.binop import _get_overwrite
-from langgraph.types import Overwrite
 
 
 def stored_whole(channel: Any) -> Any:
@@ -29,14 +27,18 @@ class Folded(BinaryOperatorAggregate[Any]):
 
     __slots__ = ()
 
+    @property
+    def reducer(self) -> Callable[[Any, Sequence[Any]], Any]:
+        """How the DeltaChannel combines all writes of a superstep."""
+        return self.operator.__wrapped__  # type: ignore[attr-defined, no-any-return]
+
     def update(self, values: Sequence[Any]) -> bool:
-        """Combine writes; overwritten with None it is empty again."""
-        return super().update([Overwrite(self.typ()) if _empties(write) else write for write in values])
-
-
-def _empties(write: Any) -> bool:
-    is_overwrite, value = _get_overwrite(write)
-    return is_overwrite and value is None
+        """Let a DeltaChannel combine the writes: what it makes of an Overwrite is for LangGraph to say."""
+        channel: DeltaChannel[Any] = DeltaChannel(self.reducer, self.typ)
+        channel.value = self.value
+        is_updated = channel.update(values)
+        self.value = channel.value
+        return is_updated
 
 
 def _named(channel: Any, stored: Any) -> Any:
@@ -44,8 +46,8 @@ def _named(channel: Any, stored: Any) -> Any:
     return stored
 
 
-def _one_by_one(reducer: Callable[[Any, list[Any]], Any]) -> Callable[[Any, Any], Any]:
-    """Return a reducer of batches as one of single writes, which has to come to the same."""
+def _one_by_one(reducer: Callable[[Any, Sequence[Any]], Any]) -> Callable[[Any, Any], Any]:
+    """Return a reducer of batches as one of single writes, for whoever asks how a channel combines them."""
 
     @wraps(reducer)
     def reduced(value: Any, write: Any) -> Any:

@@ -238,6 +238,12 @@ def _of_graph(graph: App) -> Any:
     return Nested(graph)
 
 
+@known_as(Nested)
+def _of_nested(nested: Nested) -> Any:
+    """Return the nodes, edges and channels that a graph is known by."""
+    return vars(nested)
+
+
 @known_as(Runnable)
 def _of_runnable(runnable: Runnable[Any, Any]) -> Any:
     """Return the function that one was made of; chains and models show their fields instead."""

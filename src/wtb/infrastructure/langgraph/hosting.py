@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs, set_config_context
 from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.runtime import Runtime
 from langgraph.types import Interrupt
 
 from wtb.application.context import CURRENT, Context
 from wtb.application.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
-from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.graphs import RAW, may_be_async, must_be_async
 from wtb.infrastructure.langgraph.kept import KeptValues
-from wtb.infrastructure.langgraph.messages import Identified, Read
+from wtb.infrastructure.langgraph.messages import Identified, Reading
 from wtb.infrastructure.langgraph.observing import Observer
 from wtb.infrastructure.langgraph.questions import CHECKPOINTER, NODE, answering, asked_by
 from wtb.infrastructure.langgraph.returned import Pushed, spelled_out
@@ -28,6 +29,7 @@ STEP = "__wtb_step"
 """Under which key of the configuration nodes find the superstep that they belong to."""
 _PUSH = "__pregel_push"
 _SEND = "__pregel_send"
+_RUNTIME = "__pregel_runtime"
 
 
 class Step:
@@ -65,13 +67,20 @@ class _Seen(Mapping[str, Any]):
         return len(self._given)
 
 
+def restored_update(returned: Mapping[str, Any], values: KeptValues) -> Any:
+    """Return what a node returned, from what is stored of it."""
+    if RAW in returned:
+        return values.restore_item(returned[RAW])
+    return {key: values.restore(value) for key, value in returned.items()}
+
+
 class Hosted(Runnable[Any, Any]):
     """A node whose runs are made by WTB."""
 
     values: KeptValues
 
     def __init__(
-        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Read], *, is_async: bool = False
+        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Reading], *, is_async: bool = False
     ) -> None:
         self._node = node
         self._inner = inner
@@ -81,25 +90,26 @@ class Hosted(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         assert config is not None
         step: Step = config["configurable"][STEP]
+        attempts = count(1)
 
         def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
             visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
-            return self._kept(visit.update(spelled_out(self._called(input, config, context, timeout_s, step))))
+            around = self._around(config, context, next(attempts))
+            return self._kept(visit.update(spelled_out(self._called(input, around, context, timeout_s, step))))
 
         returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
         if returned is None:
             raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
-        return self._restored(returned)  # the same whether it was made here, elsewhere or before a crash
+        return restored_update(returned, self.values)  # the same whether it was made here, elsewhere or before a crash
 
     def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
-        watched = merge_configs(config, {"callbacks": [Observer(context)]})
         pushed = Pushed()
-        watched = answering(watched, context.answers(inside=NODE), **{CHECKPOINTER: None, _SEND: pushed.take})
+        around: RunnableConfig = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
         context.is_of_graph = True
         context.pass_questions()
         token = CURRENT.set(context)
         try:
-            returned = step.runs.run(self._node, self._function(input, watched, context), timeout_s)
+            returned = step.runs.run(self._node, self._function(input, around, context), timeout_s)
             return pushed.before(returned)
         except ParentCommand as command:
             return pushed.before(replace(command.args[0], graph=None))
@@ -107,6 +117,12 @@ class Hosted(Runnable[Any, Any]):
             return self._ask(context, stop)
         finally:
             CURRENT.reset(token)
+
+    def _around(self, config: RunnableConfig, context: Context, attempt: int) -> RunnableConfig:
+        """Return what an attempt of the node is called with; LangGraph itself knows of one attempt only."""
+        runtime: Runtime[Any] = config["configurable"][_RUNTIME]
+        own = {CHECKPOINTER: None, _RUNTIME: runtime.patch_execution_info(node_attempt=attempt)}
+        return answering(merge_configs(config, {"callbacks": [Observer(context)]}), context.answers(inside=NODE), **own)
 
     def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
         """Return how to call the node with this configuration around it, which models and tools find by themselves."""
@@ -135,12 +151,6 @@ class Hosted(Runnable[Any, Any]):
             return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
         return {RAW: self.values.keep_item(raw, where)}
 
-    def _restored(self, returned: Mapping[str, Any]) -> Any:
-        """Return what a node returned, from what is stored of it."""
-        if RAW in returned:
-            return self.values.restore_item(returned[RAW])
-        return {key: self.values.restore(value) for key, value in returned.items()}
-
     def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
         if not stop.args[0]:
@@ -150,14 +160,6 @@ class Hosted(Runnable[Any, Any]):
             )
         interrupt: Interrupt = stop.args[0][0]
         schema = interrupt.response_schema if isinstance(interrupt.response_schema, Mapping) else None
-        question = self._question(interrupt.value)
+        question = self.values.legible(interrupt.value, f"the question of node {self._node!r}")
         context.ask(question, schema=schema, inside=asked_by(interrupt))
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
-
-    def _question(self, value: Any) -> Any:
-        """Return what a node asks as plain data, with objects as their fields; its text when that cannot be."""
-        where = f"the question of node {self._node!r}"
-        kept = self.values.keep_item(value, where)
-        if type(kept) is Foreign:
-            kept = self.values.keep_item(kept.legible(), where)
-        return repr(value) if type(kept) is Foreign else kept

@@ -8,16 +8,19 @@ given, or what it has returned, changes nothing here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import is_dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Send
 from pydantic import BaseModel
 
 from wtb.domain.errors import DamagedData, InvalidInput, StateNotSerialisable
-from wtb.domain.state import Append, Change, SetValue, Splice, same
+from wtb.domain.sameness import same
+from wtb.domain.state import Append, Change, SetValue, Splice
 from wtb.infrastructure.codecs.foreign import Foreign
 from wtb.infrastructure.langgraph.watching import UNKNOWN, is_unchanged, shape_of
 
@@ -46,7 +49,21 @@ class KeptValues:
         try:
             return _copied(value)
         except (_NotPlain, RecursionError):
-            return self._foreign(value, where)
+            kept = self._foreign(value, where)
+            for each in _objects_in(value):
+                self._check_readable(each, where)
+            return kept
+
+    def legible(self, value: Any, where: str) -> Any:
+        """Return a value as plain data that people can read, with objects as their fields; its text if need be."""
+        try:
+            return _copied(value)
+        except (_NotPlain, RecursionError):
+            kept = self._foreign(value, where)
+        try:
+            return _copied(kept.legible())
+        except (_NotPlain, RecursionError):
+            return repr(value)
 
     def _foreign(self, value: Any, where: str) -> Foreign:
         try:
@@ -54,16 +71,14 @@ class KeptValues:
         except Exception as error:  # whatever a serialiser of somebody else's raises
             reason = f"a {type(value).__qualname__} cannot be stored: {error.__cause__ or error}"
             raise StateNotSerialisable(where, f"{reason}; keep it out of the state, or make it data") from error
-        kept = Foreign(encoding, bytes(data))
-        self._check_readable(value, kept, where)
-        return kept
+        return Foreign(encoding, bytes(data))
 
-    def _check_readable(self, value: Any, kept: Foreign, where: str) -> None:
-        """Refuse objects that come back as something else: a serialiser cannot import a class inside a function."""
+    def _check_readable(self, value: Any, where: str) -> None:
+        """Refuse an object that comes back as data: a serialiser cannot import a class inside a function."""
         kind = type(value)
-        if kind in self._readable or not (isinstance(value, BaseModel) or is_dataclass(kind)):
+        if kind in self._readable:
             return
-        if type(self.restore_item(kept)) is not kind:
+        if not self._comes_back(value, where):
             is_found = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
             remedy = (
                 "LangGraph is told to build no class that the schema does not name: annotate the channel with it"
@@ -72,6 +87,13 @@ class KeptValues:
             )
             raise StateNotSerialisable(where, f"a {kind.__qualname__} would come back as data; {remedy}")
         self._readable.add(kind)
+
+    def _comes_back(self, value: Any, where: str) -> bool:
+        kept = self._foreign(value, where)
+        try:
+            return type(self.restore_item(kept)) is type(value)
+        except InvalidInput:  # a class inside a function of the script itself
+            return False
 
     def restore(self, kept: Any) -> Any:
         """Return a value that was kept."""
@@ -112,6 +134,29 @@ def _names_after(mark: bytes, data: bytes) -> Iterator[str]:
         yield rest[start : start + size].decode(errors="replace")
 
 
+def _objects_in(value: Any) -> Iterator[Any]:
+    """Yield the models and dataclasses in a value, down to those that the serialiser writes by themselves.
+
+    The fields of a model it writes as data, and leaves it to the model to build them again.
+    """
+    if isinstance(value, BaseModel):
+        yield value
+        return
+    inside: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inside = value.values()
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        inside = value
+    elif isinstance(value, Send):
+        inside = (value.arg,)
+    elif is_dataclass(value):
+        inside = [getattr(value, field.name) for field in fields(value)]
+    for each in inside:
+        yield from _objects_in(each)
+    if is_dataclass(value):  # after what it holds, which is to be named first
+        yield value
+
+
 def _copied(value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS:
@@ -138,7 +183,8 @@ class LiveList:
         """Return the list as it is kept."""
         for position, item in enumerate(() if self._is_compared else self._items):
             if not is_unchanged(item, self._shapes[position]):
-                self._see(position, self._values.restore_item(self._kept[position]))
+                restored = self._values.restore_item(self._kept[position])
+                self._see(position, restored, shape_of(restored))
         self._is_compared = False
         return list(self._items)
 
@@ -149,11 +195,13 @@ class LiveList:
         if start == before == len(value):
             self._is_compared = self._is_whole()
             return None
-        added = [self._values.keep_item(item, where) for item in value[start:]]
+        new = value[start:]
+        shapes = list(map(shape_of, new))  # before they are kept: a change in between is one of the next time
+        added = [self._values.keep_item(item, where) for item in new]
         self._kept = [*self._kept[:start], *added]
         del self._items[start:], self._shapes[start:]
-        self._items += value[start:]
-        self._shapes += [_shape(item, kept) for item, kept in zip(value[start:], added, strict=True)]
+        self._items += new
+        self._shapes += map(_usable, shapes, new, added)
         self._is_compared = self._is_whole()
         if start == before and before:
             return Append(tuple(added))
@@ -163,18 +211,19 @@ class LiveList:
         for position, item in enumerate(value[: len(self._kept)]):
             if item is self._items[position] and is_unchanged(item, self._shapes[position]):
                 continue
+            shape = shape_of(item)  # before it is kept, as above
             if not same(self._values.keep_item(item, where), self._kept[position]):
                 return position
-            self._see(position, item)
+            self._see(position, item, shape)
         return min(len(value), len(self._kept))
 
-    def _see(self, position: int, item: Any) -> None:
-        self._items[position], self._shapes[position] = item, _shape(item, self._kept[position])
+    def _see(self, position: int, item: Any, shape: Any) -> None:
+        self._items[position], self._shapes[position] = item, _usable(shape, item, self._kept[position])
 
     def _is_whole(self) -> bool:
         return all(shape is not UNKNOWN for shape in self._shapes)
 
 
-def _shape(item: Any, kept: Any) -> Any:
-    """Return what tells whether an object is still as it was kept, if the serialiser would give back the like of it."""
-    return shape_of(item) if type(kept) is not Foreign or isinstance(item, BaseModel) else UNKNOWN
+def _usable(shape: Any, item: Any, kept: Any) -> Any:
+    """Return the shape of an object, unless the serialiser would give back something that is not quite like it."""
+    return shape if type(kept) is not Foreign or isinstance(item, BaseModel) else UNKNOWN

@@ -31,8 +31,8 @@ MAIN = "main"
 _SUBGRAPH = "subgraph "
 _NUMBER = re.compile(r" ~\d+$")
 _PLACE = re.compile(r"@[0-9a-f]{16}$")
-_SENT = "__pregel_tasks"
-_INNER = ("branch:to:", "join:", _SENT)
+SENT = "__pregel_tasks"
+_INNER = ("branch:to:", "join:", SENT)
 _START = "__start__"
 
 
@@ -120,7 +120,7 @@ def next_nodes(inner: Mapping[str, Any]) -> tuple[str, ...]:
 
 def sent_to(inner: Mapping[str, Any]) -> list[str]:
     """Return the nodes to which something was sent, each once."""
-    return list(dict.fromkeys(sent.node for sent in inner.get(_SENT, ()) if isinstance(sent, Send)))
+    return list(dict.fromkeys(sent.node for sent in inner.get(SENT, ()) if isinstance(sent, Send)))
 
 
 def row_ids(thread_id: str, namespace: str, checkpoint_id: str) -> tuple[CheckpointId, CheckpointId]:

@@ -15,7 +15,8 @@ from wtb.infrastructure.codecs.msgpack import FOREIGN, holds_buffer, is_valid_te
 from wtb.infrastructure.langgraph.watching import is_unchanged, shape_of
 
 _ATOMS = frozenset({str, float, bool, type(None)})
-_PLAIN = frozenset({dict, list, int, bytes})
+_MUTABLE = frozenset({dict, list})
+_PLAIN = _MUTABLE.union({int, bytes})
 _MOST_RECENT = 256
 
 _PLAIN_ONLY = (
@@ -78,11 +79,13 @@ class ChannelValues:
 
     def _noted(self, value: Any, where: str) -> Any:
         """Store a value that the next checkpoint is likely to hold, and remember what it became."""
+        # The shape comes first: what changes while the value is encoded is then seen as a change.
+        shape = None if type(value) in _PLAIN or type(value) in _ATOMS else shape_of(value)
         stored = self.store_item(value, where)
-        if type(stored) is Encoded and type(value) not in _PLAIN:
+        if type(stored) is Encoded and shape is not None:
             if len(self._recent) > _MOST_RECENT:
                 self._recent.clear()
-            self._recent[id(value)] = value, shape_of(value), stored
+            self._recent[id(value)] = value, shape, stored
         return stored
 
     def foreign(self, value: Any, where: str) -> Foreign:
@@ -137,9 +140,10 @@ def _encoded_foreign(value: Foreign) -> Encoded:
 def packed(value: Any) -> Encoded | None:
     """Return plain data encoded; None of anything that holds more than text, numbers, lists and mappings."""
     data = _plain_data(value)
-    if data is None or type(value) is bytes:
+    if data is None or type(value) not in _MUTABLE:
         return None if data is None else Encoded(data, data)
-    return Encoded(data, ormsgpack.packb(value, None, _PLAIN_ONLY | ormsgpack.OPT_SORT_KEYS))
+    # Sorted from the data, not from the value: another thread may have changed that one meanwhile.
+    return Encoded(data, ormsgpack.packb(ormsgpack.unpackb(data), None, _PLAIN_ONLY | ormsgpack.OPT_SORT_KEYS))
 
 
 def _plain_data(value: Any) -> bytes | None:

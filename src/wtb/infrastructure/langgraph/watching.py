@@ -1,7 +1,8 @@
 """Watched: tells which items of a list have stayed as they were, without encoding them again.
 
 An item that is another object than before is encoded and compared. One that is the same object may still have been
-changed in place: its shape, taken when it was stored, holds every value inside it, and is compared all the way down.
+changed in place: its shape, taken just before it was stored, holds every value inside it, and is compared all the way
+down.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from wtb.domain.state import Append, Change, SetValue, Splice, same
+from wtb.domain.sameness import same
+from wtb.domain.state import Append, Change, SetValue, Splice
 from wtb.infrastructure.codecs.foreign import Encoded
 
 StoreItem = Callable[[Any], Any]
@@ -141,9 +143,11 @@ class Watched:
         before = len(self._marks)
         if start == before == len(value):
             return None
-        added = [store(item) for item in value[start:]]
-        self._items[start:] = value[start:]
-        self._shapes[start:] = list(map(shape_of, value[start:]))
+        new = value[start:]
+        shapes = list(map(shape_of, new))  # before they are stored: a change in between is one of the next time
+        added = [store(item) for item in new]
+        self._items[start:] = new
+        self._shapes[start:] = shapes
         self._marks[start:] = [_mark(item) for item in added]
         if start == before and before:
             return Append(tuple(added))
@@ -154,7 +158,8 @@ class Watched:
         for position, (item, held, shape) in enumerate(zip(value, self._items, self._shapes, strict=False)):
             if item is held and is_unchanged(item, shape):
                 continue
+            now = shape_of(item)  # before it is stored, as above
             if not same(_mark(store(item)), marks[position]):
                 return position
-            self._items[position], self._shapes[position] = item, shape_of(item)
+            self._items[position], self._shapes[position] = item, now
         return min(len(value), len(marks))

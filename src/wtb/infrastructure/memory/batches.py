@@ -23,7 +23,14 @@ class MemoryBatchRepository:
 
     def save(self, batch: Batch) -> None:
         plan = json.loads(json_text(batch.plan, f"the plan of batch {batch.name!r}"))
-        self._transaction.put("batches", batch.id, evolve(batch, plan=plan))
+        known: Batch | None = self._transaction.find("batches", batch.id)
+        spent_s = batch.spent_s if known is None else max(batch.spent_s, known.spent_s)
+        self._transaction.put("batches", batch.id, evolve(batch, plan=plan, spent_s=spent_s))
+
+    def took(self, batch_id: str, spent_s: float) -> None:
+        known: Batch | None = self._transaction.find("batches", batch_id)
+        if known is not None and known.spent_s < spent_s:
+            self._transaction.put("batches", batch_id, evolve(known, spent_s=spent_s))
 
     def get(self, batch_id: str) -> Batch:
         found: Batch | None = self._transaction.find("batches", batch_id)
@@ -69,6 +76,10 @@ class MemoryBatchRepository:
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         return tuple(sorted(self._transaction.all("baselines"), key=lambda baseline: baseline.name))
+
+    def delete_baseline(self, name: str) -> None:
+        if self._transaction.find("baselines", name) is not None:
+            self._transaction.drop("baselines", name)
 
 
 class MemoryNodeCacheRepository:

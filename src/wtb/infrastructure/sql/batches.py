@@ -17,7 +17,8 @@ from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.seals import sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
-_BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us"
+_US = 1_000_000
+_BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us, spent_us"
 _JOB = "batch_id, number, combination, case_id, repeat, fingerprint, status, execution_id, result"
 _BASELINE = "name, batch_id, combination, created_at_us"
 
@@ -30,12 +31,18 @@ class SqlBatchRepository:
 
     def save(self, batch: Batch) -> None:
         statement = (
-            f"INSERT INTO wtb_batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+            f"INSERT INTO wtb_batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
             "status = excluded.status, plan = excluded.plan, updated_at_us = excluded.updated_at_us"
         )
         plan = json_text(batch.plan, f"the plan of batch {batch.name!r}")
-        times = (to_us(batch.created_at), to_us(batch.updated_at))
+        times = (to_us(batch.created_at), to_us(batch.updated_at), round(batch.spent_s * _US))
         self._transaction.run(statement, (batch.id, batch.name, batch.workflow_name, batch.status.value, plan, *times))
+        self.took(batch.id, batch.spent_s)
+
+    def took(self, batch_id: str, spent_s: float) -> None:
+        spent_us = round(spent_s * _US)
+        statement = "UPDATE wtb_batches SET spent_us = ? WHERE id = ? AND spent_us < ?"
+        self._transaction.run(statement, (spent_us, batch_id, spent_us))
 
     def get(self, batch_id: str) -> Batch:
         row = self._transaction.row(f"SELECT {_BATCH} FROM wtb_batches WHERE id = ?", (batch_id,))
@@ -96,6 +103,9 @@ class SqlBatchRepository:
         found = map(_baseline, self._transaction.rows(f"SELECT {_BASELINE} FROM wtb_baselines", ()))
         return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases differ in how they order texts
 
+    def delete_baseline(self, name: str) -> None:
+        self._transaction.run("DELETE FROM wtb_baselines WHERE name = ?", (name,))
+
 
 @mapping("batch")
 def _batch(row: Any) -> Batch:
@@ -107,6 +117,7 @@ def _batch(row: Any) -> Batch:
         plan=json.loads(row[4]),
         created_at=from_us(row[5]),
         updated_at=from_us(row[6]),
+        spent_s=row[7] / _US,
     )
 
 

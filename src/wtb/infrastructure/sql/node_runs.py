@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import NodeRunNotFound
+from wtb.domain.figures import Figures
 from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
+from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.repositories import failure_of, failure_text
@@ -20,14 +23,14 @@ _STATUSES = {status.value: status for status in NodeStatus}
 
 _RUN_FIELDS = (
     "id, execution_id, branch_id, node, visit, attempt, status, input_id, first_id, last_id, checkpoint_count, "
-    "tool_count, failure, started_at_us, ended_at_us, pending"
+    "tool_count, failure, started_at_us, ended_at_us, pending, figures"
 )
 _SAVE_RUN = (
-    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, id) DO UPDATE SET attempt = excluded.attempt, status = excluded.status, "
     "first_id = excluded.first_id, last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, "
     "tool_count = excluded.tool_count, failure = excluded.failure, started_at_us = excluded.started_at_us, "
-    "ended_at_us = excluded.ended_at_us, pending = excluded.pending"
+    "ended_at_us = excluded.ended_at_us, pending = excluded.pending, figures = excluded.figures"
 )
 _UNFINISHED = (
     f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? "
@@ -50,12 +53,10 @@ class SqlNodeRunRepository:
         failure = failure_text(run.failure)
         pending = None
         if run.pending is not None:
-            result, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
-            pending = sealed(self._codec, (run.execution_id, run.id), result)
-        self._transaction.run(
-            _SAVE_RUN,
-            (*identity, run.attempt, run.status.value, run.input_id, *counts, failure, started_us, ended_us, pending),
-        )
+            kept, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
+            pending = sealed(self._codec, (run.execution_id, run.id), kept)
+        result = (failure, started_us, ended_us, pending, _figures_text(run))
+        self._transaction.run(_SAVE_RUN, (*identity, run.attempt, run.status.value, run.input_id, *counts, *result))
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
         statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
@@ -124,4 +125,14 @@ def _node_run(row: Any) -> NodeRun:
         failure=failure_of(row[12]),
         started_at=from_us(row[13]),
         ended_at=None if row[14] is None else from_us(row[14]),
+        figures=None if row[16] is None else Figures.from_data(json.loads(row[16])),
     )
+
+
+def _figures_text(run: NodeRun) -> str | None:
+    if run.figures is None:
+        return None
+    data = run.figures.to_data()
+    if len(data) == 1:  # most nodes only take time, and every step pays for this
+        return f'{{"ms":{data["ms"]}}}'
+    return json_text(data, f"the figures of {run.node!r}")

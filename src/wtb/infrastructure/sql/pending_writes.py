@@ -48,7 +48,10 @@ class SqlPendingWriteRepository:
         if final:
             self._insert(final, _KEEP, blobs)
         if len(final) < len(writes):
-            self._insert([write for write in writes if write.number < 0], _REPLACE, blobs)
+            # Postgres refuses to change a row twice in one statement. LangGraph gives every answer that a task got so
+            # far, all under one number: the last holds those before it.
+            last = {write[:4]: write for write in writes if write.number < 0}
+            self._insert([*last.values()], _REPLACE, blobs)
         if blobs:
             self._rows.put_blobs(blobs, to_us(writes[0].created_at))
 

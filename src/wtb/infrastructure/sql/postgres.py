@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary, StorageError, StorageUnavailable
+from wtb.domain.secrets import Masker
 from wtb.infrastructure.sql.database import Database, Transaction
 
 _FRESH_S = 10
@@ -124,7 +125,7 @@ class PostgresDatabase(Database):
             (psycopg.errors.OperationalError, "is the server running and reachable?"),
         )
         address = make_url(url)
-        super().__init__(address.render_as_string(hide_password=True))
+        super().__init__(Masker().text(address.render_as_string(hide_password=True)))  # ?password= too
         self._texts: dict[str, str] = {}
         alive = {name: value for name, value in _ALIVE.items() if name not in address.query}
         self._engine = sa.create_engine(

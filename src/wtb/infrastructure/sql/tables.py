@@ -150,6 +150,7 @@ node_runs = Table(
     Column("started_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
     Column("pending", LargeBinary),
+    Column("figures", Text),
     Index(
         "wtb_node_runs_unended",
         "execution_id",
@@ -183,6 +184,7 @@ tool_calls = Table(
     Column("error", Text),
     Column("started_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
+    Column("figures", Text),
 )
 
 events = Table(
@@ -250,6 +252,7 @@ batches = Table(
     Column("plan", Text, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("updated_at_us", BigInteger, nullable=False),
+    Column("spent_us", BigInteger, nullable=False, server_default="0"),
     Index("wtb_batches_name", "name", "created_at_us"),
 )
 

@@ -6,10 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from wtb.domain.figures import NO_CALL_FIGURES, CallFigures
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import Codec
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
+from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.seals import sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -17,11 +20,13 @@ CALL_FIELDS = (
     "execution_id, node_run_id, identity, sequence, kind, tool, effects, arguments, status, error, "
     "started_at_us, ended_at_us, result"
 )
+"""What the seal of a result covers, and then the result."""
+
 _SAVE = (
-    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, node_run_id, identity) DO UPDATE SET status = excluded.status, "
     "result = excluded.result, error = excluded.error, started_at_us = excluded.started_at_us, "
-    "ended_at_us = excluded.ended_at_us"
+    "ended_at_us = excluded.ended_at_us, figures = excluded.figures"
 )
 
 
@@ -48,18 +53,18 @@ class SqlToolCallRepository:
             None if call.ended_at is None else to_us(call.ended_at),
         )
         result, _ = self._codec.encode(call.result, f"the result of {call.tool}")
-        self._transaction.run(_SAVE, (*facts, sealed(self._codec, facts, result)))
+        self._transaction.run(_SAVE, (*facts, sealed(self._codec, facts, result), _figures_text(call)))
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         where, values = "execution_id = ?", [str(execution_id)]
         if node_run_id is not None:
             where += " AND node_run_id = ?"
             values.append(node_run_id)
-        statement = f"SELECT {CALL_FIELDS} FROM wtb_tool_calls WHERE {where} ORDER BY node_run_id, sequence"
+        statement = f"SELECT {CALL_FIELDS}, figures FROM wtb_tool_calls WHERE {where} ORDER BY node_run_id, sequence"
         return tuple(self._call(row) for row in self._transaction.rows(statement, values))
 
     def _call(self, row: Any) -> ToolCall:
-        result = result_in(self._codec, row)
+        result = result_in(self._codec, row[:-1])
         return ToolCall(
             execution_id=ExecutionId(row[0]),
             node_run_id=NodeRunId(row[1]),
@@ -74,12 +79,22 @@ class SqlToolCallRepository:
             started_at=from_us(row[10]),
             ended_at=None if row[11] is None else from_us(row[11]),
             result=self._codec.decode(result),
+            figures=_figures((row[2], row[13])),
         )
 
 
 def result_in(codec: Codec, row: Sequence[Any]) -> bytes:
     """Return the result in a row, or raise DamagedData when the row is not what was written."""
     return unsealed(codec, row[:-1], row[-1], f"call {row[2]!r} of run {row[0]!r}")
+
+
+@mapping("call")
+def _figures(row: tuple[str, str | None]) -> CallFigures:
+    return NO_CALL_FIGURES if row[1] is None else CallFigures.from_data(json.loads(row[1]))
+
+
+def _figures_text(call: ToolCall) -> str | None:
+    return None if call.figures == NO_CALL_FIGURES else json_text(call.figures.to_data(), f"the figures of {call.tool}")
 
 
 def _error(text: str | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,11 +22,12 @@ from wtb.domain.engine import Advance, Make, Runs, Standpoint
 from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
+from wtb.infrastructure.langgraph.finished import updates_in, with_updates
 from wtb.infrastructure.langgraph.graphs import App, Graph
-from wtb.infrastructure.langgraph.hosting import STEP, Hosted, Step
+from wtb.infrastructure.langgraph.hosting import STEP, Hosted, Step, restored_update
 from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
 from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
-from wtb.infrastructure.langgraph.records import is_inner
+from wtb.infrastructure.langgraph.records import SENT, is_inner
 from wtb.infrastructure.langgraph.tools import record_tool_nodes
 
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
@@ -58,6 +59,15 @@ class Hosting:
     def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an input as it is stored, with its messages and other objects."""
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
+
+    def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is stored of channels as the nodes of the graph see it."""
+        return {name: self._values.restore(value) for name, value in stored.items()}
+
+    @cached_property
+    def _values(self) -> KeptValues:
+        """How values are stored, whatever the variants: the schema says which classes there are."""
+        return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
     def _hosted(self, node: Node) -> Hosted:
         return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
@@ -140,6 +150,18 @@ class GraphEngine:
             next_nodes=nodes,
             memory=self._memory(saver),
         )
+
+    def with_finished(self, at: Standpoint, returned: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        restore = self._values.restore
+        sent = len(at.memory["hidden"].get(SENT, ()))
+
+        def order(position: int) -> tuple[bool, Any]:
+            """LangGraph applies what nodes wrote by their names, and behind it, in order, what was sent to."""
+            return position < sent, position if position < sent else at.next_nodes[position]
+
+        values = {name: restore(value) for name, value in at.state.items()}
+        given = [restored_update(returned[position], self._values) for position in sorted(returned, key=order)]
+        return with_updates(self._graph.channels, values, [each for update in given for each in updates_in(update)])
 
     def _invoked(
         self, saver: _StepSaver, given: Any, at: Standpoint, *, made: Make | None = None, **interrupts: Any
@@ -250,7 +272,7 @@ class GraphEngine:
             "id": checkpoint["id"],
             "step": saver.metadata["step"],
             "versions": {name: version for name, version in checkpoint["channel_versions"].items() if name in values},
-            "hidden": {name: keep(values[name], f"channel {name!r}") for name in values if _is_hidden(name)},
+            "hidden": {name: keep(values[name], _place(name)) for name in values if _is_hidden(name)},
             "more": {key: keep(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
         }
 
@@ -269,6 +291,10 @@ def _saver_of(app: App) -> BaseCheckpointSaver[Any]:
 
 def _due(chunks: Sequence[Any]) -> tuple[str, ...]:
     return tuple(chunks[-1]["next"]) if chunks else ()
+
+
+def _place(channel: str) -> str:
+    return "what was sent to a node" if channel == SENT else f"channel {channel!r}"
 
 
 def _is_hidden(channel: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,10 +12,11 @@ from wtb.application.state_view import StateView
 from wtb.domain.engine import Advance, Call, Make, Standpoint
 from wtb.domain.ports import Conditions
 from wtb.domain.routing import Finished, Router
+from wtb.domain.secrets import masked_logger
 from wtb.domain.state import State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 
-_log = logging.getLogger(__name__)
+_log = masked_logger(__name__)
 
 _MOST_MEMBERS = 32
 """Threads of one parallel superstep."""

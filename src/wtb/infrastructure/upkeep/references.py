@@ -133,11 +133,11 @@ def addresses_in(operation: Operation) -> Iterator[bytes]:
     match operation[0]:
         case Op.BLOB:
             yield operation[2]
-        case Op.LIST | Op.APPEND:
+        case Op.LIST | Op.APPEND | Op.MAPPING | Op.MERGE:
             yield from (segment[2] for segment in operation[2] if segment[2])
         case Op.KEEP:
             yield from (segment[2] for segment in operation[3] if segment[2])
-        case Op.VALUE | Op.DROP:
+        case Op.VALUE | Op.DROP | Op.STATE:
             pass
         case code:
             raise UnknownFormat(f"a checkpoint has the unknown operation {code!r}; a newer wtb may have written it")

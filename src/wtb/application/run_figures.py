@@ -1,0 +1,86 @@
+"""Figures of runs: what led to the head of a run, and what the run has spent in all.
+
+They are kept with the node runs. Node runs that were recorded before that (schema 0008 and older) have theirs in the
+event `node.completed` only, so those are looked up there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wtb.domain.checkpoint import NodeRun, NodeStatus
+from wtb.domain.events import EventType
+from wtb.domain.figures import Figures
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import ExecutionId
+from wtb.domain.line_figures import LineFigures
+from wtb.domain.ports import UnitOfWork
+
+_PAGE = 10_000
+_TOLD = (EventType.NODE_COMPLETED, EventType.NODE_SKIPPED, EventType.TOOL_FAILED)
+
+_Visit = tuple[Any, str, int]
+"""The checkpoint that a visit of a node ended with, the node, and the visit."""
+
+
+def line_figures(uow: UnitOfWork, execution_id: ExecutionId) -> LineFigures:
+    """Return the figures of the line that led to the head of a run, through other runs if it is a fork."""
+    return LineFigures.of(measured_history(uow, execution_id))
+
+
+def measured_history(uow: UnitOfWork, execution_id: ExecutionId) -> ExecutionHistory:
+    """Return the history of a run, with the figures of all its node runs."""
+    history = uow.checkpoints.load_history(execution_id)
+    return replace(history, node_runs=_measured(uow, history.node_runs))
+
+
+def measured_runs(uow: UnitOfWork, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
+    """Return all node runs of a run with their figures, on whichever line: what it has spent in all."""
+    return _measured(uow, uow.node_runs.list_runs(execution_id))
+
+
+def _measured(uow: UnitOfWork, runs: Sequence[NodeRun]) -> tuple[NodeRun, ...]:
+    """Return node runs, with figures from the events for those that were recorded without."""
+    streams = {run.execution_id for run in runs if _is_bare(run)}
+    if not streams:
+        return tuple(runs)
+    told = {stream: _told(uow, stream) for stream in streams}
+    return tuple(_with_told(run, told[run.execution_id]) if _is_bare(run) else run for run in runs)
+
+
+def _is_bare(run: NodeRun) -> bool:
+    return run.figures is None and run.status is NodeStatus.COMPLETED and run.last_id is not None
+
+
+def _with_told(run: NodeRun, told: dict[_Visit, Figures]) -> NodeRun:
+    """A visit whose checkpoint could not be stored was told of without one."""
+    found = told.get((run.last_id, run.node, run.visit)) or told.get((None, run.node, run.visit))
+    return run if found is None else run.measured(found)
+
+
+def _told(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
+    """Return the figures that the events of a run tell; a failed call belongs to the visit that completed next."""
+    found: dict[_Visit, Figures] = {}
+    failed: Counter[tuple[str, int]] = Counter()
+    for event in _events(uow, stream):
+        visit = (event.data["node"], event.data["visit"])
+        if event.type is EventType.TOOL_FAILED:
+            failed[visit] += 1
+            continue
+        failures = failed.pop(visit, 0)
+        if event.type is EventType.NODE_COMPLETED:
+            figures = Figures.from_data(event.data)
+            key = (event.data["checkpoint"], *visit)
+            found[key] = replace(figures, tool_errors=figures.tool_errors + failures)
+    return found
+
+
+def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[Any]:
+    page = uow.events.list_events(stream=stream, types=_TOLD, limit=_PAGE)
+    while page:
+        yield from page
+        last = page[-1].position
+        page = uow.events.list_events(stream=stream, types=_TOLD, after=last, limit=_PAGE) if len(page) == _PAGE else ()

@@ -1,0 +1,41 @@
+"""Tracebacks: where in the user's own code something went wrong."""
+
+from __future__ import annotations
+
+import functools
+import sysconfig
+import traceback
+from pathlib import Path
+
+_WTB = Path(__file__).resolve().parents[1]
+
+
+def own_place(error: BaseException) -> str:
+    """Return `file.py:12, in judge`: the innermost line of the user's own code that an error came through.
+
+    Empty when it came through none. A file in the current folder is named from there.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _is_own(frame.filename):
+            return f"{_shown(frame.filename)}:{frame.lineno}, in {frame.name}"
+    return ""
+
+
+@functools.lru_cache(maxsize=1_000)
+def _is_own(file: str) -> bool:
+    """Whether code is the user's, not that of WTB, of Python or of an installed package."""
+    if file.startswith("<frozen "):
+        return False
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in (_WTB, *_installed()))
+
+
+@functools.cache
+def _installed() -> frozenset[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return frozenset(Path(sysconfig.get_paths()[name]).resolve() for name in names)
+
+
+def _shown(file: str) -> str:
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file

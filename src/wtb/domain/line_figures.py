@@ -1,0 +1,83 @@
+"""LineFigures: what a run took along the line that led to its head, whatever else was tried on the way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+
+from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Trigger
+from wtb.domain.figures import NOTHING, Usage
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import CheckpointId, NodeRunId
+
+_MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFigures:
+    """Sums over the node runs on the line of the head: those that a rollback or a fork left behind do not count.
+
+    Nodes of one superstep run at the same time, so the slowest of them counts in `latency_s`.
+    """
+
+    steps: int
+    latency_s: float
+    usage: Usage
+    tool_errors: int
+
+    @classmethod
+    def of(cls, history: ExecutionHistory) -> LineFigures:
+        """Sum up the active line of a history."""
+        line = {checkpoint.id: checkpoint for checkpoint in history.lineage()}
+        runs = completed_runs(history)
+        slowest: dict[CheckpointId | NodeRunId, float] = defaultdict(float)
+        usage, tool_errors = NOTHING, 0
+        for run in runs:
+            step = _step_of(run, line)
+            slowest[step] = max(slowest[step], ms_of(run))
+            if run.figures is not None:
+                usage += run.figures.usage
+                tool_errors += run.figures.tool_errors
+        return cls(
+            steps=len(slowest.keys() | _ends(line.values())),
+            latency_s=sum(slowest.values()) / 1e3,
+            usage=usage,
+            tool_errors=tool_errors,
+        )
+
+
+def completed_runs(history: ExecutionHistory) -> tuple[NodeRun, ...]:
+    """Return the node runs that led along the active line; one that waits for its siblings has not led on yet."""
+    return tuple(run for run in history.runs() if run.status is NodeStatus.COMPLETED and run.last_id is not None)
+
+
+def ms_of(run: NodeRun) -> float:
+    """Return how long a node run took; of one without figures, the time from its start to its end."""
+    if run.figures is not None:
+        return run.figures.ms
+    return 0.0 if run.ended_at is None else round((run.ended_at - run.started_at) / _MS, 3)
+
+
+def _step_of(run: NodeRun, line: Mapping[CheckpointId, Checkpoint]) -> CheckpointId | NodeRunId:
+    """Return what the runs of one superstep have in common: the checkpoint that they made.
+
+    A run whose checkpoint could not be stored ends with that of a later step; it was a step of its own.
+    """
+    assert run.last_id is not None
+    owner = line[run.last_id].node_run_id
+    return run.last_id if owner == run.id or (owner is None and run.checkpoint_count) else run.id
+
+
+def _ends(line: Iterable[Checkpoint]) -> set[CheckpointId]:
+    """Return the checkpoints that steps ended with: all that is known of a thread that LangGraph drives itself.
+
+    There the first one after an input only takes the input in.
+    """
+    return {
+        after.id
+        for before, after in pairwise(line)
+        if after.trigger is Trigger.NODE_END and before.trigger is not Trigger.START
+    }

@@ -1,0 +1,92 @@
+"""SecretMemory: the texts of all secrets of this process, and the forms in which they may stand elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+SHORTEST = 4
+"""Characters of a text that is looked for; a shorter one stands in half of all words."""
+
+MOST = 1_000
+"""Texts that are remembered; the one that was not used for longest is forgotten first."""
+
+_SHORTEST_BASE64 = 7
+"""Characters of a base64 text that tell it from another one."""
+
+_MOST_NEEDLES = 5
+"""Texts that are looked for in stored data: each costs a search of all that a step writes."""
+
+_ESCAPE = re.compile("%[0-9A-F]{2}")
+
+
+class SecretMemory:
+    """Remembers texts for the life of the process: an error may be recorded long after its `Secret` is gone.
+
+    Thread-safe: readers get whole tuples, which are replaced and never changed.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._texts: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._forms: tuple[str, ...] | None = ()
+        self.needles: tuple[bytes, ...] = ()
+        """The latest texts as they lie in stored data."""
+
+    def add(self, text: str) -> None:
+        """Remember a text, or that it was used again."""
+        if len(text) < SHORTEST:
+            return
+        with self._lock:
+            if text in self._texts:
+                self._texts.move_to_end(text)
+                return
+            self._texts[text] = forms_of(text)
+            if len(self._texts) > self._most:
+                self._texts.popitem(last=False)
+            self._forms = None
+            needle = text.encode("utf-8", "surrogatepass")
+            self.needles = (*self.needles, needle)[-_MOST_NEEDLES:]
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """What is masked, longest first: a secret may be a part of another one."""
+        found = self._forms
+        if found is None:
+            with self._lock:
+                every = {form for forms in self._texts.values() for form in forms}
+                found = self._forms = tuple(sorted(every, key=len, reverse=True))
+        return found
+
+
+REMEMBERED = SecretMemory()
+"""The secrets of this process."""
+
+
+def forms_of(text: str) -> tuple[str, ...]:
+    """Return a text as it is, and as it stands in addresses, JSON, reprs, HTML and base64."""
+    data = text.encode("utf-8", "surrogatepass")
+    quoted = [quote(data, safe=""), quote(data), quote_plus(data)]
+    lower = [_ESCAPE.sub(lambda found: found[0].lower(), form) for form in quoted]
+    written = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], repr(data)[2:-1]]
+    nested = [json.dumps(form)[1:-1] for form in written]  # JSON in JSON, as errors of services quote what they got
+    every = [text, *quoted, *lower, *written, *nested, html.escape(text), *_base64_parts(data)]
+    return tuple(dict.fromkeys(form for form in every if len(form) >= SHORTEST))
+
+
+def _base64_parts(data: bytes) -> Iterator[str]:
+    """Yield the characters that a text gives in base64, whatever stands before and after it, as in `user:password`."""
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + data)
+        # A character stands for six bits: those that hold bits of a neighbour are not known.
+        part = encoded[-(-before * 8 // 6) : (before + len(data)) * 8 // 6].decode()
+        if len(part) >= _SHORTEST_BASE64:
+            yield part
+            yield part.replace("+", "-").replace("/", "_")

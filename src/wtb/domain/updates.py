@@ -1,0 +1,47 @@
+"""Updates as they wait in the database: what a node returned, by what it changes where that is shorter.
+
+A member of a parallel superstep waits for its siblings, and jobs of a batch share results. Whoever takes such an update
+has the state that the node was given, so a list that grew need not be written whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.domain.errors import DamagedData
+from wtb.domain.held import merged
+from wtb.domain.state import DELETE, Append, Merge, Update
+
+
+def shortened(update: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an update as data: values, keys to delete, and by how much others have grown."""
+    changes = update.changes if isinstance(update, Update) else {}
+    values, grown = dict[str, Any](), dict[str, Any]()
+    for key, value in update.items():
+        match changes.get(key):
+            case Append(items=items):
+                grown[key] = {"length": len(value) - len(items), "items": list(items)}
+            case Merge(items=items, removed=removed):
+                grown[key] = {"items": dict(items), "removed": list(removed)}
+            case _ if value is not DELETE:
+                values[key] = value
+    deleted = [key for key, value in update.items() if value is DELETE]
+    return {"returned": values, "deleted": deleted} | ({"grown": grown} if grown else {})
+
+
+def restored(data: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update of such data, given the state that the node was given."""
+    grown = {key: _grown(key, change, state.get(key)) for key, change in data.get("grown", {}).items()}
+    return {**data["returned"], **grown, **dict.fromkeys(data.get("deleted", ()), DELETE)}
+
+
+def _grown(key: str, change: Mapping[str, Any], old: Any) -> Any:
+    if type(old) is list and change.get("length") == len(old):
+        return [*old, *change["items"]]
+    if type(old) is dict and "removed" in change:
+        return merged(old, change["items"], change["removed"])
+    raise DamagedData(
+        f"the kept result of a node says how {key!r} grew, but the state holds another value there; "
+        "resume with rerun_node=True to run the node again"
+    )

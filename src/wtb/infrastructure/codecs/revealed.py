@@ -1,0 +1,50 @@
+"""Warns of secrets in what is stored. It is stored as it is, since a resumed run needs it; a person should know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.domain.secrets import masked_logger
+
+_log = masked_logger(__name__)
+
+_MOST_PLACES = 1_000
+"""Places that are remembered, so that each is told of once."""
+
+_told: set[str] = set()
+
+
+def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
+    """Log a warning, once a place, that what is stored holds the text of a `Secret`; the path says where."""
+    root = path.partition("[")[0]  # not once for each item of a list
+    if root in _told or len(_told) >= _MOST_PLACES:
+        return
+    _told.add(root)
+    _log.warning(
+        "%s holds the text of a wtb.Secret, and is stored unmasked: read the secret in the node that needs it, and "
+        "keep it out of what nodes return and of plain arguments",
+        _place(value, needle.decode("utf-8", "surrogatepass"), path),
+    )
+
+
+def _place(value: Any, text: str, path: str) -> str:
+    """Return the path of the first text that holds another one; of objects only the path to them is known."""
+    if isinstance(value, Mapping):
+        parts = [(f"{path}.{key}", item) for key, item in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return path
+    for place, item in parts:
+        if _holds(item, text):
+            return _place(item, text, place)
+    return path
+
+
+def _holds(value: Any, text: str) -> bool:
+    if isinstance(value, str):
+        return text in value
+    if isinstance(value, Mapping):
+        return any(_holds(item, text) for item in value.values())
+    return isinstance(value, list | tuple) and any(_holds(item, text) for item in value)

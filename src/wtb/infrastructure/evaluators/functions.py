@@ -1,0 +1,80 @@
+"""Functions as evaluators: plain ones, and those that say with `@wtb.evaluator` on which scale they score."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, overload
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import Direction, EvaluationContext, metric_of
+
+Function = Callable[[EvaluationContext], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionEvaluator:
+    """A function of the context as an evaluator; it can still be called as the function that it was."""
+
+    name: str
+    evaluate: Function
+    direction: str = Direction.HIGHER
+    worst: float | None = None
+    best: float | None = None
+
+    def __call__(self, context: EvaluationContext) -> Any:
+        """Call the function."""
+        return self.evaluate(context)
+
+
+@overload
+def evaluator(function: Function, /) -> FunctionEvaluator: ...
+
+
+@overload
+def evaluator(
+    *, worst: float | None = None, best: float | None = None, direction: str = "higher", name: str | None = None
+) -> Callable[[Function], FunctionEvaluator]: ...
+
+
+def evaluator(
+    function: Any = None,
+    /,
+    *,
+    worst: float | None = None,
+    best: float | None = None,
+    direction: str = "higher",
+    name: str | None = None,
+) -> Any:
+    """Make an evaluator of a function of the context: `@wtb.evaluator(worst=0, best=1)`.
+
+    `worst` and `best` are the ends of its scale: on a declared scale a run that fails scores the worst. `direction`
+    says whether `higher` or `lower` is better. The metric is called `name`, or as the function. The function may be
+    async; it returns a number, True or False.
+    """
+
+    def made(given: Any) -> FunctionEvaluator:
+        found = FunctionEvaluator(
+            name=name or _name_of(given), evaluate=given, direction=direction, worst=worst, best=best
+        )
+        metric_of(found)  # refuses a direction and a scale that make no sense
+        return found
+
+    return made if function is None else made(function)
+
+
+def _name_of(function: Any) -> str:
+    if not callable(function) or isinstance(function, type):
+        raise InvalidInput(f"@wtb.evaluator stands above a function of the context, not above {function!r}")
+    name: str = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise InvalidInput("a function without a name needs one: wtb.evaluator(name='is_short')(…)")
+    return name
+
+
+def plain_evaluator(function: Function) -> FunctionEvaluator:
+    """Return a function that declares nothing as an evaluator; `-> bool` in its signature is a scale from 0 to 1."""
+    if inspect.signature(function).return_annotation in (bool, "bool"):
+        return FunctionEvaluator(name=function.__name__, evaluate=function, worst=0.0, best=1.0)
+    return FunctionEvaluator(name=function.__name__, evaluate=function)

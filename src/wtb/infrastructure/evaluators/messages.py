@@ -1,0 +1,78 @@
+"""Messages: how evaluators read what a chat model said; LangChain is known by its classes and never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import EvaluationContext
+
+IsMessage = Callable[[Any], bool]
+
+_KEY = "messages"
+"""The key that LangGraph's MessagesState keeps messages in."""
+
+
+def last_message(context: EvaluationContext) -> str:
+    """Return the text of the last AI message; its key is `messages`, or the only key of the state that holds any."""
+    key = _key_of_messages(context.state)
+    messages = context.state[key]
+    found = messages if isinstance(messages, list | tuple) else [messages]
+    answers = [each for each in found if is_message(each) and each.type == "ai"]
+    if not answers:
+        kinds = ", ".join(dict.fromkeys(each.type for each in found if is_message(each))) or "none"
+        raise InvalidInput(f"{key!r} holds no AI message; the types of its messages: {kinds}")
+    return text_of(answers[-1].content)
+
+
+def _key_of_messages(state: Mapping[str, Any]) -> str:
+    if _KEY in state:
+        return _KEY
+    keys = [key for key, value in state.items() if holds_messages(value)]
+    if len(keys) == 1:
+        return keys[0]
+    if not keys:
+        raise InvalidInput(f"no key of the state holds messages; it has {', '.join(sorted(state)) or 'no keys'}")
+    raise InvalidInput(f"{', '.join(keys)} hold messages; say which by a path, as '{keys[0]}.-1.content'")
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is a message of LangChain's."""
+    return any(
+        kind.__name__ == "BaseMessage" and kind.__module__.startswith("langchain_core.messages")
+        for kind in type(value).__mro__
+    )
+
+
+def is_spoken(value: Any) -> bool:
+    """Whether a value is a message of any kind, or a mapping that chat models take for one."""
+    return is_message(value) or (isinstance(value, Mapping) and "content" in value and "role" in value)
+
+
+def holds_messages(value: Any, is_one: IsMessage = is_message) -> bool:
+    """Whether a value is a message, or a list with messages in it."""
+    return is_one(value) or (isinstance(value, list | tuple) and any(map(is_one, value)))
+
+
+def refuse_messages(key: str, value: Any, is_one: IsMessage) -> None:
+    """Raise InvalidInput with the ways to write it when a key leads to messages, and not to what one of them says."""
+    if not holds_messages(value, is_one):
+        return
+    if isinstance(value, list | tuple):
+        raise InvalidInput(
+            f"{key!r} holds {len(value)} messages; say which one counts: '{key}.-1.content' is the last one, "
+            "wtb.langgraph.last_message the last answer of the model; or give a function of the context"
+        )
+    raise InvalidInput(f"{key!r} is a whole message; say which part of it counts, as '{key}.content'")
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: of content that comes in blocks, what the blocks of text say."""
+    if isinstance(value, list) and value and all(map(_is_block, value)):
+        return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in value)
+    return str(value)
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
