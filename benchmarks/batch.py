@@ -7,11 +7,14 @@ a model's answer) or computing, in a batch whose every way gives another result:
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -119,6 +122,28 @@ def overhead(folder: Path) -> list[Figure]:
     ]
 
 
+def observing() -> list[Figure]:
+    """Run trivial jobs with and without an observer, in processes that take turns; the fastest of each counts."""
+    taken_us: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(TURNS):
+        for node, observer in product(("nothing", "reading"), ("blind", "real")):
+            command = [sys.executable, "-m", "benchmarks.observing", node, observer]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            taken_us[node, observer].append(float(done.stdout))
+    names = {"nothing": "do nothing", "reading": "each read a file and a variable"}
+    return [
+        Figure(
+            name=f"job of three nodes that {words}: observed ÷ not observed, processor time",
+            value=min(taken_us[node, "real"]) / min(taken_us[node, "blind"]),
+            unit="×",
+            bar=1.05,
+            detail=f"{min(taken_us[node, 'real']):.0f} and {min(taken_us[node, 'blind']):.0f} µs",
+            raw={observer: min(taken_us[node, observer]) for observer in ("blind", "real")},
+        )
+        for node, words in names.items()
+    ]
+
+
 def resident_mb() -> float:
     """Return the memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -201,6 +226,7 @@ def main() -> None:
         folder = Path(name)
         parts: list[Part] = [
             ("overhead", partial(overhead, folder)),
+            ("observing", observing),
             (f"{JOBS:,} jobs", partial(many_jobs, folder)),
             ("waiting 50 ms", partial(speed_up, folder, "wait 50 ms", partial(time.sleep, 0.05), round(1 / 1.9, 3))),
             ("waiting 5 ms", partial(speed_up, folder, "wait 5 ms", partial(time.sleep, 0.005), None)),

@@ -1600,6 +1600,7 @@ class Judge:
 
 batch = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[Judge()])
 """
+ORDER = ["make", "use", "last", "uncached"]
 WORKFLOW_FILES = {
     "workflow.py": WORKFLOW,
     "workflow_parts.py": "".join(
@@ -1720,14 +1721,29 @@ flow = wtb.langgraph.workflow(outer.compile(), name="graph")
 batch = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[wtb.Steps()])
 """
 GRAPH_EDITS = {
-    "node one": ("node", "`node` in graph.py"),
-    "lowered one": ("chain", "`lowered` in graph.py"),
-    "template one": ("chain", "`chain` in graph.py"),
-    "method one": ("model", "`Model._call` in graph.py"),
-    "response one": ("model", "`model.responses` in graph.py"),
-    "bound one": ("bound", ""),
-    "inside one": ("inner", "`inside` in graph.py"),
-    "tool one": ("tool", "`search` in graph.py"),
-    "Search one": ("tool", "`search` in graph.py"),
-    "route one": ("the workflow", "`route` in graph.py"),
+    "node one": {"node": ["`node` in graph.py"]},
+    "lowered one": {"chain": ["`lowered` in graph.py", "`chain` in graph.py"]},
+    "template one": {"chain": ["`chain` in graph.py"]},
+    "method one": {"model": ["`Model._call` in graph.py"]},
+    "response one": {"model": ["`model.responses` in graph.py"]},
+    "bound one": {"bound": ["how it is called"]},
+    "inside one": {"inner": ["`inside` in graph.py"]},
+    "tool one": {"tool": ["`search` in graph.py"]},
+    "Search one": {"tool": ["`search` in graph.py"]},
+    "route one": {"the workflow": ["`route` in graph.py"]},
 }
+"""What is edited, and what is said to have changed. A chain is changed by its runs: how it is written counts."""
+
+PART = "`{}` in workflow_parts.py"
+WORKFLOW_EDITS = {
+    "a condition": ("workflow_parts.py", "routed", {"the workflow": [PART.format("routed")]}),
+    "a reducer": ("workflow_parts.py", "reduced", {"the workflow": [PART.format("reduced")]}),
+    "an evaluator's helper": ("workflow_parts.py", "judged", {}),
+    "a node that is never shared": ("workflow_parts.py", "uncached", {"uncached": [PART.format("uncached")]}),
+    "a computed attribute": ("workflow_parts.py", "by_getattr", {"by_getattr": [PART.format("by_getattr")]}),
+    "a computed module": ("workflow_other.py", "", {"by_importlib": ["module workflow_other.py"]}),
+    "a class of the state": ("workflow_state.py", "", {node: ["`Doc.shown` in workflow_state.py"] for node in ORDER}),
+    "a file that a condition reads": ("route.txt", "", {"the workflow": ["route.txt"]}),
+    "a file that an evaluator reads": ("judge.txt", "", {}),
+}
+"""What is edited: the file, the function in it, and what is said to have changed, beside the coarse nodes."""

@@ -14,6 +14,7 @@ from wtb.application.dependencies.fingerprint import (
     Fingerprint,
     Surroundings,
     combined,
+    counted,
     digest_of,
     fingerprint,
     parts_digest,
@@ -157,6 +158,7 @@ class BatchPlanner:
 
     def planned(self, plan: BatchPlan, batch_id: str, known: Sequence[Job], before: MadeOf) -> PlannedJobs:
         """Return all jobs of a plan; a known one is kept when everything that it depends on is the same."""
+        self._traces.look_again()
         prints = self.prints(plan, before.changing)
         return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
 
@@ -275,7 +277,7 @@ class _Planning:
 
     def _made_of(self) -> MadeOf:
         workflows = {now.whole: now.digests for now in self._now.values()}
-        parts = {print_.digest: print_.parts for now in self._now.values() for print_ in now.nodes.values()}
+        parts = {print_.digest: print_.all_parts for now in self._now.values() for print_ in now.nodes.values()}
         return MadeOf(workflows=workflows, parts=parts)
 
     def _jobs(self) -> Iterator[Job]:
@@ -348,7 +350,7 @@ class _Planning:
         for node, print_ in now.nodes.items():
             was = self._before.parts.get(old.get(node, ""), {})
             ignored = self._before.changing
-            changed = changed_parts(_without(was, ignored), _without(print_.parts, ignored))
+            changed = changed_parts(counted(was, ignored), counted(print_.all_parts, ignored))
             if changed:
                 found[node] = changed
         return found
@@ -401,7 +403,7 @@ class _Planning:
     def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
         """Return the digests of nodes without the values that runs change."""
         return {
-            node: parts_digest(_without(made_of.parts.get(digest, {}), self._before.changing))
+            node: parts_digest(counted(made_of.parts.get(digest, {}), self._before.changing))
             for node, digest in digests.items()
         }
 
@@ -452,10 +454,6 @@ def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str
         named = {f"module {word.rpartition(' in ')[2]}" for word in known}
         found[node] = [*known, *(word for word in words if word not in named)]
     return found
-
-
-def _without(parts: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    return {name: part for name, part in parts.items() if name not in names}
 
 
 def _whole(job: Job) -> str:

@@ -11,9 +11,9 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import uuid4
@@ -22,7 +22,17 @@ from wtb.application.dependencies import values
 from wtb.application.dependencies.names import Import, inner_code, uses_of
 from wtb.application.dependencies.objects import bases, full_name, functions_of, is_a, members, module_of, name_of
 from wtb.application.dependencies.own_code import file_of, held_by, is_own_file, is_own_module, place, reader_of
-from wtb.application.dependencies.sources import closure_of, label_of, own_file, relevant, resolve, source_file
+from wtb.application.dependencies.sources import (
+    binding,
+    closure_of,
+    imported_by,
+    label_of,
+    module_digest,
+    own_file,
+    relevant,
+    resolve,
+    source_file,
+)
 from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Tool
 
@@ -31,6 +41,11 @@ VERSION = 2
 
 CALLED_AS = "it is called as"
 """The part of the function itself: which one it is."""
+
+AS_WRITTEN = " as written"
+"""Ends the name of a part that is a statement, or the statements that a value comes about by."""
+
+_IF_LEFT_OUT = "if left out: "
 
 _MOST_VALUES = 200_000
 """Values that are looked at for one node; what holds more counts as something that cannot be looked into."""
@@ -51,6 +66,8 @@ class Fingerprint:
     """The parts that are values and not code."""
     mutable: frozenset[str] = frozenset()
     """The values that a run may change in place: attributes of objects, lists, dictionaries."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """How values come about, as digests of the code that binds them; it counts where the value itself is left out."""
     readers: frozenset[str] = frozenset()
     reads_anything: bool = False
     coarse: tuple[str, ...] = ()
@@ -67,23 +84,39 @@ class Fingerprint:
 
     @property
     def mutable_parts(self) -> dict[str, str]:
-        """The parts that a run may change."""
-        return {name: part for name, part in self.parts.items() if name in self.mutable}
+        """The parts that a run may change; of values that are left out, how they come about."""
+        left_out = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items() if name not in self.parts}
+        return {name: part for name, part in self.parts.items() if name in self.mutable} | left_out
+
+    @property
+    def held(self) -> dict[str, str]:
+        """All that is kept with a result, for a later look that may leave some values out."""
+        written = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items()}
+        return {name: part for name, part in self.parts.items() if name in self.mutable} | written
+
+    @property
+    def all_parts(self) -> dict[str, str]:
+        """All parts, with those that count only when a value is left out."""
+        return {**self.parts, **{f"{_IF_LEFT_OUT}{name}": part for name, part in self.written.items()}}
 
     def without(self, names: Iterable[str]) -> Fingerprint:
-        """Return the fingerprint without some of its values."""
+        """Return the fingerprint without some of its values; how they come about counts instead."""
         left_out = self.values & set(names)
         if not left_out:
             return self
-        parts = {name: part for name, part in self.parts.items() if name not in left_out}
-        return Fingerprint(
-            parts=parts,
+        return replace(
+            self,
+            parts=counted(self.all_parts, left_out),
             values=self.values - left_out,
             mutable=self.mutable - left_out,
-            readers=self.readers,
-            reads_anything=self.reads_anything,
-            coarse=self.coarse,
         )
+
+
+def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
+    """Return the parts that count when some values are left out."""
+    found = {name: part for name, part in parts.items() if name not in left_out and not name.startswith(_IF_LEFT_OUT)}
+    instead = {name: parts.get(f"{_IF_LEFT_OUT}{name}") for name in left_out}
+    return found | {f"{name}{AS_WRITTEN}": part for name, part in instead.items() if part is not None}
 
 
 def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
@@ -97,6 +130,7 @@ def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fin
         parts=found,
         values=frozenset().union(*(each.values for each in prints.values())),
         mutable=frozenset().union(*(each.mutable for each in prints.values())),
+        written={name: part for each in prints.values() for name, part in each.written.items()},
         readers=frozenset().union(*(each.readers for each in prints.values())),
         reads_anything=any(each.reads_anything for each in prints.values()),
         coarse=tuple(dict.fromkeys(reason for each in prints.values() for reason in each.coarse)),
@@ -159,6 +193,7 @@ class _Walk:
         self._parts: dict[str, str] = {"Python": sys.version}
         self._values: set[str] = set()
         self._mutable: set[str] = set()
+        self._written_values: dict[str, str] = {}
         self._readers: set[str] = set()
         self._coarse: dict[str, None] = {}
         self._reads_anything = False
@@ -205,6 +240,7 @@ class _Walk:
             parts=self._parts,
             values=frozenset(self._values),
             mutable=frozenset(self._mutable),
+            written=self._written_values,
             readers=frozenset(self._readers),
             reads_anything=self._reads_anything,
             coarse=tuple(self._coarse),
@@ -318,6 +354,7 @@ class _Walk:
         self._labelled[key] = value
         attributes = values.own_attributes(value)
         if attributes is None:
+            self._bound_by(label, module, name)
             self._put(label, self._tokens(value, module, (name,) if name else ()), is_value=True)
             self._mutable.update(() if is_a(value, values.IMMUTABLE) else (label,))
             return
@@ -326,6 +363,17 @@ class _Walk:
             inside = label.replace("` ", f".{attribute}` ", 1)
             self._put(inside, self._tokens(held, module, (name,) if name else (), inside_of=value), is_value=True)
             self._mutable.add(inside)
+            self._bound_by(inside, module, name)
+
+    def _bound_by(self, label: str, module: str, name: str) -> None:
+        """Note how a global comes about, in case that its value is left out since runs change it."""
+        file = own_file(module) if name else None
+        source = None if file is None else source_file(file)
+        if source is not None:
+            statements = binding(source, name, self._around.nodes.get(source.path, frozenset()))
+            modules = {each: own for each in imported_by(statements, module, source.path) if (own := own_file(each))}
+            digests = [module_digest(path) or "" for _, path in sorted(closure_of(modules).items())]
+            self._written_values[label] = digest_of([*(each.digest for each in statements), *digests])
 
     def _put_reference(self, label: str, value: Any, module: str) -> None:
         """Take a function, class or module into account; which of them a name stands for counts too."""
@@ -369,7 +417,7 @@ class _Walk:
             key = (label, hash(statement))
             if key not in self._labelled:
                 self._labelled[key] = statement
-                self._put(f"{label} as written", (statement.digest,))
+                self._put(f"{label}{AS_WRITTEN}", (statement.digest,))
         self._readers.add(f"{place(path)}:<module>")
 
     def _met_in(self, path: str) -> set[str]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from wtb.application.dependencies.declared import declared
 from wtb.application.dependencies.fingerprint import (
+    AS_WRITTEN,
     CALLED_AS,
     VERSION,
     FindTool,
@@ -152,7 +153,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[s
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the names of the parts that are new, gone or different."""
     names = [name for name in (*now, *before) if before.get(name) != now.get(name)]
-    plain = (name.removesuffix(" is").removesuffix(" as written") for name in names if name != CALLED_AS)
+    plain = (name.removesuffix(" is").removesuffix(AS_WRITTEN) for name in names if name != CALLED_AS)
     return list(dict.fromkeys(plain)) or (["how it is called"] if names else [])
 
 

@@ -254,6 +254,8 @@ def function_of(runnable: Any) -> Callable[..., Any]:
     """Return the function that a node was made of, by which its code is known; the runnable when there is none."""
     if isinstance(runnable, CompiledStateGraph):
         return Nested(runnable)
+    if isinstance(runnable, RunnableBinding):  # what it binds counts, and it passes on what it is asked for
+        return runnable  # type: ignore[return-value]
     return getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable  # type: ignore[no-any-return]
 
 
