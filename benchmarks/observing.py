@@ -1,6 +1,6 @@
-"""One batch, with or without looking on at what its nodes read; prints processor seconds a job.
+"""What observing costs: one process runs trivial jobs and tells the processor time of each, observed or not.
 
-The hook of a process cannot be removed: `benchmarks.batch` starts this in turns, `python -m benchmarks.observing on`.
+The hook of a process cannot be taken off, so `benchmarks/batch.py` starts this file again and again, in turns.
 """
 
 from __future__ import annotations
@@ -9,51 +9,78 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import wtb
-from wtb.infrastructure.observation import ProcessObserver
+from wtb.domain.observation import Observation, Source
 
-_JOBS = 400
+CASES = 150
+ROUNDS = 3
 
 
-def workflow(prompt: Path) -> wtb.Workflow:
-    """Return a workflow whose nodes do nothing but read: one a file, one a variable, one nothing."""
+class BlindObserver:
+    """An observer that sees nothing."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take what the real one takes."""
+
+    def start(self) -> None:
+        """Set no hook."""
+
+    def count(self) -> int:
+        """Return that there is nothing."""
+        return 0
+
+    def seen(self, since: int = 0) -> Sequence[Observation]:
+        """Return nothing."""
+        return ()
+
+    def digest(self, source: Source) -> str:
+        """Return nothing."""
+        return ""
+
+
+def nothing(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Do nothing."""
+    return {"way": 1}
+
+
+def reading(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a prompt and a variable, as nodes do."""
+    return {"way": Path("prompt.txt").read_text() + os.environ.get("MODEL", "")}
+
+
+def job_us(node: Any) -> float:
+    """Return the processor time of a job of three nodes, in the fastest round."""
     flow = wtb.Workflow("observed")
-
-    @flow.node(start=True)
-    def retrieve(state: Any) -> dict[str, Any]:
-        return {"docs": prompt.read_text()}
-
-    @flow.node()
-    def rank(state: Any) -> dict[str, Any]:
-        return {"model": os.environ.get("WTB_BENCHMARK_MODEL", "small")}
-
-    @flow.node()
-    def answer(state: Any) -> dict[str, Any]:
-        return {"answer": state["docs"]}
-
-    flow.edge("retrieve", "rank")
-    flow.edge("rank", "answer")
-    return flow
+    for name in "abc":
+        flow.add_node(name, node, start=name == "a")
+    flow.edge("a", "b").edge("b", "c").edge("c", wtb.END)
+    cases = [{"id": str(number), "input": {}} for number in range(CASES)]
+    found = []
+    with wtb.Bench(folder=Path(".wtb")) as bench:
+        for number in range(ROUNDS + 1):
+            test = wtb.BatchTest(flow, name=str(number), cases=cases, evaluators=[wtb.Steps()], workers=1, share=False)
+            began = time.process_time()
+            bench.batch(test)
+            found.append((time.process_time() - began) / CASES * 1e6)
+    return min(found[1:])
 
 
 def main() -> None:
-    """Run the batch, and print what a job took."""
-    if sys.argv[1] == "off":
-        ProcessObserver.start = lambda self: None  # type: ignore[method-assign]
+    """Print the processor time of a job, for a node and an observer by name."""
+    node, observer = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="wtb-observing-") as folder:
         os.chdir(folder)
-        prompt = Path(folder) / "prompt.txt"
-        prompt.write_text("Be kind.")
-        cases = [{"id": str(number), "input": {"question": number}} for number in range(_JOBS)]
-        with wtb.Bench(folder=Path(folder) / ".wtb") as bench:
-            flow = workflow(prompt)
-            bench.batch(flow, name="warm", cases=cases[:5], evaluators=[wtb.Steps()], workers=1)
-            began = time.process_time()
-            bench.batch(flow, cases=cases, evaluators=[wtb.Steps()], workers=1)
-            print((time.process_time() - began) / _JOBS)
+        Path("prompt.txt").write_text("Be kind.")
+        if observer == "blind":
+            with mock.patch("wtb.bootstrap.ProcessObserver", BlindObserver):
+                print(job_us(globals()[node]))
+        else:
+            print(job_us(globals()[node]))
 
 
 if __name__ == "__main__":

@@ -1518,3 +1518,232 @@ def node(state, model=os.environ.get("VARIABLE_AS_DEFAULT", "nil")):
 ]
 
 SEEN = [*OBJECTS, *FUNCTIONS, *GLOBALS, *FILES]
+
+
+# Functions of the workflow and of evaluators, and look-ups that nobody can follow
+
+WORKFLOW = """
+import importlib
+import operator
+import os
+import wtb
+import workflow_parts
+import workflow_state
+
+flow = wtb.Workflow("workflow")
+HANDLERS = {"a": "handle_a"}
+
+
+def handle_a(q):
+    return q
+
+
+@flow.node(start=True)
+def make(state):
+    return {"doc": workflow_state.Doc(state["q"])}
+
+
+@flow.node()
+def use(state):
+    return {"text": state["doc"].shown()}
+
+
+@flow.node()
+def last(state):
+    return {"last": 1}
+
+
+@flow.node(cache=False)
+def uncached(state):
+    return {"uncached": workflow_parts.uncached()}
+
+
+@flow.node()
+def by_getattr(state):
+    return {"by_getattr": getattr(workflow_parts, "by_" + "getattr")()}
+
+
+@flow.node()
+def by_importlib(state):
+    return {"by_importlib": importlib.import_module("workflow_" + "other").NAME}
+
+
+@flow.node()
+def by_globals(state):
+    return {"by_globals": globals()[HANDLERS["a"]](state["q"])}
+
+
+def route(state):
+    return workflow_parts.routed() == "one" and bool(open("route.txt").read())
+
+
+def joined(old, new):
+    return workflow_parts.reduced() + os.environ.get("REDUCED", "") + str(new)
+
+
+flow.reducer("text", joined)
+ORDER = ["make", "use", "uncached", "by_getattr", "by_importlib", "by_globals"]
+for one, other in zip(ORDER, ORDER[1:]):
+    flow.edge(one, other)
+flow.edge("by_globals", "last", when=route)
+flow.edge("by_globals", wtb.END, otherwise=True)
+flow.edge("last", wtb.END)
+
+
+class Judge:
+    name = "judge"
+    scale = "one"
+
+    def evaluate(self, context):
+        return float(len(open("judge.txt").read()) + len(workflow_parts.judged()))
+
+
+batch = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[Judge()])
+"""
+ORDER = ["make", "use", "last", "uncached"]
+WORKFLOW_FILES = {
+    "workflow.py": WORKFLOW,
+    "workflow_parts.py": "".join(
+        f'def {name}():\n    return "one"\n' for name in ("routed", "reduced", "by_getattr", "judged", "uncached")
+    ),
+    "workflow_other.py": 'NAME = "one"\n',
+    "workflow_state.py": """
+from dataclasses import dataclass
+import wtb
+
+@wtb.serialisable
+@dataclass
+class Doc:
+    text: str
+    def shown(self):
+        return self.text + "one"
+""",
+    "route.txt": "one",
+    "judge.txt": "one",
+}
+COARSE = {"by_getattr", "by_importlib", "by_globals"}
+"""Nodes for which all modules count."""
+
+# LangChain and LangGraph
+
+GRAPH = """
+from typing import TypedDict
+import wtb
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict, total=False):
+    q: str
+    node: str
+    chain: str
+    model: str
+    bound: str
+    inner: str
+    tool: str
+
+
+def node(state):
+    return {"node": "node one"}
+
+
+def lowered(text):
+    return text + "lowered one"
+
+
+template = PromptTemplate.from_template("template one {q}")
+chain = template | RunnableLambda(lambda value: lowered(value.text))
+
+
+def with_chain(state):
+    return {"chain": chain.invoke({"q": state["q"]})}
+
+
+class Model(FakeListChatModel):
+    def _call(self, *args, **kwargs):
+        return super()._call(*args, **kwargs) + "method one"
+
+
+model = Model(responses=["response one"])
+
+
+def with_model(state):
+    return {"model": model.invoke(state["q"]).content}
+
+
+def asked(state, prompt):
+    return {"bound": prompt}
+
+
+@tool
+def search(q: str) -> str:
+    '''Search one thing.'''
+    return q + "tool one"
+
+
+def with_tool(state):
+    return {"tool": search.invoke(state["q"])}
+
+
+def inside(state):
+    return {"inner": "inside one"}
+
+
+inner = StateGraph(State)
+inner.add_node("inside", inside)
+inner.add_edge(START, "inside")
+inner.add_edge("inside", END)
+
+
+def route(state):
+    return "tool" if "route one" else END
+
+
+outer = StateGraph(State)
+outer.add_node("node", node)
+outer.add_node("chain", RunnableLambda(with_chain))
+outer.add_node("model", with_model)
+outer.add_node("bound", RunnableLambda(asked).bind(prompt="bound one"))
+outer.add_node("inner", inner.compile())
+outer.add_node("tool", with_tool)
+outer.add_edge(START, "node")
+outer.add_edge("node", "chain")
+outer.add_edge("chain", "model")
+outer.add_edge("model", "bound")
+outer.add_edge("bound", "inner")
+outer.add_conditional_edges("inner", route, ["tool", END])
+outer.add_edge("tool", END)
+import wtb.langgraph
+flow = wtb.langgraph.workflow(outer.compile(), name="graph")
+batch = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[wtb.Steps()])
+"""
+GRAPH_EDITS = {
+    "node one": {"node": ["`node` in graph.py"]},
+    "lowered one": {"chain": ["`lowered` in graph.py", "`chain` in graph.py"]},
+    "template one": {"chain": ["`chain` in graph.py"]},
+    "method one": {"model": ["`Model._call` in graph.py"]},
+    "response one": {"model": ["`model.responses` in graph.py"]},
+    "bound one": {"bound": ["how it is called"]},
+    "inside one": {"inner": ["`inside` in graph.py"]},
+    "tool one": {"tool": ["`search` in graph.py"]},
+    "Search one": {"tool": ["`search` in graph.py"]},
+    "route one": {"the workflow": ["`route` in graph.py"]},
+}
+"""What is edited, and what is said to have changed. A chain is changed by its runs: how it is written counts."""
+
+PART = "`{}` in workflow_parts.py"
+WORKFLOW_EDITS = {
+    "a condition": ("workflow_parts.py", "routed", {"the workflow": [PART.format("routed")]}),
+    "a reducer": ("workflow_parts.py", "reduced", {"the workflow": [PART.format("reduced")]}),
+    "an evaluator's helper": ("workflow_parts.py", "judged", {}),
+    "a node that is never shared": ("workflow_parts.py", "uncached", {"uncached": [PART.format("uncached")]}),
+    "a computed attribute": ("workflow_parts.py", "by_getattr", {"by_getattr": [PART.format("by_getattr")]}),
+    "a computed module": ("workflow_other.py", "", {"by_importlib": ["module workflow_other.py"]}),
+    "a class of the state": ("workflow_state.py", "", {node: ["`Doc.shown` in workflow_state.py"] for node in ORDER}),
+    "a file that a condition reads": ("route.txt", "", {"the workflow": ["route.txt"]}),
+    "a file that an evaluator reads": ("judge.txt", "", {}),
+}
+"""What is edited: the file, the function in it, and what is said to have changed, beside the coarse nodes."""

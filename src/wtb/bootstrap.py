@@ -40,6 +40,7 @@ from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
+from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.folders import LocalFolders
@@ -235,7 +236,7 @@ def _batches(
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,
-        planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get),
+        planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
     )
 

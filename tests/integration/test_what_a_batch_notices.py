@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.shell import WTB, environment
-from tests.ways_to_depend import SEEN, Way, app
+from tests.ways_to_depend import COARSE, GRAPH, GRAPH_EDITS, SEEN, WORKFLOW_EDITS, WORKFLOW_FILES, Way, app
 
 VARIABLES = {"VARIABLE_ONE": "one"}
 
@@ -24,13 +26,20 @@ class Project:
         self.folder = folder
 
     def wtb(self, *arguments: str, code: int = 0, variables: Mapping[str, str] | None = None) -> str:
+        """Run a command; return what it printed."""
+        return self.run(*arguments, code=code, variables=variables).stdout
+
+    def run(
+        self, *arguments: str, code: int = 0, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; return all that came of it."""
         # Two edits within a second would leave Python with the code that it compiled before.
         known = {**environment(), **VARIABLES, "PYTHONDONTWRITEBYTECODE": "1", **(variables or {})}
         done = subprocess.run(
             [*WTB, *arguments], cwd=self.folder, env=known, capture_output=True, text=True, check=False, timeout=120
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        return done
 
     def plan(self, file: str = "app.py", variables: Mapping[str, str] | None = None) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.wtb("batch", "plan", file, "--json", variables=variables))
@@ -94,6 +103,48 @@ def test_nothing_else_is_said_to_have_changed(plans: Plans) -> None:
         edited |= {"variables_copied"} if any(way.environment for way in SEEN[SEEN.index(first) :: GROUPS]) else set()
         assert set(plan["changes"]) == edited
         assert plan["jobs"] == {"total": 2, "kept": 0, "score_only": 0, "run": 2}
+
+
+@pytest.fixture(scope="module")
+def workflow(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A workflow with functions beside its nodes, and nodes that look up what nobody can follow."""
+    project = Project(tmp_path_factory.mktemp("workflow"))
+    for name, text in WORKFLOW_FILES.items():
+        (project.folder / name).write_text(text)
+    project.wtb("batch", "run", "workflow.py")
+    return project
+
+
+@pytest.mark.parametrize("edit", WORKFLOW_EDITS)
+def test_what_belongs_to_no_node_is_noticed_and_what_cannot_be_followed_runs_again(
+    workflow: Project, tmp_path: Path, edit: str
+) -> None:
+    file, function, expected = WORKFLOW_EDITS[edit]
+    project = workflow.copy(tmp_path / "copy")
+    text = (project.folder / file).read_text()
+    at = text.index(function)
+    (project.folder / file).write_text(text[:at] + text[at:].replace("one", "two", 1))
+    plan = project.plan("workflow.py")
+    assert {node: words for node, words in plan["changes"].items() if node not in COARSE - set(expected)} == expected
+    assert plan["changes"].keys() >= COARSE - {"by_getattr"}
+    assert set(plan["coarse"]) == COARSE
+    assert plan["jobs"]["run"] == 1
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A graph of LangGraph with chains, a model, a tool and a graph inside."""
+    project = Project(tmp_path_factory.mktemp("graph"))
+    (project.folder / "graph.py").write_text(GRAPH)
+    project.wtb("batch", "run", "graph.py")
+    return project
+
+
+@pytest.mark.parametrize("edit", GRAPH_EDITS)
+def test_changes_of_runnables_models_tools_and_graphs_are_noticed(graph: Project, tmp_path: Path, edit: str) -> None:
+    project = graph.copy(tmp_path / "copy")
+    edited(project, "graph.py", lambda text: text.replace(edit, edit.replace("one", "two")))
+    assert project.plan("graph.py")["changes"] == GRAPH_EDITS[edit]
 
 
 # Edits that change nothing
@@ -283,3 +334,185 @@ def test_an_edited_evaluator_scores_again_and_runs_nothing(still: Project, tmp_p
     edited(project, "still.py", lambda text: text.replace("return 1.0", "return 0.5"))
     plan = project.plan("still.py")
     assert (plan["changes"], plan["jobs"]) == ({}, {"total": 4, "kept": 0, "score_only": 4, "run": 0})
+
+
+# Whole stories: the command again, and what the gate says
+
+STORY = """
+import os
+import time
+import wtb
+
+flow = wtb.Workflow("story")
+
+
+class Retriever:
+    def __init__(self, k):
+        self.k = k
+        self.calls = 0
+
+    def search(self, q):
+        self.calls += 1
+        return q + self.k + "method"
+
+
+retriever = Retriever("attribute")
+
+
+@flow.node(start=True)
+def retrieve(state):
+    with open("log", "a") as log:
+        log.write("retrieve\\n")
+    while os.path.exists("stuck") and state["q"] == "q7":
+        time.sleep(0.01)
+    return {"docs": retriever.search(state["q"]) + open("prompt.txt").read() + os.environ.get("MODEL", "model")}
+
+
+@flow.node(cache=False)
+def answer(state):
+    return {"answer": state["docs"]}
+
+
+flow.edge("retrieve", "answer")
+flow.edge("answer", wtb.END)
+
+
+def right(context):
+    return context.state["answer"].endswith("attributemethodprompt" + os.environ.get("RIGHT", "model"))
+
+
+right_cases = [{"id": str(n), "input": {"q": f"q{n}"}} for n in range(8)]
+batch = wtb.BatchTest(flow, cases=right_cases, evaluators=[right])
+"""
+
+
+@pytest.fixture(scope="module")
+def ran_story(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(tmp_path_factory.mktemp("story"))
+    (project.folder / "story.py").write_text(STORY)
+    (project.folder / "prompt.txt").write_text("prompt")
+    project.wtb("batch", "run", "story.py")
+    project.wtb("baseline", "set", "before", "story")
+    return project
+
+
+@pytest.fixture
+def story(ran_story: Project, tmp_path: Path) -> Project:
+    return ran_story.copy(tmp_path / "copy")
+
+
+def mean(project: Project, *arguments: str, variables: Mapping[str, str] | None = None) -> float:
+    """Run the batch, and return the mean score."""
+    told = json.loads(project.wtb("batch", "run", "story.py", "--json", *arguments, variables=variables))
+    return float(told["matrix"][0]["metrics"]["right"]["mean"])
+
+
+REGRESSION = 4
+STORIES: dict[str, tuple[str, Mapping[str, str]]] = {
+    '+ "method"': ("story.py", {}),
+    'Retriever("attribute")': ("story.py", {}),
+    "prompt": ("prompt.txt", {}),
+    "$MODEL": ("", {"MODEL": "large"}),
+}
+
+
+@pytest.mark.parametrize("change", STORIES)
+def test_after_a_change_the_scores_are_new_and_the_gate_sees_them(story: Project, change: str) -> None:
+    file, variables = STORIES[change]
+    if file:
+        edited(story, file, lambda text: text.replace(change, change.replace("t", "T").replace("ReT", "Ret")))
+    assert mean(story, "--name", "another", variables=variables) == 0.0, "another batch shares nothing that is stale"
+    assert mean(story, variables=variables) == 0.0
+    gate = story.wtb("gate", "story", "--baseline", "before", "--metric", "right", code=REGRESSION)
+    assert "REGRESSION" in gate.upper()
+
+
+def test_what_has_not_changed_is_kept_also_for_a_node_that_is_never_shared(story: Project) -> None:
+    assert mean(story) == 1.0
+    assert mean(story, "--name", "another") == 1.0
+    assert (story.folder / "log").read_text().count("retrieve") == 8
+
+
+def test_a_file_that_an_evaluator_reads_makes_new_scores_and_runs_nothing(story: Project) -> None:
+    assert mean(story, variables={"RIGHT": "large"}) == 0.0
+    assert (story.folder / "log").read_text().count("retrieve") == 8
+
+
+def test_a_killed_batch_goes_on_with_the_code_as_it_is_now(ran_story: Project, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in ("story.py", "prompt.txt"):
+        shutil.copy(ran_story.folder / name, tmp_path / name)
+    (tmp_path / "stuck").touch()
+    process = subprocess.Popen(
+        [*WTB, "batch", "run", "story.py", "--workers", "1"],
+        cwd=tmp_path,
+        env={**environment(), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "jobs" in process.stderr.readline(), "a job has ended"
+    process.kill()
+    process.communicate()
+    (tmp_path / "stuck").unlink()
+    edited(project, "story.py", lambda text: text.replace('+ "method"', '+ "another"'))
+    assert mean(project) == 0.0
+
+
+def test_a_resumed_run_is_warned_of_by_the_same_rule(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "story.py").write_text(STORY)
+    (tmp_path / "prompt.txt").write_text("prompt")
+    project.wtb("run", "story.py:flow", "--set", "q=q", "--break-before", "answer", "--run-id", "paused")
+    edited(project, "story.py", lambda text: text.replace('+ "method"', '+ "another"'))
+    done = project.run("resume", "paused")
+    assert "node `retrieve` has changed: `Retriever.search` in story.py" in done.stderr
+
+
+def test_two_batches_of_one_process_notice_a_file_that_was_edited_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompt.txt").write_text("one")
+    flow = wtb.Workflow("edited")
+    flow.add_node("read", lambda state: {"text": Path("prompt.txt").read_text()}, start=True)
+    flow.edge("read", wtb.END)
+    test = wtb.BatchTest(flow, cases=[{"id": "1", "input": {}, "expected": "two"}], evaluators=[wtb.ExactMatch("text")])
+    with wtb.Bench(folder=tmp_path / ".wtb") as bench:
+        assert bench.batch(test).matrix[0].summaries["exact_match"].mean == 0.0
+        assert bench.batch(test).sharing["executed"] == 0
+        (tmp_path / "prompt.txt").write_text("two")
+        assert bench.batch(test).matrix[0].summaries["exact_match"].mean == 1.0
+
+
+class Counting:
+    """Counts and keeps what it was asked, as many clients do."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.kept: dict[str, str] = {}
+
+    @functools.cached_property
+    def index(self) -> list[str]:
+        return ["a"]
+
+    def ask(self, question: str) -> str:
+        self.calls += 1
+        return self.kept.setdefault(question, question + self.index[0])
+
+
+def test_counters_and_caches_do_not_make_a_process_run_everything_again(tmp_path: Path) -> None:
+    client = Counting()
+    flow = wtb.Workflow("counting")
+    flow.add_node("ask", lambda state: {"text": client.ask(state["q"])}, start=True)
+    flow.edge("ask", wtb.END)
+    test = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[wtb.Steps()])
+    with wtb.Bench(folder=tmp_path / ".wtb") as bench:
+        assert [bench.batch(test).sharing["executed"] for _ in range(3)] == [1, 0, 0]
+        left_out = bench.plan(test).changing
+    assert {name.partition("`")[2].partition("`")[0] for name in left_out} == {
+        "client.calls",
+        "client.index",
+        "client.kept",
+    }

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wtb.application.evaluation_engine import digests
+from wtb.application.dependencies.fingerprint import Fingerprint
+from wtb.application.evaluation_engine import prints
 from wtb.application.scoring import cases_to_keep
 from wtb.domain.batch import Budget, Case, Job
 from wtb.domain.errors import InvalidInput
@@ -47,9 +48,14 @@ class BatchPlan:
     """Whether all jobs run side by side, by themselves, where some would be measured apart from the baseline."""
 
     @cached_property
-    def digests(self) -> Mapping[str, str]:
+    def evaluator_prints(self) -> Mapping[str, Fingerprint]:
         """What each evaluator was made of when the batch was planned, by name."""
-        return digests(self.evaluators)
+        return prints(self.evaluators)
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """The same, as digests."""
+        return {name: print_.digest for name, print_ in self.evaluator_prints.items()}
 
     @cached_property
     def fresh_nodes(self) -> frozenset[str]:

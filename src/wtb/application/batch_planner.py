@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from wtb.application.batch_plan import BatchPlan
-from wtb.application.dependencies.fingerprint import FindTool, Fingerprint, digest_of, fingerprint, parts_digest
+from wtb.application.dependencies.fingerprint import (
+    FindTool,
+    Fingerprint,
+    Surroundings,
+    combined,
+    counted,
+    digest_of,
+    fingerprint,
+    parts_digest,
+)
 from wtb.application.dependencies.traces import Traces, Window, in_words
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
 from wtb.application.scoring import scored_by, waiting_for_scores
@@ -107,25 +116,33 @@ class _Now:
 
     whole: str
     nodes: Mapping[str, Fingerprint]
-    setup: Mapping[str, str]
+    """Of each node, and of what belongs to none under SETUP."""
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        return {**{node: print_.digest for node, print_ in self.nodes.items()}, SETUP: parts_digest(self.setup)}
+        return {node: print_.digest for node, print_ in self.nodes.items()}
 
 
 class BatchPlanner:
     """Holds what a batch would be made of now against what its jobs were made of."""
 
-    def __init__(self, codec: Codec, ids: Ids, traces: Traces, find_tool: FindTool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        ids: Ids,
+        traces: Traces,
+        find_tool: FindTool,
+        state_types: Callable[[], Iterable[type]] = tuple,
+    ) -> None:
         self._codec = codec
         self._ids = ids
         self._traces = traces
         self._find_tool = find_tool
+        self._state_types = state_types
 
     def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
-        around = surroundings(plan.definition, self._find_tool)
+        around = surroundings(plan.definition, self._find_tool, self._state_types())
         made: dict[tuple[str, str], Fingerprint] = {}
         found: dict[str, dict[str, Fingerprint]] = {}
         for combination in plan.combinations:
@@ -134,11 +151,14 @@ class BatchPlanner:
                 if (node.name, node.variant) not in made:
                     print_ = node_fingerprint(node, definition, around).without(changing)
                     made[node.name, node.variant] = print_
-            found[label(combination)] = {node.name: made[node.name, node.variant] for node in definition.nodes}
+            nodes = {node.name: made[node.name, node.variant] for node in definition.nodes}
+            setup = self._setup(definition, plan.seed, around).without(changing)
+            found[label(combination)] = {**nodes, SETUP: setup}
         return found
 
     def planned(self, plan: BatchPlan, batch_id: str, known: Sequence[Job], before: MadeOf) -> PlannedJobs:
         """Return all jobs of a plan; a known one is kept when everything that it depends on is the same."""
+        self._traces.look_again()
         prints = self.prints(plan, before.changing)
         return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
 
@@ -153,18 +173,16 @@ class BatchPlanner:
             if now[combination][node].parts.get(name) != print_.parts.get(name)
         )
 
-    def setup(self, definition: WorkflowDefinition, seed: int) -> dict[str, str]:
-        """Return what a workflow depends on that belongs to no node, by name."""
+    def _setup(self, definition: WorkflowDefinition, seed: int, around: Surroundings) -> Fingerprint:
+        """Return what a workflow depends on that belongs to no node."""
         data = definition.to_dict()
         found: dict[str, Any] = {f"the settings of node `{node['name']}`": _settings(node) for node in data["nodes"]}
         found |= {"the edges": data["edges"], "the seed": seed}
         parts = {name: self._codec.digest(self._codec.encode(value, name)[1]).hex() for name, value in found.items()}
         conditions = [edge.when for edge in definition.edges if callable(edge.when)]
-        for number, condition in enumerate(conditions, 1):
-            parts[f"condition {number} of the edges"] = fingerprint(condition).digest
-        for key, reducer in definition.reducers.items():
-            parts[f"the reducer of `{key}`"] = fingerprint(reducer).digest
-        return parts
+        functions = {f"condition {number} of the edges": each for number, each in enumerate(conditions, 1)}
+        functions |= {f"the reducer of `{key}`": reducer for key, reducer in definition.reducers.items()}
+        return combined({name: fingerprint(each, around=around) for name, each in functions.items()}, parts)
 
     def case_digests(self, plan: BatchPlan) -> dict[str, str]:
         """Return a digest of the input of each case."""
@@ -188,8 +206,11 @@ class BatchPlanner:
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
         """Return what the run of a job read that has changed since, in words."""
-        windows = [Window.from_data(each) for each in job.result.get("traces", ())]
-        return list(in_words(self._traces.changed(windows, prints)))
+        return self.changed_in(job.result.get("traces", ()), prints)
+
+    def changed_in(self, windows: Iterable[Sequence[Any]], prints: Sequence[Fingerprint]) -> list[str]:
+        """Return what these functions read in some windows that has changed since, in words."""
+        return list(in_words(self._traces.changed([Window.from_data(each) for each in windows], prints)))
 
     def outside_of(self, plan: BatchPlan, prints: Prints, trace_id: str) -> dict[str, list[str]]:
         """Return the nodes that used the network or other programs in a run of the batch, with what they used."""
@@ -245,10 +266,9 @@ class _Planning:
         self._reasons: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
 
     def _current(self, name: str) -> _Now:
-        definition = self._plan.definition.with_variants(self._plan.by_label[name])
-        setup, nodes = self._planner.setup(definition, self._plan.seed), self._prints[name]
-        whole = digest_of((*(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items())), parts_digest(setup)))
-        return _Now(whole=whole, nodes=nodes, setup=setup)
+        nodes = self._prints[name]
+        whole = digest_of(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items()))
+        return _Now(whole=whole, nodes=nodes)
 
     def planned(self) -> PlannedJobs:
         jobs = list(self._jobs())
@@ -257,8 +277,7 @@ class _Planning:
 
     def _made_of(self) -> MadeOf:
         workflows = {now.whole: now.digests for now in self._now.values()}
-        parts = {print_.digest: print_.parts for now in self._now.values() for print_ in now.nodes.values()}
-        parts |= {parts_digest(now.setup): now.setup for now in self._now.values()}
+        parts = {print_.digest: print_.all_parts for now in self._now.values() for print_ in now.nodes.values()}
         return MadeOf(workflows=workflows, parts=parts)
 
     def _jobs(self) -> Iterator[Job]:
@@ -289,7 +308,23 @@ class _Planning:
         job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
         if job.status is JobStatus.FAILED:
             return self._planner.queued_again(job)
-        return waiting_for_scores(job, scored_by) if job.has_run else job
+        return waiting_for_scores(self._without_misread(job), scored_by) if job.has_run else job
+
+    def _without_misread(self, job: Job) -> Job:
+        """Return a job without what its scores depend on where an evaluator read something that has changed since."""
+        known = job.result.get("scored_by", {})
+        true = {name: how for name, how in known.items() if not self._misread(job, name)}
+        return job if len(true) == len(known) else replace(job, result={**job.result, "scored_by": true})
+
+    def _misread(self, job: Job, evaluator: str) -> bool:
+        """Whether an evaluator read something for this job that has changed since."""
+        window, print_ = job.result.get("scored_in", {}).get(evaluator), self._plan.evaluator_prints.get(evaluator)
+        if window is None or print_ is None:
+            return False
+        words = self._planner.changed_in([window], [print_])
+        if words:
+            self._changes[f"the evaluator {evaluator}"].update(dict.fromkeys(words))
+        return bool(words)
 
     def _is_unwanted(self, job: Job) -> bool:
         """Whether the result of a job is to be made anew although nothing has changed."""
@@ -312,10 +347,10 @@ class _Planning:
         if old is None:
             return {SETUP: ["these results come from an earlier version of WTB"]}
         found = {}
-        for node, parts in ({each: print_.parts for each, print_ in now.nodes.items()} | {SETUP: now.setup}).items():
+        for node, print_ in now.nodes.items():
             was = self._before.parts.get(old.get(node, ""), {})
             ignored = self._before.changing
-            changed = changed_parts(_without(was, ignored), _without(parts, ignored))
+            changed = changed_parts(counted(was, ignored), counted(print_.all_parts, ignored))
             if changed:
                 found[node] = changed
         return found
@@ -361,14 +396,14 @@ class _Planning:
                 executed += not is_shared
                 if node not in uncached or node in self._plan.fresh_nodes:
                     made.add(run)
-        of_waiting = sum(len(self._now[job.combination].nodes) for job in waiting)
-        of_kept = sum(len(self._now[job.combination].nodes) for job in jobs) - of_waiting
+        of_each = len(self._plan.definition.nodes)
+        of_waiting, of_kept = of_each * len(waiting), of_each * (len(jobs) - len(waiting))
         return of_kept, of_waiting - executed, executed
 
     def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
         """Return the digests of nodes without the values that runs change."""
         return {
-            node: parts_digest(_without(made_of.parts.get(digest, {}), self._before.changing))
+            node: parts_digest(counted(made_of.parts.get(digest, {}), self._before.changing))
             for node, digest in digests.items()
         }
 
@@ -419,10 +454,6 @@ def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str
         named = {f"module {word.rpartition(' in ')[2]}" for word in known}
         found[node] = [*known, *(word for word in words if word not in named)]
     return found
-
-
-def _without(parts: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    return {name: part for name, part in parts.items() if name not in names}
 
 
 def _whole(job: Job) -> str:

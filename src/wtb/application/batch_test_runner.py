@@ -239,6 +239,7 @@ class BatchTestRunner:
             fingerprints=prints[job.combination],
             traces=self._traces,
             trace_id=trace_id,
+            begun_at=self._traces.position(),
             case_id=job.case_id,
             repeat=job.repeat,
             seed=plan.seed,
@@ -254,7 +255,7 @@ class BatchTestRunner:
         it. Whatever else goes wrong is what came of the job.
         """
         try:
-            if job.has_run and (scored := self._scored_again(plan, job, case)) is not None:
+            if job.has_run and (scored := self._scored_again(job, case, plan, sharing)) is not None:
                 return scored
             execution = None if begun else self._run_new(plan, job, case, sharing)
             if execution is None:
@@ -271,9 +272,16 @@ class BatchTestRunner:
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
             return self._failed(job, error, sharing)
 
-    def _scored_again(self, plan: BatchPlan, job: Job, case: Case) -> Job | None:
-        """Give a job that has run the scores that it lacks; None when its run is gone."""
-        return self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
+    def _scored_again(self, job: Job, case: Case, plan: BatchPlan, sharing: Sharing) -> Job | None:
+        """Give a job that has run the scores that are missing or have changed; None when its run is gone."""
+        begin = sharing.begin()
+        scored = self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
+        if scored is None:
+            return None
+        read = scored.result["scored_in"]
+        window = sharing.read_since(begin)
+        now = {name: window for name in plan.digests if name not in read}
+        return replace(scored, result={**scored.result, "scored_in": {**read, **now}})
 
     def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
         """Begin the run of a job and take it to its end; None when somebody has begun it before."""
@@ -333,8 +341,10 @@ class BatchTestRunner:
         if execution.status is not ExecutionStatus.COMPLETED:
             return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
         context = self._evaluation.context(execution.id, case, plan.definition.restored)
+        begin = sharing.begin()
         result = {
             **self._evaluation.scored(context, plan.evaluators).to_data(),
+            "scored_in": dict.fromkeys(plan.digests, sharing.read_since(begin)),
             "scored_by": scored_by(case, plan.digests, self._codec),
             "latency_s": context.latency_s,
             "usage": dict(context.usage),

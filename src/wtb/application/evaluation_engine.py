@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wtb.application.dependencies.fingerprint import fingerprint
+from wtb.application.dependencies.fingerprint import Fingerprint, fingerprint
 from wtb.application.run_figures import line_figures
 from wtb.application.tracebacks import own_place
 from wtb.domain.batch import Case, raise_faults
@@ -116,7 +116,12 @@ def _shortened(text: str) -> str:
 
 def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
     """Return a digest of each evaluator, its code and its settings, by name: another one may score differently."""
-    return {each.name: fingerprint(each.evaluate).digest for each in evaluators}
+    return {name: print_.digest for name, print_ in prints(evaluators).items()}
+
+
+def prints(evaluators: Sequence[Evaluator]) -> dict[str, Fingerprint]:
+    """Return what the scores of each evaluator depend on beside the run, by name."""
+    return {each.name: fingerprint(each.evaluate) for each in evaluators}
 
 
 async def _awaited(score: Any) -> Any:

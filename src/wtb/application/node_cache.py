@@ -249,6 +249,8 @@ class Sharing:
     spent: Spent = field(default_factory=Spent)
     unshared: dict[str, str] = field(default_factory=dict)
     """Nodes whose runs were not shared, and why."""
+    begun_at: int = 0
+    """Where in the trace the job began."""
     windows: list[Window] = field(default_factory=list)
     """Where in which traces the results were made that the job consists of."""
     claimed: set[bytes] = field(default_factory=set)
@@ -319,9 +321,17 @@ class Sharing:
         self.windows.append(window)
         return window
 
+    def read_since(self, begin: int) -> list[Any]:
+        """Keep what was read since a place in the trace, and return that window as plain data."""
+        return Window(self.trace_id, begin, self.traces.keep(self.trace_id)).to_data()
+
     def windows_data(self) -> list[list[Any]]:
-        """Return the windows as plain data, one a trace."""
-        return [window.to_data() for window in merged(self.windows)]
+        """Return the windows as plain data, one a trace.
+
+        The job itself is one of them: conditions and reducers may read, too.
+        """
+        whole = Window(self.trace_id, self.begun_at, self.traces.keep(self.trace_id))
+        return [window.to_data() for window in merged([*self.windows, whole])]
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""

@@ -185,7 +185,7 @@ class Share:
             ms=figures.ms,
             tool_errors=figures.tool_errors,
             window=self.window,
-            held=self.sharing.fingerprints[self.outcome.run.node].mutable_parts,
+            held=self.sharing.fingerprints[self.outcome.run.node].held,
         )
         self.sharing.settle(uow, self.key, result)
 

@@ -108,11 +108,14 @@ class Scoring:
         except ExecutionNotFound:
             return None
         new = self._evaluation.scored(context, lacking)
+        # Where evaluators read what the new scores depend on is for the caller to say.
+        read = {name: window for name, window in job.result.get("scored_in", {}).items() if name not in known.lacking}
         result = {
             **job.result,
             "scores": {**known.scores, **new.scores},
             "bools": [*known.bools, *new.bools],
             "scored_by": {**job.result.get("scored_by", {}), **known.wanted},
+            "scored_in": read,
         }
         return job.ended(JobStatus.COMPLETED, job.execution_id, result)
 

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import source_from_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -30,13 +31,14 @@ from wtb.application.dependencies.own_code import (
     reader_of,
 )
 from wtb.application.dependencies.source_digests import Signature, SourceDigests, signature_of
-from wtb.application.dependencies.sources import own_file
+from wtb.application.dependencies.sources import own_file, own_path
 from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, Source, SourceKind
 
 _SYSTEM = ("/proc/", "/dev/", "/sys/", "/run/", "/etc/", "/usr/", "/lib/", "/var/lib/")
 _IMPORTLIB = "<frozen importlib"
 _ENVIRONMENT_FILES = (os.getenv.__code__.co_filename, Mapping.get.__code__.co_filename)
-_SOURCE_READERS = ("linecache.py", "tokenize.py")
+_CODE = (".py", ".pyc")
+_SOURCE_READERS = (f"{os.sep}linecache.py", f"{os.sep}tokenize.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class _Notes:
             self._path(SourceKind.FILE, path)
 
     def _write(self, path: Any) -> None:
-        if isinstance(path, str | bytes | os.PathLike):
+        if isinstance(path, str | bytes | os.PathLike) and _is_in_a_run():
             name = os.path.abspath(os.fsdecode(path))
             if name in self._read and name not in self.written:
                 self.noted.append(_Noted(None, SourceKind.FILE, name))
@@ -92,15 +94,18 @@ class _Notes:
         if not isinstance(path, str | bytes | os.PathLike):
             return  # a number that stands for an open file
         name = os.path.abspath(os.fsdecode(path))
+        if name.endswith(_CODE) and kind is SourceKind.FILE:
+            # `importlib.import_module` makes no event of its own. Whoever loads the workflow's file is nobody's node.
+            self.note(SourceKind.MODULE, _source_path(name), by_anybody=False)
         if name not in self.written and not name.startswith(_SYSTEM):
             self._read.add(name)
             self.note(kind, name, signature_of(name))
 
-    def note(self, kind: SourceKind, name: str, signature: Signature = None) -> None:
+    def note(self, kind: SourceKind, name: str, signature: Signature = None, *, by_anybody: bool = True) -> None:
         """Note that something was read, for each of the user's functions that are on the stack."""
         for code in _readers(_caller(), kind):
-            key = (code, kind, name, signature)
-            if key not in self._met:
+            key = (id(code), kind, name, signature)  # the code is kept with the note, and so is its id
+            if key not in self._met and (by_anybody or code is not None):
                 self._met.add(key)
                 self.noted.append(_Noted(code, kind, name, signature))
 
@@ -159,7 +164,8 @@ class ProcessObserver:
             case SourceKind.FILE | SourceKind.FOLDER:
                 return Source(noted.kind, place(noted.name)) if self._is_input(noted) else None
             case SourceKind.MODULE:
-                file = own_file(noted.name)
+                is_path = noted.name.endswith(_CODE)
+                file = own_path(noted.name) if is_path else own_file(noted.name)
                 return None if file is None else Source(noted.kind, place(file))
             case SourceKind.VARIABLE if noted.name != EVERY_VARIABLE and self._is_secret(noted.name):
                 return None
@@ -182,6 +188,14 @@ class ProcessObserver:
         return True
 
 
+def _source_path(path: str) -> str:
+    """Return the file that compiled code was made of."""
+    if path.endswith(".pyc"):
+        with suppress(ValueError):
+            return source_from_cache(path)
+    return path
+
+
 def _temporary() -> str:
     return f"{os.path.realpath(tempfile.gettempdir())}{os.sep}"
 
@@ -197,6 +211,18 @@ def _program(event: str, args: tuple[Any, ...]) -> str:
     return Path(os.fsdecode(program).split()[0]).name if program else event
 
 
+def _is_in_a_run() -> bool:
+    """Whether WTB is at work, or a thread that a node may have begun; else a program edits its own files."""
+    if threading.current_thread() is not threading.main_thread():
+        return True
+    frame = _caller()
+    while frame is not None:
+        if _kind(frame.f_code.co_filename) == _WTB:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _caller() -> FrameType | None:
     """Return the frame that caused an event."""
     frame: FrameType | None = sys._getframe(1)
@@ -210,23 +236,27 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
 
     Reads of source code for an import or a traceback are left out, since code counts as code; so is what WTB reads.
     """
-    if frame is None or Path(frame.f_code.co_filename).name in _SOURCE_READERS:
+    if frame is None or frame.f_code.co_filename.endswith(_SOURCE_READERS):
         return []
     if kind is SourceKind.VARIABLE and _is_for_python(frame):
         return []
-    found: dict[CodeType | None, None] = {}
-    nearest = _PYTHON
-    while frame is not None:
-        owner = _kind(frame.f_code.co_filename)
-        nearest = owner if nearest == _PYTHON else nearest
-        if nearest == _WTB:
-            return []
-        if owner == _IMPORT and not found and kind is not SourceKind.MODULE and not _is_data(frame):
-            return []
+    found: dict[int, CodeType | None] = {}  # by id: code is hashed by all that it consists of
+    is_for_a_run = False
+    while frame is not None:  # of every frame of every read: what is done here is paid often
+        code = frame.f_code
+        owner = _KINDS.get(code.co_filename) or _kind(code.co_filename)
         if owner == _OWN:
-            found[frame.f_code] = None
+            found[id(code)] = code
+            is_for_a_run = True
+        elif owner == _WTB:
+            if not is_for_a_run:
+                return []
+        elif owner != _PYTHON:
+            if owner == _IMPORT and not found and kind is not SourceKind.MODULE and not _is_data(frame):
+                return []
+            is_for_a_run = True
         frame = frame.f_back
-    return list(found) or [None]
+    return list(found.values()) or [None]
 
 
 def _is_for_python(frame: FrameType | None) -> bool:
@@ -243,7 +273,7 @@ def _is_data(frame: FrameType) -> bool:
     return is_asked and asks is not None and _kind(asks.f_code.co_filename) != _IMPORT
 
 
-_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT = range(5)
+_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT = range(1, 6)
 _KINDS: dict[str, int] = {}
 
 

@@ -11,24 +11,43 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import uuid4
 
 from wtb.application.dependencies import values
 from wtb.application.dependencies.names import Import, inner_code, uses_of
-from wtb.application.dependencies.own_code import file_of, is_own_file, is_own_module, place, reader_of
-from wtb.application.dependencies.sources import closure_of, label_of, own_file, relevant, resolve, source_file
+from wtb.application.dependencies.objects import bases, full_name, functions_of, is_a, members, module_of, name_of
+from wtb.application.dependencies.own_code import file_of, held_by, is_own_file, is_own_module, place, reader_of
+from wtb.application.dependencies.sources import (
+    binding,
+    closure_of,
+    imported_by,
+    label_of,
+    module_digest,
+    own_file,
+    relevant,
+    resolve,
+    source_file,
+)
 from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Tool
 
 VERSION = 2
 """Of the way in which parts are made. Parts of another version cannot be compared."""
 
-_MOST_VALUES = 500_000
+CALLED_AS = "it is called as"
+"""The part of the function itself: which one it is."""
+
+AS_WRITTEN = " as written"
+"""Ends the name of a part that is a statement, or the statements that a value comes about by."""
+
+_IF_LEFT_OUT = "if left out: "
+
+_MOST_VALUES = 200_000
 """Values that are looked at for one node; what holds more counts as something that cannot be looked into."""
 
 FindTool = Callable[[str], Any]
@@ -47,6 +66,8 @@ class Fingerprint:
     """The parts that are values and not code."""
     mutable: frozenset[str] = frozenset()
     """The values that a run may change in place: attributes of objects, lists, dictionaries."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """How values come about, as digests of the code that binds them; it counts where the value itself is left out."""
     readers: frozenset[str] = frozenset()
     reads_anything: bool = False
     coarse: tuple[str, ...] = ()
@@ -63,23 +84,57 @@ class Fingerprint:
 
     @property
     def mutable_parts(self) -> dict[str, str]:
-        """The parts that a run may change."""
-        return {name: part for name, part in self.parts.items() if name in self.mutable}
+        """The parts that a run may change; of values that are left out, how they come about."""
+        left_out = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items() if name not in self.parts}
+        return {name: part for name, part in self.parts.items() if name in self.mutable} | left_out
+
+    @property
+    def held(self) -> dict[str, str]:
+        """All that is kept with a result, for a later look that may leave some values out."""
+        written = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items()}
+        return {name: part for name, part in self.parts.items() if name in self.mutable} | written
+
+    @property
+    def all_parts(self) -> dict[str, str]:
+        """All parts, with those that count only when a value is left out."""
+        return {**self.parts, **{f"{_IF_LEFT_OUT}{name}": part for name, part in self.written.items()}}
 
     def without(self, names: Iterable[str]) -> Fingerprint:
-        """Return the fingerprint without some of its values."""
+        """Return the fingerprint without some of its values; how they come about counts instead."""
         left_out = self.values & set(names)
         if not left_out:
             return self
-        parts = {name: part for name, part in self.parts.items() if name not in left_out}
-        return Fingerprint(
-            parts=parts,
+        return replace(
+            self,
+            parts=counted(self.all_parts, left_out),
             values=self.values - left_out,
             mutable=self.mutable - left_out,
-            readers=self.readers,
-            reads_anything=self.reads_anything,
-            coarse=self.coarse,
         )
+
+
+def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
+    """Return the parts that count when some values are left out."""
+    found = {name: part for name, part in parts.items() if name not in left_out and not name.startswith(_IF_LEFT_OUT)}
+    instead = {name: parts.get(f"{_IF_LEFT_OUT}{name}") for name in left_out}
+    return found | {f"{name}{AS_WRITTEN}": part for name, part in instead.items() if part is not None}
+
+
+def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
+    """Return several fingerprints as one, with some parts more; each is known by what its function is for."""
+    found: dict[str, str] = dict(parts)
+    for name, print_ in prints.items():
+        for part, digest in print_.parts.items():
+            label = name if part == CALLED_AS else part
+            found[label] = digest if found.get(label, digest) == digest else digest_of((found[label], digest))
+    return Fingerprint(
+        parts=found,
+        values=frozenset().union(*(each.values for each in prints.values())),
+        mutable=frozenset().union(*(each.mutable for each in prints.values())),
+        written={name: part for each in prints.values() for name, part in each.written.items()},
+        readers=frozenset().union(*(each.readers for each in prints.values())),
+        reads_anything=any(each.reads_anything for each in prints.values()),
+        coarse=tuple(dict.fromkeys(reason for each in prints.values() for reason in each.coarse)),
+    )
 
 
 def parts_digest(parts: Mapping[str, str]) -> str:
@@ -104,6 +159,8 @@ class Surroundings:
     """By file, the names at the top of a module that belong to the workflow: nodes, variants, the workflow itself."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """The own modules in which the functions of nodes are written: names to files."""
+    state_types: tuple[type, ...] = ()
+    """The user's own classes of which objects may lie in states."""
 
 
 def fingerprint(
@@ -122,11 +179,10 @@ def fingerprint(
 
 def _module_of(function: Any) -> str:
     """Return the module that a function was written in, or the class of a callable object."""
-    while isinstance(function, functools.partial):
+    while is_a(function, functools.partial):
         function = function.func
-    if isinstance(function, FunctionType | MethodType | type):
-        return str(function.__module__ or "__main__")
-    return type(function).__module__
+    is_code = is_a(function, FunctionType | MethodType | type)
+    return module_of(function if is_code else type(function)) or "__main__"
 
 
 class _Walk:
@@ -137,6 +193,7 @@ class _Walk:
         self._parts: dict[str, str] = {"Python": sys.version}
         self._values: set[str] = set()
         self._mutable: set[str] = set()
+        self._written_values: dict[str, str] = {}
         self._readers: set[str] = set()
         self._coarse: dict[str, None] = {}
         self._reads_anything = False
@@ -156,16 +213,16 @@ class _Walk:
         module = self._home = _module_of(function)
         if (file := own_file(module)) is not None:
             self._modules[module] = file
-        if isinstance(function, functools.partial):
+        if is_a(function, functools.partial):
             self._arguments(function, module)
             function = function.func
-        if isinstance(function, MethodType) and values.own_attributes(function.__self__) is not None:
+        if is_a(function, MethodType) and values.own_attributes(function.__self__) is not None:
             self._value_part(_made(function.__self__), function.__self__, module)
             function = function.__func__
         if values.own_attributes(function) is not None:
             self._value_part(_made(function), function, module)
         else:
-            self._put("it is called as", self._tokens(function, module, ()))
+            self._put(CALLED_AS, self._tokens(function, module, ()))
         self._work()
 
     def _arguments(self, partial: functools.partial[Any], module: str) -> None:
@@ -183,6 +240,7 @@ class _Walk:
             parts=self._parts,
             values=frozenset(self._values),
             mutable=frozenset(self._mutable),
+            written=self._written_values,
             readers=frozenset(self._readers),
             reads_anything=self._reads_anything,
             coarse=tuple(self._coarse),
@@ -212,7 +270,7 @@ class _Walk:
         yield code.co_code.hex()
         yield ",".join((*code.co_names, *code.co_varnames))
         for constant in code.co_consts:
-            if isinstance(constant, CodeType):
+            if is_a(constant, CodeType):
                 yield from self._code(constant)
             else:
                 yield from values.plain_tokens(constant)
@@ -247,7 +305,7 @@ class _Walk:
             return
         for each in inner_code(code):
             for constant in each.co_consts:
-                if isinstance(constant, str) and constant.isprintable():
+                if is_a(constant, str) and constant.isprintable():
                     with suppress(InvalidInput):
                         self._tool(self._around.find_tool(constant))
 
@@ -272,7 +330,7 @@ class _Walk:
     def _global(self, chain: tuple[str, ...], value: Any, module: str) -> None:
         """Take a global into account; of an own module, what is looked up in it."""
         depth = 1
-        while isinstance(value, ModuleType) and is_own_module(value.__name__):
+        while is_a(value, ModuleType) and is_own_module(value.__name__):
             if depth == len(chain):
                 self._module(value.__name__, f"`{'.'.join(chain)}` is used as a whole")
                 return
@@ -281,13 +339,13 @@ class _Walk:
                 return
             module, value = value.__name__, vars(value)[chain[depth]]
             depth += 1
-        if isinstance(value, ModuleType) and (replaced := _own_in_library(value, chain[depth:])) is not None:
+        if is_a(value, ModuleType) and (replaced := _own_in_library(value, chain[depth:])) is not None:
             self._put_reference(f"`{'.'.join(chain)}`", replaced, module)
         self._value_part(f"`{chain[depth - 1]}` in {_place_of(module)}", value, module, name=chain[depth - 1])
 
     def _value_part(self, label: str, value: Any, module: str, name: str = "") -> None:
         """Take what a name stands for into account; attributes of an own object are parts of their own."""
-        if values.is_code(value) or isinstance(value, ModuleType):
+        if values.is_code(value) or is_a(value, ModuleType):
             self._put_reference(label, value, module)
             return
         key = (label, id(value))
@@ -296,14 +354,26 @@ class _Walk:
         self._labelled[key] = value
         attributes = values.own_attributes(value)
         if attributes is None:
+            self._bound_by(label, module, name)
             self._put(label, self._tokens(value, module, (name,) if name else ()), is_value=True)
-            self._mutable.update(() if isinstance(value, values.IMMUTABLE) else (label,))
+            self._mutable.update(() if is_a(value, values.IMMUTABLE) else (label,))
             return
-        self._put(label, self._class_tokens(type(value), module))
+        self._put(label, self._class_tokens(type(value)))
         for attribute, held in attributes.items():
             inside = label.replace("` ", f".{attribute}` ", 1)
             self._put(inside, self._tokens(held, module, (name,) if name else (), inside_of=value), is_value=True)
             self._mutable.add(inside)
+            self._bound_by(inside, module, name)
+
+    def _bound_by(self, label: str, module: str, name: str) -> None:
+        """Note how a global comes about, in case that its value is left out since runs change it."""
+        file = own_file(module) if name else None
+        source = None if file is None else source_file(file)
+        if source is not None:
+            statements = binding(source, name, self._around.nodes.get(source.path, frozenset()))
+            modules = {each: own for each in imported_by(statements, module, source.path) if (own := own_file(each))}
+            digests = [module_digest(path) or "" for _, path in sorted(closure_of(modules).items())]
+            self._written_values[label] = digest_of([*(each.digest for each in statements), *digests])
 
     def _put_reference(self, label: str, value: Any, module: str) -> None:
         """Take a function, class or module into account; which of them a name stands for counts too."""
@@ -323,7 +393,7 @@ class _Walk:
 
     def _module(self, name: str, reason: str, names: frozenset[str] = frozenset()) -> None:
         """Take an own module into account as it is written, with those that it imports."""
-        file = own_file(name) or getattr(sys.modules.get(name), "__file__", None)
+        file = own_file(name) or held_by(sys.modules.get(name)).get("__file__")
         if file is None or source_file(file) is None:
             self._unreadable(name, reason)
             return
@@ -347,12 +417,12 @@ class _Walk:
             key = (label, hash(statement))
             if key not in self._labelled:
                 self._labelled[key] = statement
-                self._put(f"{label} as written", (statement.digest,))
+                self._put(f"{label}{AS_WRITTEN}", (statement.digest,))
         self._readers.add(f"{place(path)}:<module>")
 
     def _met_in(self, path: str) -> set[str]:
         """Return the functions of a file that this one is or calls: their decorators count with them."""
-        functions = [each for each in self._met.values() if isinstance(each, FunctionType)]
+        functions = [each for each in self._met.values() if is_a(each, FunctionType)]
         return {each.__code__.co_qualname for each in functions if os.path.realpath(each.__code__.co_filename) == path}
 
     def _unreadable(self, module: str, reason: str) -> None:
@@ -363,11 +433,23 @@ class _Walk:
     # Values
 
     def _tokens(self, value: Any, module: str, names: tuple[str, ...], inside_of: Any = None) -> Iterator[str]:
-        """Yield what a value is made of; code in it becomes a part of its own."""
-        reader = values.Reader(self._seen_code, lambda thing: self._opaque(thing, module, names), self._count)
+        """Yield what a value is made of; code in it becomes a part of its own.
+
+        What goes wrong on the way, as in an object that misbehaves or is nested too deep, hides that value only.
+        """
+        reader = values.Reader(
+            self._seen_code,
+            lambda thing: self._opaque(thing, module, names),
+            lambda thing: self._hidden(thing, module, names),
+            self._count,
+        )
         if inside_of is not None:
             reader.knows(inside_of)
-        yield from reader.read(value)
+        try:
+            tokens = list(reader.read(value))
+        except Exception:  # noqa: BLE001  whatever a look raises, a plan is made
+            tokens = list(self._hidden(value, module, names))
+        yield from tokens
 
     def _count(self) -> bool:
         self._looked_at += 1
@@ -375,18 +457,18 @@ class _Walk:
 
     def _seen_code(self, thing: Any) -> Iterator[str]:
         """Yield the name of a function, class or tool, and look at it later where it is the user's own."""
-        if isinstance(thing, MethodType):
+        if is_a(thing, MethodType):
             yield from self._seen_code(thing.__func__)
             return
-        if isinstance(thing, Tool):
+        if is_a(thing, Tool):
             self._tool(thing)
             yield f"tool {thing.spec.name}"
-        elif isinstance(thing, FunctionType):
+        elif is_a(thing, FunctionType):
             yield from self._seen_function(thing)
-        elif isinstance(thing, CodeType):
+        elif is_a(thing, CodeType):
             yield from self._code(thing)
         else:
-            yield from self._class_tokens(thing, thing.__module__)
+            yield from self._class_tokens(thing)
 
     def _seen_function(self, function: FunctionType) -> Iterator[str]:
         if _is_own(function):
@@ -405,32 +487,36 @@ class _Walk:
         for found in values.own_code_inside(value):
             yield from self._tokens(found, module, ())
 
-    def _class_tokens(self, kind: type, module: str) -> Iterator[str]:
-        if is_own_module(kind.__module__):
+    def _class_tokens(self, kind: type) -> Iterator[str]:
+        if is_own_module(module_of(kind)):
             self._later(kind, lambda: self._class(kind))
             yield _label(kind)
         else:
             yield values.library_name(kind)
 
     def _class(self, kind: type) -> None:
-        tokens = [kind.__qualname__]
-        for base in (*kind.__bases__, type(kind)):
-            tokens += self._class_tokens(base, base.__module__)
-        for name, member in values.members(kind):
-            functions = values.functions_of(member)
+        tokens = [name_of(kind)]
+        for base in (*bases(kind), type(kind)):
+            tokens += self._class_tokens(base)
+        for name, member in members(kind):
+            functions = functions_of(member)
             if functions:
-                tokens += [name, type(member).__name__]
+                tokens += [name, name_of(type(member))]
                 for function in functions:
                     tokens += self._seen_code(function)
             else:
-                tokens += [name, *self._tokens(member, kind.__module__, ())]
+                tokens += [name, *self._tokens(member, module_of(kind), ())]
         self._put(_label(kind), tokens)
 
     def _opaque(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
-        """Yield what can be said of an object that cannot be looked into: the code around it counts instead."""
-        yield values.library_name(type(thing))
+        """Yield what can be said of an object that cannot be looked into, and what it holds of the user's own."""
         yield from self._own_inside(thing, module)
-        reason = f"a {type(thing).__module__}.{type(thing).__qualname__} cannot be looked into"
+        yield from self._hidden(thing, module, names)
+
+    def _hidden(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield what can be said of something that is not looked at any further: the code around it counts instead."""
+        yield values.library_name(type(thing))
+        reason = f"a {full_name(type(thing))} cannot be looked into"
         if is_own_module(module):
             self._module(module, reason, frozenset(names))
         else:
@@ -443,25 +529,25 @@ _NOWHERE = "code that was made at run time"
 
 def _is_own(function: FunctionType) -> bool:
     """Whether a function is the user's; one that was made at run time is, unless its module is a library's."""
-    file, module = function.__code__.co_filename, function.__module__
+    file, module = function.__code__.co_filename, module_of(function)
     if not file.startswith("<") or file.startswith("<frozen"):
         return is_own_file(file)
-    return is_own_file(file) or module in (None, "builtins") or is_own_module(module)
+    return is_own_file(file) or module in ("", "builtins") or is_own_module(module)
 
 
 def _label(thing: Any) -> str:
     """Return how a function or class is called in explanations: as it was written, whatever a decorator says."""
-    if isinstance(thing, FunctionType):
+    if is_a(thing, FunctionType):
         if thing.__code__.co_filename.startswith("<"):
-            return f"`{thing.__qualname__}` in {_place_of(thing.__module__ or _NOWHERE)}"
+            return f"`{thing.__qualname__}` in {_place_of(module_of(thing) or _NOWHERE)}"
         return f"`{thing.__code__.co_qualname}` in {file_of(thing.__code__)}"
-    return f"`{thing.__qualname__}` in {_place_of(thing.__module__)}"
+    return f"`{name_of(thing)}` in {_place_of(module_of(thing) or _NOWHERE)}"
 
 
 def _own_in_library(value: Any, names: Iterable[str]) -> Any:
     """Return the user's own function or object that was put into a module of a library; None when there is none."""
     for name in names:
-        if not isinstance(value, ModuleType):
+        if not is_a(value, ModuleType):
             break
         value = vars(value).get(name)
     return value if values.is_own(value) else None
@@ -469,9 +555,9 @@ def _own_in_library(value: Any, names: Iterable[str]) -> Any:
 
 def _made(value: Any) -> str:
     """Return how an object is called that has no name of its own."""
-    return f"`{type(value).__qualname__}(…)` in {_place_of(type(value).__module__)}"
+    return f"`{name_of(type(value))}(…)` in {_place_of(module_of(type(value)))}"
 
 
 def _place_of(module: str) -> str:
-    file = getattr(sys.modules.get(module), "__file__", None)
+    file = held_by(sys.modules.get(module)).get("__file__")
     return module if file is None else place(file)

@@ -6,8 +6,10 @@ import functools
 import site
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
+from typing import Any
 
 NOTEBOOK = "notebook"
 """Where code comes from that has no file of its own."""
@@ -18,14 +20,19 @@ _WTB = Path(__file__).resolve().parents[2]
 
 def is_own_module(name: str) -> bool:
     """Whether a module is the user's; one without a file may be a notebook's, or a package without `__init__.py`."""
-    module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    if file is not None:
+    held = held_by(sys.modules.get(name))
+    file = held.get("__file__")
+    if isinstance(file, str):
         return is_own_file(file)
-    folders = list(getattr(module, "__path__", ()))
+    folders = list(held.get("__path__", ()))
     if folders:
         return is_own_file(f"{folders[0]}/__init__.py")
     return name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names
+
+
+def held_by(module: Any) -> Mapping[str, Any]:
+    """Return what a module holds; without asking it, since a lazy one would load what it is asked for."""
+    return vars(module) if issubclass(type(module), ModuleType) else {}
 
 
 @functools.cache

@@ -12,12 +12,12 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from wtb.application.dependencies.own_code import is_own_file, place
+from wtb.application.dependencies.own_code import held_by, is_own_file, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,25 @@ def relevant(source: SourceFile, names: frozenset[str], without: frozenset[str])
     return tuple(each for each in left if id(each) in chosen)
 
 
+def binding(source: SourceFile, name: str, without: frozenset[str]) -> tuple[Statement, ...]:
+    """Return the statements by which a name comes about: those that bind it, use it, or bind what these mention."""
+    left = [each for each in source.statements if not _belongs_to(each, without)]
+    chosen = [each for each in left if name in each.binds or (name in each.mentions and not each.is_definition)]
+    wanted: set[str] = set().union(*(each.mentions for each in chosen))
+    while more := [each for each in left if each not in chosen and each.binds & wanted]:
+        chosen += more
+        wanted.update(*(each.mentions for each in more))
+    return tuple(each for each in left if each in chosen)
+
+
+def imported_by(statements: Iterable[Statement], module: str, file: str) -> Iterator[str]:
+    """Yield the full names of what statements import."""
+    for statement in statements:
+        for name in statement.imports:
+            if (found := resolve(name, module, file)) is not None:
+                yield found
+
+
 def _belongs_to(statement: Statement, names: frozenset[str]) -> bool:
     """Whether a statement is about these names alone: it binds one of them, or calls a method of one."""
     if statement.binds:
@@ -175,8 +194,13 @@ def resolve(imported: str, module: str, file: str) -> str | None:
 def own_file(module: str) -> str | None:
     """Return the file of a module if it is the user's own; without importing it."""
     loaded = sys.modules.get(module)
-    file = getattr(loaded, "__file__", None) if loaded is not None else _found(module)
-    return os.path.realpath(file) if file is not None and file.endswith(".py") and is_own_file(file) else None
+    file = held_by(loaded).get("__file__") if loaded is not None else _found(module)
+    return None if file is None else own_path(file)
+
+
+def own_path(file: str) -> str | None:
+    """Return the real path of a module's file if it is the user's own."""
+    return os.path.realpath(file) if file.endswith(".py") and is_own_file(file) else None
 
 
 def _found(module: str) -> str | None:

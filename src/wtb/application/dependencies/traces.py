@@ -75,6 +75,12 @@ class Traces:
         """Begin the trace of a batch run; what this process read before is in it, since functions may have kept it."""
         self._observer.start()
         self._kept[trace_id] = 0
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look at files anew, however short ago that was: somebody may have edited one since."""
+        with self._lock:
+            self._looked.clear()
 
     def position(self) -> int:
         """Return the number of the next observation."""

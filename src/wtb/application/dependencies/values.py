@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import functools
 import hashlib
 import logging
@@ -12,24 +13,53 @@ import re
 import sys
 import threading
 import types
-from collections import ChainMap, deque, namedtuple
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from importlib import metadata
+from operator import attrgetter, itemgetter
 from pathlib import PurePath
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any, get_origin
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeVar
 from uuid import UUID
 
+from wtb.application.dependencies.objects import (
+    ITEMS,
+    attributes_of,
+    full_name,
+    has,
+    is_a,
+    items_of,
+    module_of,
+    name_of,
+)
 from wtb.application.dependencies.own_code import is_own_module, project_root
 from wtb.domain.tools import Tool
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...), type(NotImplemented))
-_BY_REPR = (re.Pattern, PurePath, date, time, timedelta, tzinfo, Decimal, Fraction, UUID, range, slice)
+_PLAIN_KINDS = frozenset(_PLAIN)
+_BY_REPR = (
+    re.Pattern,
+    PurePath,
+    date,
+    time,
+    timedelta,
+    tzinfo,
+    Decimal,
+    Fraction,
+    UUID,
+    range,
+    slice,
+    itemgetter,
+    attrgetter,
+)
 """Values whose repr says all of them."""
 IMMUTABLE = (*_PLAIN, *_BY_REPR)
 """Values that nobody can change in place."""
@@ -39,20 +69,15 @@ _BY_NAME = (
     type(threading.Lock()),
     type(threading.RLock()),
     threading.Event,
+    threading.Condition,
+    threading.Semaphore,
+    asyncio.Lock,
+    asyncio.Event,
+    asyncio.Semaphore,
+    Executor,
     type(os.environ),
 )
 """Objects that hold no data that a result could depend on; which variables are read is observed."""
-_FUNCTION_IN = ("__func__", "fget", "fset", "fdel", "func", "wrapped", "__wrapped__")
-"""Where methods of classes, properties, cached ones and validators keep their functions."""
-_MADE_BY_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
-_COUNTED_DUNDERS = (
-    "__annotations__",
-    "__slots__",
-    "__pydantic_fields__",
-    "__dataclass_fields__",
-    "__attrs_attrs__",
-    "__match_args__",
-)
 _FIELDS = ("pydantic.fields.FieldInfo", "pydantic.fields.ModelPrivateAttr", "dataclasses.Field", "attr._make.Attribute")
 """Types of libraries that describe the fields of classes: all of them is data."""
 _SENTINELS = (
@@ -61,34 +86,54 @@ _SENTINELS = (
     "dataclasses._HAS_DEFAULT_FACTORY_CLASS",
     "attr._make._Nothing",
 )
-_UNCOUNTED = ("__pydantic_fields_set__", "__weakref__", "__dict__", "_field_type", "_original_assignment")
-_TUPLE_FIELD = type(namedtuple("_Pair", "left").left)  # type: ignore[attr-defined]
+_SHORT = 200
+_DEEPEST = 100
+"""How deep values may be nested; deeper ones would take more of Python's stack than there may be."""
 _OWN_DEPTH = 6
 _OWN_MOST = 2_000
 
 
-@functools.singledispatch
-def made_of(value: Any) -> Any:
-    """Return what an object of a library depends on; None when that is not known. Who knows a type registers it."""
+_KNOWN: list[tuple[type, Callable[[Any], Any]]] = []
+
+
+def known_as(kind: type) -> Callable[[F], F]:
+    """Let the decorated function say what an object of a library's type depends on; None when it does not know."""
+
+    def register(function: F) -> F:
+        _KNOWN.append((kind, function))
+        return function
+
+    return register
+
+
+def _made_of(value: Any) -> Any:
+    """Return what an object depends on, as whoever knows its type says; None when nobody does."""
+    for kind, function in _KNOWN:
+        if is_a(value, kind) and (found := function(value)) is not None:
+            return found
     return None
 
 
 def is_code(value: Any) -> bool:
     """Whether something is a function, a class or a tool."""
-    return isinstance(value, CodeType | FunctionType | Tool) or (isinstance(value, type) and get_origin(value) is None)
+    return is_a(value, CodeType | FunctionType | Tool) or is_a(value, type)
 
 
 def plain_tokens(value: Any) -> Iterator[str]:
     """Yield a constant of code."""
-    if isinstance(value, tuple):
+    if is_a(value, tuple):
         yield f"tuple {len(value)}"
         for item in value:
             yield from plain_tokens(item)
-    elif isinstance(value, frozenset):
+    elif is_a(value, frozenset):
         yield f"frozenset {len(value)}"
         yield from sorted("".join(plain_tokens(item)) for item in value)
     else:
         yield f"{type(value).__name__} {value!r}"
+
+
+class TooMuch(Exception):
+    """A value holds more than is looked at."""
 
 
 class Reader:
@@ -98,12 +143,15 @@ class Reader:
         self,
         code: Callable[[Any], Iterator[str]],
         opaque: Callable[[Any], Iterator[str]],
+        hidden: Callable[[Any], Iterator[str]],
         may_go_on: Callable[[], bool],
     ) -> None:
         self._code = code
         self._opaque = opaque
+        self._hidden = hidden
         self._may_go_on = may_go_on
         self._met: dict[int, tuple[int, Any]] = {}
+        self._depth = 0
 
     def knows(self, value: Any) -> None:
         """Say that a value is read elsewhere: what leads back to it ends there."""
@@ -111,97 +159,127 @@ class Reader:
 
     def read(self, value: Any) -> Iterator[str]:
         """Yield what a value is made of."""
-        if isinstance(value, _PLAIN) and type(value) in _PLAIN:
-            yield _long(value) if isinstance(value, str | bytes) and len(value) > 200 else _short(value)
+        kind = type(value)
+        if kind in _PLAIN:
+            yield _long(value) if kind in (str, bytes) and len(value) > _SHORT else _short(value)
             return
         if id(value) in self._met:
             yield f"again {self._met[id(value)][0]}"
             return
         self._met[id(value)] = (len(self._met), value)
         if not self._may_go_on():
-            yield from self._opaque(value)
+            raise TooMuch
+        if self._depth == _DEEPEST:
+            yield from self._hidden(value)
             return
+        self._depth += 1
         yield from self._of(value)
+        self._depth -= 1
 
     def _of(self, value: Any) -> Iterator[str]:
-        if is_code(value):
+        if type(value) in (list, tuple, dict):
+            yield from self._of_builtin(value)
+        elif is_code(value):
             yield from self._code(value)
-        elif isinstance(value, MethodType):
+        elif is_a(value, MethodType):
             yield from self._code(value.__func__)
             yield from self.read(value.__self__)
-        elif isinstance(value, functools.partial):
+        elif is_a(value, functools.partial):
             yield from self._all(value.func, value.args, tuple(sorted(value.keywords.items())))
-        elif isinstance(value, ModuleType):
+        elif is_a(value, ModuleType):
             yield from self._opaque(value) if is_own_module(value.__name__) else (_versioned(value.__name__),)
-        elif hasattr(type(value), "__wtb_fingerprint__"):
-            yield f"{type(value).__qualname__} {value.__wtb_fingerprint__()!r}"
-        elif isinstance(value, types.GenericAlias | types.UnionType) or type(value).__module__ == "typing":
-            yield re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+        elif has(type(value), "__wtb_fingerprint__"):
+            yield name_of(type(value))
+            yield from self.read(value.__wtb_fingerprint__())
+        elif is_a(value, types.GenericAlias | types.UnionType) or module_of(type(value)) == "typing":
+            yield from self._of_type(value)
+        elif is_a(value, Enum):
+            yield from self._code(type(value))
+            yield str(attributes_of(value).get("_name_"))
+        elif is_own_module(module_of(type(value))):
+            yield from self._of_own(value)
         elif (container := _container(value)) is not None:
-            yield f"{type(value).__module__}.{type(value).__qualname__} {len(value)}"
+            yield f"{full_name(type(value))} {len(container)}"
             yield from self._all(*container)
         else:
             yield from self._of_object(value)
+
+    def _of_builtin(self, value: Any) -> Iterator[str]:
+        data = _plain_data(value)
+        if data is not None:
+            yield data
+            return
+        yield f"{type(value).__name__} {len(value)}"
+        yield from self._all(*(_container(value) or ()))
 
     def _all(self, *items: Any) -> Iterator[str]:
         for item in items:
             yield from self.read(item)
 
+    def _of_type(self, value: Any) -> Iterator[str]:
+        """Yield what stands in an annotation: `list[Own]`, `Annotated[str, "why"]`, a type variable."""
+        yield f"{name_of(type(value))} {getattr(value, '__name__', getattr(value, '__forward_arg__', ''))}"
+        for name in ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__"):
+            yield from self.read(getattr(value, name, None))
+
     def _of_object(self, value: Any) -> Iterator[str]:
-        kind = type(value)
-        if isinstance(value, set | frozenset):
-            yield f"{kind.__name__} {len(value)}"
-            yield from sorted("".join(self.read(item)) for item in value)
-        elif isinstance(value, Enum):
-            yield from self._code(kind)
-            yield value.name
-        elif isinstance(value, bytearray | memoryview | array.array):
-            yield f"{kind.__name__} {hashlib.sha256(bytes(value)).hexdigest()}"
-        elif isinstance(value, random.Random):
-            yield from self._all(kind, value.getstate())
-        elif isinstance(value, PurePath):
-            yield f"{kind.__name__} {_placed(str(value))}"
-        elif isinstance(value, _BY_REPR):
-            yield f"{kind.__name__} {value!r}"
-        elif isinstance(value, _BY_NAME) or _is_builtin(value):
-            yield f"{kind.__name__} {getattr(value, '__qualname__', '')}"
-        elif is_own_module(kind.__module__):
-            yield from self._of_own(value)
+        name = name_of(type(value))
+        if is_a(value, set | frozenset):
+            yield f"{name} {len(value)}"
+            yield from sorted("".join(self._apart(item)) for item in value)
+        elif is_a(value, bytearray | memoryview | array.array):
+            yield f"{name} {hashlib.sha256(bytes(value)).hexdigest()}"
+        elif is_a(value, random.Random):
+            yield from self._all(type(value), value.getstate())
+        elif is_a(value, PurePath):
+            yield f"{name} {_placed(str(value))}"
+        elif is_a(value, _BY_REPR):
+            yield f"{name} {value!r}"
+        elif is_a(value, _BY_NAME) or _is_builtin(value):
+            yield f"{name} {getattr(value, '__qualname__', '')}"
         else:
             yield from self._of_library(value)
+
+    def _apart(self, item: Any) -> Iterator[str]:
+        """Read an item of a set by itself: sets have another order in every process."""
+        reader = Reader(self._code, self._opaque, self._hidden, self._may_go_on)
+        reader._met = {} if type(item) in _PLAIN else dict(self._met)
+        reader._depth = self._depth
+        return reader.read(item)
 
     def _of_own(self, value: Any) -> Iterator[str]:
         """Yield an object of the user's own class: the class, and all attributes."""
         yield from self._code(type(value))
         for kind in (str, bytes, int, float, complex):  # a text or number with a class of its own
-            if isinstance(value, kind):
+            if is_a(value, kind):
                 yield kind.__repr__(value)
         for name, attribute in attributes_of(value).items():
-            yield name
-            yield from self.read(attribute)
+            yield str(name)
+            if name == ITEMS and is_a(value, set | frozenset):
+                yield from sorted("".join(self._apart(item)) for item in attribute)
+            else:
+                yield from self.read(attribute)
 
     def _of_library(self, value: Any) -> Iterator[str]:
-        if (known := made_of(value)) is not None:
-            yield library_name(type(value))
+        yield library_name(type(value))
+        if (known := _made_of(value)) is not None:
             yield from self.read(known)
-        elif isinstance(getattr(value, "__wrapped__", None), FunctionType):  # functools.cache and the like
-            yield library_name(type(value))
-            yield from self._code(value.__wrapped__)
+        elif is_a(wrapped := attributes_of(value).get("__wrapped__"), FunctionType):  # functools.cache and the like
+            yield from self._code(wrapped)
         elif (data := _array_data(value)) is not None:
-            yield f"{library_name(type(value))} {data}"
-        elif "Secret" in type(value).__name__:
-            yield library_name(type(value))
+            yield data
+        elif "Secret" in name_of(type(value)):
+            return
         elif (fields := _fields(value)) is not None:
-            yield library_name(type(value))
             for name, field in fields.items():
-                yield name
+                yield str(name)
                 yield from self.read(field)
         else:
             yield from self._opaque(value)
 
 
 def _short(value: Any) -> str:
-    return f"{type(value).__name__} {(_placed(value) if isinstance(value, str) else value)!r}"
+    return f"{type(value).__name__} {(_placed(value) if type(value) is str else value)!r}"
 
 
 def _placed(text: str) -> str:
@@ -216,21 +294,39 @@ def _long(value: str | bytes) -> str:
     return f"{type(value).__name__} {hashlib.sha256(data).hexdigest()}"
 
 
+def _plain_data(value: Any) -> str | None:
+    """Return a digest of a list, tuple or dictionary that holds plain values only: there may be millions of them."""
+    kinds = set(map(type, value))
+    if type(value) is dict:
+        kinds.update(map(type, value.values()))
+    if not kinds <= _PLAIN_KINDS or (str in kinds and len(value) < _SHORT):
+        return None
+    text = repr(value)
+    if str(project_root()) in text:  # which does not count where it begins a path
+        return None
+    return f"{name_of(type(value))} {len(value)} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
 def _container(value: Any) -> tuple[Any, ...] | None:
     """Return what a container of Python's holds, in its order; None for anything else."""
-    if type(value).__module__ not in ("builtins", "collections", "types") or isinstance(value, set | frozenset):
+    if module_of(type(value)) not in ("builtins", "collections", "types") or is_a(value, set | frozenset):
         return None
-    if isinstance(value, types.MappingProxyType | dict | ChainMap | types.SimpleNamespace):
-        items = vars(value) if isinstance(value, types.SimpleNamespace) else value
-        return tuple(part for pair in items.items() for part in pair)
-    if isinstance(value, list | tuple | deque):
-        return tuple(value)
-    return None
+    if type(value) in (types.MappingProxyType, ChainMap, types.SimpleNamespace):
+        held = vars(value) if type(value) is types.SimpleNamespace else value
+        return tuple(part for pair in held.items() for part in pair)
+    items = items_of(value)
+    if items is None:
+        return None
+    made_by = (value.default_factory,) if is_a(value, defaultdict) else ()
+    return (*made_by, *(part for pair in items for part in pair)) if is_a(value, dict) else tuple(items)
 
 
 def _array_data(value: Any) -> str | None:
     """Return a digest of an array of numbers, as numpy has them."""
-    if not all(hasattr(value, name) for name in ("dtype", "shape", "tobytes")) or str(value.dtype) == "object":
+    kind = type(value)
+    if not all(has(kind, name) for name in ("dtype", "shape", "tobytes")) or has(kind, "__getattr__"):
+        return None
+    if getattr(value.dtype, "hasobject", True):
         return None
     return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
 
@@ -238,12 +334,10 @@ def _array_data(value: Any) -> str | None:
 def _fields(value: Any) -> Mapping[str, Any] | None:
     """Return the declared fields of an object of a library: of a dataclass, an attrs class or a pydantic model."""
     kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if name in _SENTINELS:
+    if full_name(kind) in _SENTINELS:
         return {}
-    if name in _FIELDS or any(
-        hasattr(kind, mark) for mark in ("__dataclass_fields__", "__attrs_attrs__", "model_fields")
-    ):
+    marks = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__")
+    if full_name(kind) in _FIELDS or module_of(kind) == "collections" or any(has(kind, mark) for mark in marks):
         return attributes_of(value)
     return None
 
@@ -251,55 +345,11 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
 def own_attributes(value: Any) -> Mapping[str, Any] | None:
     """Return the attributes of an object of the user's own class that are worth a name each; None for others."""
     kind = type(value)
-    if not is_own_module(kind.__module__) or hasattr(kind, "__wtb_fingerprint__") or isinstance(value, Enum):
+    if not is_own_module(module_of(kind)) or has(kind, "__wtb_fingerprint__") or is_a(value, type | Enum):
         return None
-    if isinstance(value, (*_PLAIN, list, dict, tuple, set, frozenset)) or made_of(value) is not None:
+    if is_a(value, (*_PLAIN, list, dict, tuple, set, frozenset)) or _made_of(value) is not None:
         return None
     return attributes_of(value)
-
-
-def attributes_of(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object as they lie there; asking it for them could run code of its own."""
-    found: dict[str, Any] = {}
-    for kind in type(value).__mro__:
-        for name, slot in vars(kind).items():
-            if isinstance(slot, MemberDescriptorType) and name not in _UNCOUNTED:
-                with suppress(AttributeError):  # not filled yet
-                    found.setdefault(name, slot.__get__(value))
-    with suppress(AttributeError):
-        lying = object.__getattribute__(value, "__dict__")
-        found.update(lying if type(lying) is dict else {})
-    for kind in (list, dict, set, tuple, deque):
-        if isinstance(value, kind):
-            found["the items"] = list(value.items() if isinstance(value, dict) else value)
-    return dict(sorted(found.items()))
-
-
-def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a class defines itself, in the order of the names."""
-    if issubclass(kind, Enum):
-        yield from ((each.name, each.value) for each in kind)
-    for name, member in sorted(vars(kind).items()):
-        is_dunder = name.startswith("__") and name.endswith("__")
-        if name in _MADE_BY_PYTHON or name.startswith(("_abc_", "__abstractmethods")):
-            continue
-        if is_dunder and name not in _COUNTED_DUNDERS and not functions_of(member):
-            continue
-        if issubclass(kind, Enum) and not functions_of(member):
-            continue
-        if isinstance(member, MemberDescriptorType | types.GetSetDescriptorType | _TUPLE_FIELD):
-            continue
-        yield name, tuple(member) if name == "__attrs_attrs__" else member
-
-
-def functions_of(member: Any) -> list[Any]:
-    """Return the functions behind a member of a class: of a method, a property, a validator."""
-    if isinstance(member, FunctionType):
-        return [member]
-    if isinstance(member, type) or is_own_module(type(member).__module__):
-        return []
-    found = [getattr(member, name, None) for name in _FUNCTION_IN]
-    return [each for each in found if isinstance(each, FunctionType | MethodType)]
 
 
 def own_code_inside(value: Any) -> list[Any]:
@@ -309,35 +359,31 @@ def own_code_inside(value: Any) -> list[Any]:
     waiting = [(value, 0)]
     while waiting and len(met) < _OWN_MOST:
         each, depth = waiting.pop(0)
-        if id(each) in met or isinstance(each, _PLAIN):
+        if id(each) in met or is_a(each, _PLAIN):
             continue
         met[id(each)] = each
         if depth and is_own(each):
             found.append(each)
-        elif depth < _OWN_DEPTH and not isinstance(each, ModuleType | type):
+        elif depth < _OWN_DEPTH and not is_a(each, ModuleType | type):
             waiting += [(inside, depth + 1) for inside in _inside(each)]
     return found
 
 
 def is_own(value: Any) -> bool:
     """Whether something is the user's: a function, a class, or an object of such a class."""
-    if isinstance(value, FunctionType):
-        return is_own_module(str(value.__module__))
-    if isinstance(value, type):
-        return is_own_module(value.__module__)
-    return is_own_module(type(value).__module__) or isinstance(value, Tool)
+    if is_a(value, FunctionType | type):
+        return is_own_module(module_of(value))
+    return is_own_module(module_of(type(value))) or is_a(value, Tool)
 
 
 def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())[:1_000]
-    if isinstance(value, list | tuple | set | frozenset):
-        return list(value)[:1_000]
-    if isinstance(value, MethodType):
+    if (items := items_of(value)) is not None:
+        return [part for item in items[:1_000] for part in (item if is_a(value, dict) else (item,))]
+    if is_a(value, MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, functools.partial):
+    if is_a(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
-    if isinstance(value, FunctionType):
+    if is_a(value, FunctionType):
         inside = []
         for cell in value.__closure__ or ():
             with suppress(ValueError):
@@ -358,7 +404,7 @@ def _is_builtin(value: Any) -> bool:
 
 def library_name(thing: Any) -> str:
     """Return the full name of a library's function or class with the version of its package."""
-    return _versioned(f"{thing.__module__}.{thing.__qualname__}")
+    return _versioned(full_name(thing) if is_a(thing, type) else f"{module_of(thing)}.{thing.__qualname__}")
 
 
 def _versioned(name: str) -> str:

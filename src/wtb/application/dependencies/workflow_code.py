@@ -6,13 +6,15 @@ import inspect
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from wtb.application.dependencies.declared import declared
 from wtb.application.dependencies.fingerprint import (
+    AS_WRITTEN,
+    CALLED_AS,
     VERSION,
     FindTool,
     Fingerprint,
@@ -20,6 +22,7 @@ from wtb.application.dependencies.fingerprint import (
     digest_of,
     fingerprint,
 )
+from wtb.application.dependencies.objects import full_name, module_of
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.source_digests import SourceDigests
 from wtb.application.dependencies.sources import own_file
@@ -28,7 +31,9 @@ from wtb.domain.workflow import Node, WorkflowDefinition
 _WORKFLOW_KINDS = ("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph")
 
 
-def surroundings(definition: WorkflowDefinition, find_tool: FindTool | None = None) -> Surroundings:
+def surroundings(
+    definition: WorkflowDefinition, find_tool: FindTool | None = None, state_types: Iterable[type] = ()
+) -> Surroundings:
     """Return what the nodes of a workflow have in common."""
     functions = [function for _, function in _functions(definition)]
     modules: dict[str, str] = {}
@@ -42,8 +47,12 @@ def surroundings(definition: WorkflowDefinition, find_tool: FindTool | None = No
     for module, file in list(_loaded_own_modules()):
         held = vars(sys.modules[module])
         names[file] |= {name for name, value in held.items() if type(value).__name__ in _WORKFLOW_KINDS}
+    own_types = [kind for kind in state_types if is_own_module(module_of(kind))]
     return Surroundings(
-        find_tool=find_tool, nodes={file: frozenset(each) for file, each in names.items()}, modules=modules
+        find_tool=find_tool,
+        nodes={file: frozenset(each) for file, each in names.items()},
+        modules=modules,
+        state_types=tuple(sorted(own_types, key=full_name)),
     )
 
 
@@ -69,6 +78,9 @@ def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroun
     """Return what the result of a node depends on beside the state, the files and the seed."""
     extra: dict[str, Any] = dict(definition.surroundings)
     extra["the version of the workflow"] = definition.version
+    if around.state_types:
+        # A node may call methods of objects that come with the state, which its own code does not name.
+        extra["the classes of states"] = around.state_types
     return fingerprint(node.function, node.config, {**extra, **declared(node.depends_on, _DIGESTS)}, around)
 
 
@@ -141,7 +153,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[s
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the names of the parts that are new, gone or different."""
     names = [name for name in (*now, *before) if before.get(name) != now.get(name)]
-    plain = (name.removesuffix(" is").removesuffix(" as written") for name in names if name != "it is called as")
+    plain = (name.removesuffix(" is").removesuffix(AS_WRITTEN) for name in names if name != CALLED_AS)
     return list(dict.fromkeys(plain)) or (["how it is called"] if names else [])
 
 

@@ -42,6 +42,10 @@ class TypeRegistry:
         """Return the name of a registered type."""
         return self._names.get(cls)
 
+    def types(self) -> tuple[type, ...]:
+        """Return all registered types."""
+        return tuple(known.type for known in self._by_name.values())
+
     def content(self, name: str, value: Any) -> Any:
         """Return what a value of this type is made of, as plain data."""
         return self._by_name[name].content(value)

@@ -21,7 +21,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
 from wtb.application.context import CURRENT
-from wtb.application.dependencies.values import made_of
+from wtb.application.dependencies.values import known_as
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
 from wtb.infrastructure.langgraph.channels import stored_whole
@@ -232,20 +232,20 @@ class Nested:
         raise NotImplementedError
 
 
-@made_of.register
-def _of_graph(graph: CompiledStateGraph) -> Any:  # type: ignore[type-arg]
+@known_as(CompiledStateGraph)
+def _of_graph(graph: App) -> Any:
     """Return what a graph depends on that a function has captured, or that a chain holds."""
     return Nested(graph)
 
 
-@made_of.register
+@known_as(Nested)
 def _of_nested(nested: Nested) -> Any:
     """Return the nodes, edges and channels that a graph is known by."""
     return vars(nested)
 
 
-@made_of.register
-def _of_runnable(runnable: Runnable) -> Any:  # type: ignore[type-arg]
+@known_as(Runnable)
+def _of_runnable(runnable: Runnable[Any, Any]) -> Any:
     """Return the function that one was made of; chains and models show their fields instead."""
     return vars(runnable).get("func") or vars(runnable).get("afunc")
 
@@ -254,6 +254,8 @@ def function_of(runnable: Any) -> Callable[..., Any]:
     """Return the function that a node was made of, by which its code is known; the runnable when there is none."""
     if isinstance(runnable, CompiledStateGraph):
         return Nested(runnable)
+    if isinstance(runnable, RunnableBinding):  # what it binds counts, and it passes on what it is asked for
+        return runnable  # type: ignore[return-value]
     return getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,132 @@
+"""Objects and classes as they lie there: looking at them runs none of their code, whatever they claim to be."""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from wtb.application.dependencies.own_code import is_own_module
+
+_FUNCTION_IN = ("__func__", "fget", "fset", "fdel", "func", "wrapped", "__wrapped__")
+"""Where methods of classes, properties, cached ones and validators keep their functions."""
+_MADE_BY_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
+_FIELD_LISTS = ("__pydantic_fields__", "__dataclass_fields__", "__attrs_attrs__")
+_COUNTED_DUNDERS = ("__annotations__", "__slots__", "__match_args__", *_FIELD_LISTS)
+_UNCOUNTED = ("__pydantic_fields_set__", "__weakref__", "__dict__", "_field_type", "_original_assignment")
+ITEMS = "the items"
+
+
+class _Pair(NamedTuple):
+    left: int
+
+
+_TUPLE_FIELD: Any = type(vars(_Pair)["left"])
+
+
+def is_a(value: Any, kinds: Any) -> bool:
+    """Whether the type of a value is one of these; `isinstance` would also believe what the value says of itself."""
+    return issubclass(type(value), kinds)
+
+
+def bases(kind: type) -> tuple[type, ...]:
+    """Return the bases of a class, without asking its metaclass."""
+    found: tuple[type, ...] = type.__dict__["__bases__"].__get__(kind)
+    return found
+
+
+def class_vars(kind: type) -> Mapping[str, Any]:
+    """Return what a class defines itself, without asking its metaclass."""
+    found: Mapping[str, Any] = type.__dict__["__dict__"].__get__(kind)
+    return found
+
+
+def _mro(kind: type) -> tuple[type, ...]:
+    found: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
+    return found
+
+
+def has(kind: type, name: str) -> bool:
+    """Whether a class or a base of it defines a name."""
+    return any(name in class_vars(each) for each in _mro(kind))
+
+
+def module_of(thing: Any) -> str:
+    """Return the module of a function or class; empty when it has none or says something odd."""
+    found = type.__dict__["__module__"].__get__(thing) if is_a(thing, type) else getattr(thing, "__module__", None)
+    return found if type(found) is str else ""
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class, without asking its metaclass."""
+    return str(type.__dict__["__qualname__"].__get__(kind))
+
+
+def full_name(kind: type) -> str:
+    """Return the name of a class with its module."""
+    return f"{module_of(kind)}.{name_of(kind)}"
+
+
+def attributes_of(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object as they lie there; asking it for them could run code of its own."""
+    found: dict[str, Any] = {}
+    for kind in _mro(type(value)):
+        for name, slot in class_vars(kind).items():
+            if type(slot) is MemberDescriptorType and name not in _UNCOUNTED:
+                with suppress(AttributeError):  # not filled yet
+                    found.setdefault(name, slot.__get__(value))
+    found.update((name, held) for name, held in _dict_of(value).items() if name not in _UNCOUNTED)
+    if (items := items_of(value)) is not None:
+        found[ITEMS] = items
+    return dict(sorted(found.items(), key=lambda pair: str(pair[0])))
+
+
+def _dict_of(value: Any) -> dict[str, Any]:
+    """Return the dictionary in which an object keeps its attributes."""
+    for kind in _mro(type(value)):
+        slot = class_vars(kind).get("__dict__")
+        if type(slot) is types.GetSetDescriptorType and kind is not type:
+            lying = slot.__get__(value)
+            return dict(lying) if type(lying) is dict else {}
+    return {}
+
+
+def items_of(value: Any) -> list[Any] | None:
+    """Return what a container holds, one of a class of its own too; None for anything else."""
+    for kind in (list, tuple, set, frozenset, deque):
+        if is_a(value, kind):
+            return list(kind.__iter__(value))
+    return list(dict.items(value)) if is_a(value, dict) else None
+
+
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a class defines itself, in the order of the names."""
+    is_enum = issubclass(kind, Enum)
+    if is_enum:
+        chosen: Mapping[str, Any] = class_vars(kind).get("_member_map_", {})
+        yield from ((name, attributes_of(each).get("_value_")) for name, each in chosen.items())
+    for name, member in sorted(class_vars(kind).items()):
+        is_dunder = name.startswith("__") and name.endswith("__")
+        if name in _MADE_BY_PYTHON or name.startswith(("_abc_", "__abstractmethods")):
+            continue
+        if (is_enum or (is_dunder and name not in _COUNTED_DUNDERS)) and not functions_of(member):
+            continue
+        if is_a(member, MemberDescriptorType | types.GetSetDescriptorType | _TUPLE_FIELD):
+            continue
+        yield name, tuple(member) if name == "__attrs_attrs__" else member
+
+
+def functions_of(member: Any) -> list[Any]:
+    """Return the functions behind a member of a class: of a method, a property, a validator."""
+    if type(member) is FunctionType:
+        return [member]
+    if is_a(member, type | ModuleType) or is_own_module(module_of(type(member))):
+        return []
+    if has(type(member), "__getattr__"):
+        return []
+    found = [getattr(member, name, None) for name in _FUNCTION_IN]
+    return [each for each in found if type(each) in (FunctionType, MethodType)]
