@@ -25,6 +25,7 @@ from wtb.domain.retention import RetentionPolicy
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -65,8 +66,9 @@ class World:
         objects = self.objects = self.objects or MemoryObjectStore(self.clock)
         self.recorder = Recorder(self.storage, self.clock, Uuid7Ids())
         self.garbage = SweptGarbage(self.storage, objects, codec=self.storage.codec, clock=self.clock)
-        folders = LocalFolders(objects, self.folder / "indexes")
-        self.workspaces = Workspaces(self.storage, folders, self.folder / "workspaces")
+        store = LocalFolderStore(self.folder / "workspaces")
+        folders = LocalFolders(objects, self.folder / "indexes", store)
+        self.workspaces = Workspaces(self.storage, folders, store)
         self.retention = Retention(
             self.storage, self.clock, self.garbage, policy_for=lambda _: self.policy, grace=GRACE
         )

@@ -13,6 +13,7 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
+from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.sqlite import SqliteDatabase
@@ -51,7 +52,8 @@ def sqlite_storage(path: Path) -> SqlStorage:
 def workspaces_in(home: Path, storage: Storage | None = None, objects: ObjectStore | None = None) -> Workspaces:
     """Return a service with its objects, indexes and workspaces in this folder, and commits in memory."""
     objects = objects or LocalObjectStore(home / "objects", durable=False)
-    return Workspaces(storage or memory_storage(), LocalFolders(objects, home / "indexes"), home / "workspaces")
+    store = LocalFolderStore(home / "workspaces")
+    return Workspaces(storage or memory_storage(), LocalFolders(objects, home / "indexes", store), store)
 
 
 def described(folder: Path) -> Description:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
-from wtb.domain.errors import InvalidInput, StorageUnavailable
+from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
 from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
@@ -46,6 +46,7 @@ from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
@@ -123,7 +124,8 @@ class Services(_Parts):
         self.bus.close()
         self.storage.close()
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            with suppress(WTBError):
+                LocalFolderStore(self.scratch.parent).remove(self.scratch)
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +163,8 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
-    folders = LocalFolders(objects, home / "indexes")
+    store = LocalFolderStore(home / "workspaces")
+    folders = LocalFolders(objects, home / "indexes", store)
     return _Parts(
         settings=settings,
         clock=clock,
@@ -175,7 +178,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         scratch=scratch,
         home=home,
         folders=folders,
-        workspaces=Workspaces(storage, folders, home / "workspaces"),
+        workspaces=Workspaces(storage, folders, store),
         masker=masker,
         recorder=Recorder(storage, clock, ids, masker),
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker),

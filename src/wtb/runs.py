@@ -260,6 +260,7 @@ class Run:
         answer: Any = None,
         rerun_node: bool = False,
         strict: bool = False,
+        take_over: bool = False,
         watch: Watch | None = None,
         **options: Any,
     ) -> Run:
@@ -267,8 +268,9 @@ class Run:
 
         `update` overwrites keys of the state first; `answer` is that to the question which the run waits for.
         `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
-        on with a workflow that has changed since the run began; otherwise that is only warned of. `watch(node_run)`
-        gives a context that is entered while an attempt of a node runs.
+        on with a workflow that has changed since the run began; otherwise that is only warned of. `take_over` takes the
+        run from a process that cannot be seen and whose lease a wrong clock has put far into the future: use it only
+        when that process has ended. `watch(node_run)` gives a context that is entered while an attempt of a node runs.
         """
         refuse_while_loading()
         flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
@@ -279,6 +281,7 @@ class Run:
             answer=answer,
             rerun_node=rerun_node,
             strict=strict,
+            take_over=take_over,
             options=options,
             watch=watch,
         )

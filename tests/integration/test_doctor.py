@@ -523,6 +523,19 @@ def test_half_restored_workspaces_are_named_and_restored(world: World, runs: tup
     )
 
 
+def test_a_folder_that_a_member_of_an_ended_run_left_half_restored_is_no_fault(
+    world: World, runs: tuple[ExecutionId, ...]
+) -> None:
+    at = world.ends[0]
+    member = world.workspaces.path(at.execution.id, at.branch.id, "member:2")
+    (member / HALF_DONE).mkdir(parents=True)
+    with world.storage.unit_of_work() as uow:
+        execution = uow.executions.get(at.execution.id)
+        uow.executions.save(execution.moved_to(ExecutionStatus.COMPLETED, world.clock.now()))
+        uow.commit()
+    assert world.faults() == []
+
+
 def test_runs_of_processes_that_are_gone_are_named_and_paused(world: World, runs: tuple[ExecutionId, ...]) -> None:
     me = world.integrity._owners.me()
     machine = me.split("/")[0]

@@ -14,7 +14,7 @@ import wtb
 from wtb.application.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind, Trigger
-from wtb.domain.errors import CheckpointNotFound, InvalidInput, StorageUnavailable
+from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, StorageUnavailable
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.files import FileCommitId
@@ -393,6 +393,22 @@ def test_a_run_taken_over_says_who_left_it(bench: Bench) -> None:
     assert run.status == "completed"
     (event,) = run.events(types=[EventType.EXECUTION_ABANDONED])
     assert event.data["reason"].endswith("/999999/1 is gone")
+
+
+def test_a_run_of_another_pid_namespace_is_taken_over_only_after_its_lease(bench: Bench) -> None:
+    flow = counting()
+    machine = ProcessOwners().me().partition("/")[0].rpartition(":")[0]
+    elsewhere = f"{machine}:1/999999/1"  # the same host name, in a container of its own
+    runs = [bench.create(flow, {"n": 0}), bench.create(flow, {"n": 0})]
+    now = bench.services.clock.now()
+    for run, leased_at in zip(runs, (now, now - 2 * LEASE), strict=True):
+        with bench.services.storage.unit_of_work() as uow:
+            running = uow.executions.get(run.id).moved_to(ExecutionStatus.RUNNING, now)
+            uow.executions.save(running.owned(elsewhere, leased_at, LEASE))
+            uow.commit()
+    with pytest.raises(Conflict, match=f"is being run by {elsewhere}"):
+        bench.resume(runs[0].id, flow)
+    assert bench.resume(runs[1].id, flow).status == "completed"
 
 
 class AnswerLost:

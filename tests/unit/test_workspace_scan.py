@@ -1,6 +1,7 @@
 """Scans: everything that a folder holds is found, only what changed is read, and nothing is taken on trust."""
 
 import hashlib
+import mmap
 import os
 import socket
 from collections.abc import Callable
@@ -154,6 +155,20 @@ class TestStatIndex:
         write(folder, {"a": b"new"})
         os.utime(folder / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
         assert folders.scan(folder, base).tree["a"] == new_file("a", "new")
+
+    def test_a_change_through_a_mapping_that_was_kept_open_is_found_while_it_is_open_and_after(
+        self, folder: Path, folders: LocalFolders, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aged(monkeypatch)
+        write(folder, {"a": b"0"})
+        with (folder / "a").open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as mapped:
+            mapped[:] = b"1"
+            base = folders.scan(folder, EMPTY_TREE).tree
+            mapped[:] = b"2"
+            second = folders.scan(folder, base).tree
+            mapped[:] = b"3"
+        third = folders.scan(folder, second).tree
+        assert [tree["a"] for tree in (base, second, third)] == [new_file("a", text) for text in "123"]
 
     def test_a_change_of_mode_or_kind_is_found(
         self, folder: Path, folders: LocalFolders, monkeypatch: pytest.MonkeyPatch

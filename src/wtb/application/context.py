@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from wtb.application.answers import check_schema
-from wtb.application.journal import Asked, CallJournal, InDoubt, Interruption, made
+from wtb.application.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.figures import Usage
@@ -116,8 +116,7 @@ class Context:
         """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
         known = self._known(tool)
         call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs, key), key)
-
-        return await self._amade(call, lambda: _called(self._function(known, call), *args, **kwargs))
+        return await self._called(call, partial(self._function(known, call), *args, **kwargs))
 
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
         """Call a tool of another library, of which these arguments are worth recording."""
@@ -148,17 +147,34 @@ class Context:
         """Wait for calls that run beside the one that failed or asks: what they do is to be recorded too."""
         await asyncio.gather(*map(asyncio.wrap_future, tuple(self._under_way)))
 
+    async def _called(self, call: ToolCall, function: Callable[[], Any]) -> Any:
+        """Make a call of a function that may be sync: it then runs on a thread, and the thread records its end.
+
+        A thread goes on when the node is broken off, so that the end of such a call is known and recorded all the same.
+        """
+        if inspect.iscoroutinefunction(function):
+            return await self._amade(call, function)
+        returned = await asyncio.to_thread(made, self._journal, call, function, is_awaited=True)
+        if isinstance(returned, Unawaited):
+            return await self._awaited(returned.call, lambda: returned.coroutine)
+        return returned
+
     async def _amade(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
         if call.status is CallStatus.SUCCEEDED:
             return call.result
         call = await asyncio.to_thread(self._journal.intend, call)
-        try:
-            with self._journal.inside(call):
-                result = await function()
-        except (Exception, Interruption) as error:
-            await asyncio.to_thread(self._journal.fail, call, error)
-            raise
-        return await asyncio.to_thread(self._journal.settle, call, result)
+        return await self._awaited(call, function)
+
+    async def _awaited(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Await a call whose intent is recorded, and record its end; when broken off it stays in doubt."""
+        with self._journal.flying(call):
+            try:
+                with self._journal.inside(call):
+                    result = await function()
+            except (Exception, Interruption) as error:
+                await asyncio.to_thread(self._journal.fail, call, error)
+                raise
+            return await asyncio.to_thread(self._journal.settle, call, result)
 
     def saw_begin(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
         """Record that a tool is called which does not ask us first; what was called before must not be called again."""
@@ -189,7 +205,7 @@ class Context:
         """Like `step`, for async nodes; a sync function runs on a thread."""
         arguments = {"args": list(args)}
         call = await asyncio.to_thread(self._journal.lookup, CallKind.STEP, key, Effects.NONE, arguments, None)
-        return await self._amade(call, lambda: _called(function, *args))
+        return await self._called(call, partial(function, *args))
 
     def ask(
         self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str | None = None
@@ -269,6 +285,10 @@ class Context:
         """Decide about a call that an earlier attempt began and never finished."""
         if not self._journal.is_recorded(call):
             return call
+        with self._journal.flying(call):  # a later attempt must not decide about it at the same time
+            return self._decided(tool, call)
+
+    def _decided(self, tool: Tool, call: ToolCall) -> ToolCall:
         match tool.spec.in_doubt:
             case WhenInDoubt.RUN_AGAIN:
                 return call
@@ -292,13 +312,6 @@ class Context:
             return tool.function(*args, idempotency_key=key, **kwargs)
 
         return with_key
-
-
-async def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
-    returned = await asyncio.to_thread(function, *args, **kwargs)
-    return await returned if inspect.iscoroutine(returned) else returned
 
 
 def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> dict[str, Any]:

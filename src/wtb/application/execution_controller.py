@@ -162,7 +162,7 @@ class ExecutionController:
     ) -> Execution:
         """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
         at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
-        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, ())):
+        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, (), False)):
             with_variants = definition.with_variants(options.variants)
             engine = self._engine_of(with_variants)
             standing = self._recovery.beginning(claimed, engine.remembers)
@@ -178,6 +178,7 @@ class ExecutionController:
         answer: Any = None,
         rerun_node: bool = False,
         strict: bool = False,
+        take_over: bool = False,
         options: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
@@ -187,7 +188,7 @@ class ExecutionController:
         `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
         undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
         as breakpoints, `watch` looks on. A workflow that changed since the run began is warned of, or refused when
-        `strict`.
+        `strict`. `take_over` takes a lease that a wrong clock has put far into the future.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
@@ -203,7 +204,7 @@ class ExecutionController:
             )
         if changed:
             _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
-        with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed)):
+        with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
                 if rerun_node:
                     self._abandon_open_runs(at)
@@ -256,13 +257,13 @@ class ExecutionController:
             )
         return list(differences(began_with, with_code(definition)))
 
-    def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str]) -> Position:
+    def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:
         """Take the lease, unless somebody who is alive holds it."""
         execution = at.execution
         check_not_rolling_back(execution)
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
-        abandoned = self._leases.check_free(execution)
+        abandoned = self._leases.check_free(execution, take_over=take_over)
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
         replaced = _replaced(execution.options.get("variants", {}), options.variants)
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
@@ -314,7 +315,16 @@ class ExecutionController:
             fatal=options.checkpoint_failure is OnFailure.FATAL,
         )
         bases = standing.bases
-        host = NodeHost(self._equipment, definition, options, progress, bases=bases, watch=watch, sharing=sharing)
+        host = NodeHost(
+            self._equipment,
+            definition,
+            options,
+            progress,
+            bases=bases,
+            watch=watch,
+            sharing=sharing,
+            calls_begun=standing.calls_begun,
+        )
         return RunDriver(
             self._equipment,
             definition,

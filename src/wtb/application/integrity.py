@@ -18,6 +18,7 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+_ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
 
 Watch = Callable[[str], None]
 
@@ -64,7 +65,7 @@ class Integrity:
     def check(self, watch: Watch = lambda kind: None) -> Report:
         """Look at everything and change nothing."""
         inspected = self._inspection.inspect(watch)
-        here = (*self._neglected(), *self._half_restored(), *self._damaged_indexes())
+        here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
         return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
 
     def repair(self, watch: Watch = lambda kind: None) -> Report:
@@ -93,6 +94,23 @@ class Integrity:
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
 
+    def _too_long_leases(self) -> Iterator[Fault]:
+        """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            now = uow.now()
+        for execution in every_execution(self._storage, statuses=_BUSY):
+            lease = execution.lease
+            if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
+                yield Fault(
+                    kind=FaultKind.LEASE,
+                    what=execution.id,
+                    problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
+                    f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
+                    f"`wtb resume {execution.id} --take-over`",
+                    runs=(execution.id,),
+                    remedy=None,
+                )
+
     def _is_gone(self, execution: Execution) -> bool | None:
         return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
 
@@ -106,6 +124,8 @@ class Integrity:
                 execution, remedy = None, None
             if execution is not None and self._is_being_run(execution):
                 continue  # it may be restoring the folder right now
+            if execution is not None and each.is_member and execution.status in _ENDED:
+                continue  # nobody needs it any more, and who tries the node again restores it first
             yield Fault(
                 kind=FaultKind.WORKSPACE,
                 what=str(each.folder),

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from wtb.application.calls_in_flight import CallInFlight, in_flight
 from wtb.application.node_files import NodeFiles
 from wtb.application.progress import Mark
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
-from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.errors import InvalidInput, LeaseLost, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker, unrevealed
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
+from wtb.domain.values import evolve
 
 _EVENTS = {
     CallStatus.INTENDED: EventType.TOOL_STARTED,
@@ -82,6 +86,7 @@ class CallJournal:
         files: NodeFiles,
         mark: Mark | None = None,
         fine_grained: bool = False,
+        place: Callable[[], tuple[int, int]],
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -91,6 +96,7 @@ class CallJournal:
         self._files = files
         self._mark = mark
         self._fine_grained = fine_grained
+        self._place = place
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
@@ -99,6 +105,8 @@ class CallJournal:
         self._earlier: set[str] = set()
         """Calls that earlier attempts made, whose results this one has not asked for yet."""
         self._occurrences: Counter[str] = Counter()
+        self._begun: dict[str, CallInFlight] = {}
+        """External calls that this attempt has begun."""
         self._revoked = False
         self._before = run.figures or NO_FIGURES
         self._used: dict[str, Usage] = {}
@@ -113,12 +121,19 @@ class CallJournal:
         self.spent = NOTHING
         """What this attempt has used."""
 
-    def load(self) -> None:
-        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again."""
+    def load(self, ended: Sequence[ToolCall] = ()) -> None:
+        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again.
+
+        `ended` are calls whose end an earlier attempt saw but could no longer record: this one does.
+        """
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
         now = self._clock.now()
         self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
+        for call in ended:
+            known = self._calls.get(call.identity)
+            if known is not None and known.status is CallStatus.INTENDED:  # nobody has decided about it meanwhile
+                self._save(call)
         self._earlier = {id for id, call in self._calls.items() if call.status is CallStatus.SUCCEEDED}
 
     def use(self, usage: Usage) -> None:
@@ -158,8 +173,9 @@ class CallJournal:
         return Figures(spent=before.spent + self.spent, tool_errors=before.tool_errors + self._errors, **of_the_result)
 
     def revoke(self) -> None:
-        """Refuse everything that a node which was given up still asks for."""
-        self._revoked = True
+        """Refuse everything that a node which was given up still asks for; an intent being written is waited for."""
+        with self._lock:
+            self._revoked = True
 
     def lookup(
         self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
@@ -209,6 +225,16 @@ class CallJournal:
         finally:
             _AROUND.reset(token)
 
+    @contextmanager
+    def flying(self, call: ToolCall) -> Iterator[None]:
+        """Keep other attempts from this call inside the block, if it changes the world."""
+        if not _changes_the_world(call):
+            yield
+            return
+        with in_flight(call) as flight:
+            self._begun[call.identity] = flight
+            yield
+
     def intend(self, call: ToolCall) -> ToolCall:
         """Record that the call is about to be made; a failure here means that it is not made."""
         call = call.again(self._clock.now()) if call.identity in self._calls else call
@@ -244,9 +270,10 @@ class CallJournal:
         self._save(failed)
 
     def _save(self, call: ToolCall) -> ToolCall:
-        if self._revoked:
-            raise ContextRevoked(f"node {self.run.node!r} was given up; the result of {call.tool!r} is discarded")
         with self._lock:
+            call = self._placed(call)
+            if self._revoked:
+                self._save_late(call)
             is_new = call.identity not in self._calls
             if is_new:
                 self.run = self.run.called_tool()
@@ -260,14 +287,46 @@ class CallJournal:
             self._calls[call.identity] = call
         return call
 
+    def _placed(self, call: ToolCall) -> ToolCall:
+        """Return a call with where it starts or ends among the steps of the run; no checkpoint may come in between."""
+        step, number = self._place()
+        if call.status is CallStatus.INTENDED:
+            return evolve(call, started_step=step, started_number=number)
+        if call.started_step is None:  # it starts and ends at once
+            return evolve(call, started_step=step, started_number=number, ended_step=step)
+        return evolve(call, ended_step=step)
+
+    def _save_late(self, call: ToolCall) -> NoReturn:
+        """Record how a call ended that a node which was given up was in, and nothing else: the node run is others'.
+
+        A new attempt takes that result, or makes the call anew, once this one is out of it.
+        """
+        given_up = f"node {self.run.node!r} was given up"
+        if call.status is CallStatus.INTENDED:
+            raise ContextRevoked(f"{given_up}; its call of {call.tool!r} is refused")
+        if call.identity not in self._begun:
+            raise ContextRevoked(f"{given_up}; the result of {call.tool!r} is discarded")
+        self._write(call, with_run=False)
+        raise ContextRevoked(f"{given_up}; the result of {call.tool!r} is recorded for its next attempt")
+
     def _write(self, call: ToolCall, *, with_run: bool) -> None:
         with self._storage.unit_of_work() as uow:
-            uow.executions.check_lease(call.execution_id, self._token)
+            self._check_lease(uow, call)
             if with_run:
                 uow.node_runs.save(self.run)
             uow.tool_calls.save(call)
             uow.events.append(self._event(call))
             uow.commit()
+
+    def _check_lease(self, uow: UnitOfWork, call: ToolCall) -> None:
+        try:
+            uow.executions.check_lease(call.execution_id, self._token)
+        except LeaseLost:
+            if call.ended_at is not None and call.identity in self._begun:
+                self._begun[
+                    call.identity
+                ].unrecorded = call  # whoever has the lease now may wait for it, and records it
+            raise
 
     def _mark_call(self, call: ToolCall, **facts: Any) -> None:
         """Record a call with a checkpoint of its own, of the files too as they are now."""
@@ -294,6 +353,7 @@ class CallJournal:
             return
         done = call.succeeded(None, self._clock.now())
         with self._lock:
+            done = self._placed(done)
             facts = {"kind": Kind.MANUAL, "name": name, "description": description}
             self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
             self._calls[done.identity] = done
@@ -334,15 +394,33 @@ class CallJournal:
         )
 
 
-def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any]) -> Any:
-    """Make a call: intent, function, result; or the recorded result when there is one."""
+@dataclass(frozen=True, slots=True)
+class Unawaited:
+    """A call whose function returned a coroutine, which has yet to be awaited."""
+
+    call: ToolCall
+    coroutine: Coroutine[Any, Any, Any]
+
+
+def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any], *, is_awaited: bool = False) -> Any:
+    """Make a call: intent, function, result; or the recorded result when there is one.
+
+    With `is_awaited` the caller awaits a coroutine that the function returns, and settles the call.
+    """
     if call.status is CallStatus.SUCCEEDED:
         return call.result
-    call = journal.intend(call)
-    try:
-        with journal.inside(call):
-            result = function()
-    except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
-        journal.fail(call, error)
-        raise
-    return journal.settle(call, result)
+    with journal.flying(call):
+        call = journal.intend(call)
+        try:
+            with journal.inside(call):
+                result = function()
+        except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
+            journal.fail(call, error)
+            raise
+        if is_awaited and inspect.iscoroutine(result):
+            return Unawaited(call, result)
+        return journal.settle(call, result)
+
+
+def _changes_the_world(call: ToolCall) -> bool:
+    return call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL

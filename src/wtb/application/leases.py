@@ -43,16 +43,22 @@ class Leases:
         self._clock = clock
         self._owners = owners
 
-    def check_free(self, execution: Execution) -> str | None:
-        """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known."""
+    def check_free(self, execution: Execution, *, take_over: bool = False) -> str | None:
+        """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known.
+
+        With `take_over` a lease that a wrong clock has put far into the future is taken too.
+        """
         lease, me = execution.lease, self._owners.me()
         if lease is None:
             return None
         gone = self._owners.is_gone(lease.owner)
         with self._storage.unit_of_work(readonly=True) as uow:
-            execution.check_free(me, uow.now(), gone)
+            now = uow.now()
+            execution.check_free(me, now, gone, is_clock_distrusted=take_over)
         if lease.owner == me:
             return None
+        if not gone and lease.is_too_long(now):
+            return f"{lease.owner} had a lease until {lease.expires_at} by a wrong clock; somebody said to take over"
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 
     def taken(self, execution: Execution) -> Execution:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.errors import WorkspaceError
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import BranchId, ExecutionId
 
@@ -14,8 +16,8 @@ class NodeFiles:
     """A folder with the files of the node's start, from the first look on; a node that never looks costs nothing.
 
     Every attempt begins with the files that the node began with, so half-done effects of an earlier one are gone. A
-    member of a parallel superstep, and an attempt after the first, has a folder of its own: an attempt that was
-    given up may still be writing into the other.
+    member of a parallel superstep, and an attempt after the first, has a folder of its own. The folder of an attempt
+    that was given up is never used again: it may still be writing there.
     """
 
     def __init__(
@@ -31,14 +33,15 @@ class NodeFiles:
         self._base_id = base_id
         self._lock = threading.Lock()
         self._folder: Path | None = None
+        self._has_ended = False
 
     def folder(self) -> Path:
         """Return the folder, restored on first use."""
         with self._lock:
             if self._folder is None:
-                folder = self._workspaces.path(*self._place)
-                if not self._place[2]:
-                    self._workspaces.note(folder, None)
+                if self._has_ended:
+                    raise WorkspaceError("this attempt of the node has ended, so it gets no workspace any more")
+                folder = self._workspaces.claim(*self._place)
                 self._workspaces.restore(folder, self._base_id)
                 self._folder = folder
             return self._folder
@@ -50,6 +53,21 @@ class NodeFiles:
     def left(self) -> PreparedCommit | None:
         """Return the same at the end of the node; the folder of the branch then holds just that."""
         prepared = self.prepared()
-        if prepared is not None and self._folder is not None and not self._place[2]:
-            self._workspaces.note(self._folder, prepared.id)
+        self._end(None if prepared is None or self._place[2] else prepared.id)
         return prepared
+
+    def give_back(self) -> None:
+        """Let the next attempt have the folder: this one has ended, though not well."""
+        self._end(None)
+
+    def give_up(self) -> None:
+        """Leave the folder to an attempt that may still be at work in it; one that never looked gets none."""
+        with self._lock:
+            self._has_ended = True
+
+    def _end(self, commit_id: FileCommitId | None) -> None:
+        with self._lock:
+            if self._folder is not None and not self._has_ended:
+                with suppress(WorkspaceError):  # it is not used again then, as is right
+                    self._workspaces.release(self._folder, commit_id)
+            self._has_ended = True

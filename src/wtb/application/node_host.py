@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import random
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wtb.application.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.context import Context, Price
 from wtb.application.dependencies.traces import Window
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
-from wtb.application.node_runner import NodeRunner, failure_of, may_retry
+from wtb.application.node_runner import NodeRunner, NodeTimeout, failure_of, may_retry
 from wtb.application.progress import Progress
 from wtb.application.recorder import Recorder
 from wtb.application.workspaces import PreparedCommit, Workspaces
@@ -30,10 +33,15 @@ from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import Tool, ToolCall
+from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
 
+_log = logging.getLogger(__name__)
+
 _POLL_S = 0.02
+
+MAX_WAIT_S = 60.0
+"""How long a new attempt waits for a call that an earlier one is still in; then the run pauses in doubt."""
 
 Watch = Callable[[NodeRun], AbstractContextManager[object]]
 """Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
@@ -125,6 +133,15 @@ class Attempt:
         if self._journal is not None:
             self._journal.revoke()
 
+    def give_back_files(self, error: BaseException | None = None) -> None:
+        """Let others have its workspace, unless it ran out of time: then it may still be writing there."""
+        if self._files is None:
+            return
+        if isinstance(error, NodeTimeout):
+            self._files.give_up()
+        else:
+            self._files.give_back()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
@@ -186,6 +203,7 @@ class NodeHost:
         bases: Mapping[NodeRunId, FileCommitId | None],
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        calls_begun: int = 0,
     ) -> None:
         self._tools = equipment
         self._definition = definition
@@ -196,6 +214,7 @@ class NodeHost:
         self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
+        self._numbers = itertools.count(calls_begun + 1)
         self.waits_for: bytes | None = None
         """The result that somebody else is making and that this run needs next; driving on then takes it."""
 
@@ -207,18 +226,24 @@ class NodeHost:
         """Run the node, again while its policy allows."""
         node, run = work.node, work.run
         while True:
-            attempt = self._attempt(work, run)
+            flights = list_in_flight(run.execution_id, run.id) if run.attempt > 1 else ()
+            if flights and (still := self._waited_for(run, flights)):
+                return Outcome(run=run, pause=_in_doubt(run, InDoubt(still.call)))
+            attempt = self._attempt(work, run, flights)
             try:
                 return self._tried(work, attempt)
             except Asked as asked:
+                attempt.give_back_files()
                 question = {**asked.call.arguments, "identity": asked.call.identity}
                 return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
             except InDoubt as doubt:
+                attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
             except LeaseLost:
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
+                attempt.give_back_files(error)
                 run = attempt.run
                 if not may_retry(node.retry, run.attempt, error):
                     failure = self._tools.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
@@ -283,11 +308,39 @@ class NodeHost:
         if share is not None:
             share.sharing.settled(share.key)
 
-    def _attempt(self, work: Work, run: NodeRun) -> Attempt:
-        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
-        return Attempt(run, *self._context(work.node, run, work.member)) if work.with_context else Attempt(run)
+    def _waited_for(self, run: NodeRun, flights: Sequence[CallInFlight]) -> CallInFlight | None:
+        """Wait until earlier attempts are out of their calls, which would be made twice; return one that does not end.
 
-    def _context(self, node: Node, run: NodeRun, member: str) -> tuple[CallJournal, NodeFiles, Context]:
+        What a person has settled meanwhile is not waited for.
+        """
+        with self._tools.storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+        settled = {call.identity for call in calls if call.status is CallStatus.SUCCEEDED}
+        flights = [flight for flight in flights if flight.call.identity not in settled]
+        for flight in flights:
+            self._say_waiting(run, flight.call)
+        left_s = MAX_WAIT_S if self.deadline is None else self.deadline - time.monotonic()
+        return next(iter(wait_for(flights, max(0.0, min(MAX_WAIT_S, left_s)))), None)
+
+    def _say_waiting(self, run: NodeRun, call: ToolCall) -> None:
+        _log.warning(
+            "run %s: node %s is tried again, but its call of %s, begun at %s UTC, has not ended; waiting up to %g s",
+            run.execution_id,
+            run.node,
+            call.tool,
+            f"{call.started_at:%H:%M:%S}",
+            MAX_WAIT_S,
+        )
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "tool": call.tool, "call": call.identity}
+        self._tools.recorder.note(self._progress.at, EventType.TOOL_AWAITED, data)
+
+    def _attempt(self, work: Work, run: NodeRun, flights: Sequence[CallInFlight]) -> Attempt:
+        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
+        return Attempt(run, *self._context(work.node, run, work.member, flights)) if work.with_context else Attempt(run)
+
+    def _context(
+        self, node: Node, run: NodeRun, member: str, flights: Sequence[CallInFlight]
+    ) -> tuple[CallJournal, NodeFiles, Context]:
         base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
         folder = member if run.attempt == 1 else f"{member or run.node}:{run.attempt}"  # no node's name has a colon
         files = NodeFiles(self._tools.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
@@ -301,9 +354,10 @@ class NodeHost:
             mark=None if member else self._progress.mark,
             files=files,
             fine_grained=self._options.fine_grained,
+            place=self._place,
         )
         if run.attempt > 1:
-            journal.load()
+            journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
         context = Context(
             journal,
             find_tool=self._tools.find_tool,
@@ -316,6 +370,10 @@ class NodeHost:
         )
         return journal, files, context
 
+    def _place(self) -> tuple[int, int]:
+        """Return the step that comes next, and a number that is higher than any before."""
+        return self._progress.at.head.step + 1, next(self._numbers)
+
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
@@ -323,6 +381,7 @@ class NodeHost:
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
+            attempt.give_back_files()
             return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
         return Outcome(
             run=attempt.completed(ms),

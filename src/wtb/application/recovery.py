@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.answers import check_answer
+from wtb.application.calls_in_flight import is_in_flight
 from wtb.application.recorder import Recorder
 from wtb.application.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
@@ -34,6 +35,8 @@ class Standing:
     steps: int
     state: State
     memory: Mapping[str, Any]
+    calls_begun: int = 0
+    """How many calls were begun in the step that is open."""
 
 
 class Recovery:
@@ -57,6 +60,7 @@ class Recovery:
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
         begun = {run.id for run in open_runs}
+        numbers = self._numbers(open_runs) if open_runs else ()
         current = at.head.node_run_id if at.head.is_inside else None
         visits = {
             boundary.node: boundary.visit
@@ -70,7 +74,14 @@ class Recovery:
             steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
             state=head.state,
             memory=memory,
+            calls_begun=max(numbers, default=0),
         )
+
+    def _numbers(self, open_runs: Sequence[NodeRun]) -> list[int]:
+        """Return the numbers of the calls that were begun in the open step; further ones count on from there."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = [call for run in open_runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
+        return [call.started_number for call in calls if call.started_number is not None]
 
     def beginning(self, at: Position, remembers: str) -> Standing:
         """Return where a run stands that has just been recorded."""
@@ -87,9 +98,9 @@ class Recovery:
         run = self._recorder.node_run(at, at.head.node, at.head.visit)
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
-            moment = _original(uow, history, at.head).created_at
+            made = _original(uow, history, at.head)
             found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
-            calls = [call for call in found if call.ended_at is not None and call.ended_at <= moment]
+            calls = [call for call in found if call.had_ended_at(made.step, made.created_at)]
             tool_errors = sum(call.figures.failures for call in calls)
             run = evolve(
                 run,
@@ -134,7 +145,13 @@ class Recovery:
             ]
             if not asked or (pause is not None and pause.question is None):
                 raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
-            uow.tool_calls.save(_answered(asked[0], answer, self._clock.now()))
+            if answer == "again" and is_in_flight(asked[0]):
+                raise InvalidInput(
+                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called a "
+                    "second time meanwhile; answer again once that call has ended, or say done"
+                )
+            answered = _answered(asked[0], answer, self._clock.now())
+            uow.tool_calls.save(evolve(answered, ended_step=at.head.step + 1))
             uow.commit()
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
+from wtb.application.calls_in_flight import is_in_flight
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.ports import Clock, Codec, Storage
@@ -65,6 +66,11 @@ class Reversals:
         tool = self.find_tool(call.tool)
         if tool is None or tool.reverse is None:
             raise InvalidInput(f"there is no tool {call.tool!r} with a reverse= here; import its module first")
+        if call.status is CallStatus.INTENDED and is_in_flight(call):
+            raise ReversalFailed(
+                f"{call.tool} ({call.identity}) is still being called by a node that was given up, and "
+                "cannot be taken back before that call has ended; try again then"
+            )
         if call.status is CallStatus.REVERSING and not self._is_to_be_repeated(call, tool, doubt):
             self._save(call.reversed(), token, EventType.TOOL_REVERSED)
             return

@@ -186,8 +186,11 @@ class TimeTravel:
         calls: tuple[CallKey, ...],
         created_by: str | None,
     ) -> Rollback:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            number = len(uow.rollbacks.list_rollbacks(at.execution.id))
         return Rollback(
             id=self._ids.new(),
+            number=number,
             execution_id=at.execution.id,
             branch_id=at.branch.id,
             direction=direction,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from wtb.domain.errors import InvalidInput, WorkspaceError
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileTree, TreeDelta, diff, merge
 from wtb.domain.ids import BranchId, ExecutionId
-from wtb.domain.ports import Folders, Storage, UnitOfWork
+from wtb.domain.ports import Folders, FolderStore, Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,23 @@ class WorkspaceFolder(NamedTuple):
         return self.branch_name == _name(branch_id)
 
 
+class _Slot(NamedTuple):
+    """Which folder serves a branch or a member now, and what is known of it.
+
+    A folder that an attempt was given up in, or that a process died in, is never used again: somebody may still be
+    writing to it, by its path too. So the next folder has another path: `files`, then `files~2`, `files~3`.
+    """
+
+    first: Path
+    number: int
+    state: str
+    """`busy` while an attempt is at work, the commit that it holds, or `free`."""
+
+    @property
+    def folder(self) -> Path:
+        return self.first if self.number == 1 else self.first.with_name(f"{self.first.name}~{self.number}")
+
+
 class Workspaces:
     """Snapshots and restores of folders.
 
@@ -60,15 +76,51 @@ class Workspaces:
     are garbage that a sweep collects, and a folder is put right by restoring it again.
     """
 
-    def __init__(self, storage: Storage, folders: Folders, root: Path) -> None:
+    def __init__(self, storage: Storage, folders: Folders, store: FolderStore) -> None:
         self._storage = storage
         self._folders = folders
-        self._root = root
+        self._store = store
 
     def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
-        """Return the folder of a branch, or the private one of a member of a parallel superstep; made when absent."""
-        folder = _made(self._root) / _name(execution_id) / _name(branch_id)
-        return _made(folder / "members" / _name(member) if member else folder / "files")
+        """Return the folder of a branch, or the private one of a member of a parallel superstep; made when absent.
+
+        It is another one than before when an attempt was given up in that, or when that was replaced.
+        """
+        place = self._store.root / _name(execution_id) / _name(branch_id)
+        known = slot = self._slot(place / "members" / _name(member) if member else place / "files")
+        while slot.state == _BUSY or not self._store.is_ours(slot.folder):
+            slot = _Slot(slot.first, slot.number + 1, _FREE)
+        self._store.make(slot.folder)
+        if slot != known:
+            self._keep(slot)
+        return slot.folder
+
+    def claim(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
+        """Return the same folder for an attempt of a node; if nobody calls `release`, it is not used again."""
+        folder = self.path(execution_id, branch_id, member)
+        self._set_state(folder, _BUSY)
+        return folder
+
+    def release(self, folder: Path, commit_id: FileCommitId | None = None) -> None:
+        """Give back a folder that an attempt has ended in, and say which commit it holds, if it holds one."""
+        self._set_state(folder, commit_id or _FREE)
+
+    def _slot(self, first: Path) -> _Slot:
+        text = self._store.read_note(first.with_name(f".{first.name}.slot"))
+        if text is None:  # written by a version that had one folder for each
+            return _Slot(first, 1, self._store.read_note(first.with_name("holds")) or _FREE)
+        number, _, state = text.partition(" ")
+        return _Slot(first, int(number), state) if number.isdecimal() else _Slot(first, 1, _BUSY)
+
+    def _set_state(self, folder: Path, state: str) -> None:
+        """Note what is known of a folder, unless another one has taken its place meanwhile."""
+        if self._store.holds(folder):
+            slot = self._slot(_first(folder))
+            if slot.folder == folder:
+                self._keep(slot._replace(state=state))
+
+    def _keep(self, slot: _Slot) -> None:
+        self._store.write_note(slot.first.with_name(f".{slot.first.name}.slot"), f"{slot.number} {slot.state}")
 
     def prepare(self, folder: Path, base_id: FileCommitId | None) -> PreparedCommit:
         """Scan a folder against the commit it began from, and store large contents; opens no transaction to write."""
@@ -100,24 +152,24 @@ class Workspaces:
 
     def materialise(self, folder: Path, commit_id: FileCommitId | None) -> Path:
         """Make a folder, with its parents, that holds the tree of a commit; one that is there is restored."""
-        self.restore(_made(folder), commit_id)
+        if self._store.holds(folder):
+            self._store.make(folder)
+        else:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.restore(folder, commit_id)
         self.note(folder, commit_id)
         return folder
 
     def note(self, folder: Path, commit_id: FileCommitId | None) -> None:
         """Remember which commit the folder of a branch holds: what differs from it later, a person has changed.
 
-        None forgets it: a node is at work there, and what it leaves half done is nobody's wish.
+        None forgets it: what lies there is nobody's wish.
         """
-        if commit_id is None:
-            (folder.parent / _NOTE).unlink(missing_ok=True)
-        else:
-            (folder.parent / _NOTE).write_text(commit_id)
+        self._set_state(folder, commit_id or _FREE)
 
     def is_noted(self, folder: Path, commit_id: FileCommitId) -> bool:
         """Whether the folder held this commit when it was last put right."""
-        note = folder.parent / _NOTE
-        return note.exists() and note.read_text() == commit_id
+        return self._slot(_first(folder)) == (_first(folder), _number(folder), commit_id)
 
     def export(self, commit_id: FileCommitId, target: Path) -> None:
         """Write the tree of a commit into a folder that is absent or empty."""
@@ -140,20 +192,24 @@ class Workspaces:
 
     def discard_all(self, execution_id: ExecutionId) -> None:
         """Remove all folders of a run that is no more."""
-        self.discard(self._root / _name(execution_id))
+        self.discard(self._store.root / _name(execution_id))
 
     def list_folders(self) -> Iterator[WorkspaceFolder]:
-        """Yield the folders that are there, of branches and of members, by name."""
-        for folder in sorted(self._root.glob("*/*/files")):
-            yield WorkspaceFolder(folder, folder.parts[-3], folder.parts[-2], is_member=False)
-        for folder in sorted(self._root.glob("*/*/members/*")):
-            yield WorkspaceFolder(folder, folder.parts[-4], folder.parts[-3], is_member=True)
+        """Yield the folders that are in use, of branches and of members, by name."""
+        for folder in sorted(self._store.root.glob("*/*/files*")):
+            if self._is_current(folder):
+                yield WorkspaceFolder(folder, folder.parts[-3], folder.parts[-2], is_member=False)
+        for folder in sorted(self._store.root.glob("*/*/members/*")):
+            if self._is_current(folder):
+                yield WorkspaceFolder(folder, folder.parts[-4], folder.parts[-3], is_member=True)
+
+    def _is_current(self, folder: Path) -> bool:
+        return not folder.name.startswith(".") and self._slot(_first(folder)).folder == folder
 
     def discard(self, folder: Path) -> None:
-        """Remove a folder that `path` gave, whatever is in it."""
-        if not folder.absolute().is_relative_to(self._root.absolute()):
-            raise InvalidInput(f"{folder} is no workspace of this store; remove it by hand")
-        shutil.rmtree(folder, ignore_errors=True)
+        """Remove a folder that `path` gave, whatever is in it; what cannot be removed stays."""
+        with suppress(WorkspaceError):
+            self._store.remove(folder)
 
     def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
         if not digests:
@@ -162,8 +218,8 @@ class Workspaces:
             return uow.files.get_contents(digests)
 
 
-_NOTE = "holds"
-"""A file beside the folder of a branch, with the commit that was last put there."""
+_BUSY = "busy"
+_FREE = "free"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
 
@@ -173,15 +229,13 @@ def _name(id: str) -> str:
     return id if _PLAIN.fullmatch(id) else f"~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def _made(folder: Path) -> Path:
-    """Make a folder that only this user may look into."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {folder} cannot be made: {error.strerror}; choose another place"
-        ) from error
-    return folder
+def _first(folder: Path) -> Path:
+    """Return the first folder of those that served in turn; a hashed name begins with the same sign."""
+    return folder.with_name(folder.name[:1] + folder.name[1:].partition("~")[0])
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name[1:].partition("~")[2] or 1)
 
 
 def _check_export(target: Path) -> None:

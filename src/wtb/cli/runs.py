@@ -118,6 +118,11 @@ def run(
 @click.option("--answer", metavar="JSON|TEXT", help="The answer to the question that the run waits for.")
 @click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
 @click.option("--strict", is_flag=True, help="Refuse to go on with a workflow that has changed since the run began.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Take the run from a process that has ended, but whose lease a wrong clock has put far into the future.",
+)
 @click.option("--break-before", metavar="NODE", multiple=True, help="Replace the breakpoints before nodes.")
 @click.option("--break-after", metavar="NODE", multiple=True, help="Replace the breakpoints after nodes.")
 @click.option("--max-steps", type=int, help="Replace the limit of steps.")
@@ -133,6 +138,7 @@ def resume(
     answer: str | None,
     rerun_node: bool,
     strict: bool,
+    take_over: bool,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
     max_steps: int | None,
@@ -146,7 +152,7 @@ def resume(
     """
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
-        options: dict[str, Any] = {"rerun_node": rerun_node, "strict": strict}
+        options: dict[str, Any] = {"rerun_node": rerun_node, "strict": strict, "take_over": take_over}
         if break_before:
             options["break_before"] = break_before
         if break_after:

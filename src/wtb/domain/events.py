@@ -46,6 +46,7 @@ class EventType(StrEnum):
     TOOL_COMPLETED = "tool.completed"
     TOOL_FAILED = "tool.failed"
     TOOL_REVERSED = "tool.reversed"
+    TOOL_AWAITED = "tool.awaited"
     BATCH_STARTED = "batch.started"
     BATCH_COMPLETED = "batch.completed"
     BATCH_FAILED = "batch.failed"
@@ -65,7 +66,9 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-_WARNINGS = frozenset({EventType.EXECUTION_DEGRADED, EventType.EXECUTION_ABANDONED, EventType.NODE_RETRIED})
+_WARNINGS = frozenset(
+    {EventType.EXECUTION_DEGRADED, EventType.EXECUTION_ABANDONED, EventType.NODE_RETRIED, EventType.TOOL_AWAITED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,9 @@ class Neglect(StrEnum):
     ABANDONED = "abandoned"
 
 
+LONGEST_LEASE = timedelta(minutes=10)
+"""No lease is taken for longer, and clocks of different machines rarely differ by more."""
+
 ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
 
@@ -86,6 +89,10 @@ class Lease:
     def expired(self, now: datetime) -> bool:
         """Whether the owner has not been heard of in time."""
         return now >= self.expires_at
+
+    def is_too_long(self, now: datetime) -> bool:
+        """Whether it ends so late that one of the clocks must be wrong."""
+        return self.expires_at - now > LONGEST_LEASE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +165,25 @@ class Execution:
         self.check_free(owner, now, holder_gone)
         return self._changed(now, **self._new_lease(owner, now, duration))
 
-    def check_free(self, owner: str, now: datetime, holder_gone: bool | None) -> None:
+    def check_free(
+        self, owner: str, now: datetime, holder_gone: bool | None, *, is_clock_distrusted: bool = False
+    ) -> None:
         """Raise Conflict when somebody else holds the lease and is not known to be gone.
 
-        Where nobody can look whether the holder still lives, the end of the lease decides.
+        Where nobody can look whether the holder still lives, the end of the lease decides. Who distrusts the clock by
+        which the lease was written may take one that ends later than any lease does.
         """
         lease = self.lease
         if lease is None or lease.owner == owner or holder_gone:
             return
+        if holder_gone is None and lease.is_too_long(now):
+            if is_clock_distrusted:
+                return
+            raise Conflict(
+                f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC, "
+                "longer than any lease lasts: some clock is or was wrong. Set the clocks right. If that process has "
+                f"ended, take the run over with `wtb resume {self.id} --take-over`"
+            )
         if holder_gone is False or not lease.expired(now):
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%H:%M:%S} UTC; "

@@ -129,9 +129,9 @@ class ExecutionHistory:
         """Whether a run that began in the middle of another took this call over from it: it made it not itself."""
         run = self._runs_by_id.get(call.node_run_id)
         began = self._by_id.get(run.input_id) if run is not None and run.input_id is not None else None
-        if began is None or not began.is_inside or call.ended_at is None:
+        if began is None or not began.is_inside:
             return False
-        return call.ended_at <= began.created_at
+        return call.had_ended_at(began.step, began.created_at)
 
     def original(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint that a node made itself in its middle and that this one stands for.

@@ -24,6 +24,7 @@ class FaultKind(StrEnum):
     TOOL_CALL = "tool call"
     RUN = "run"
     ABANDONED_RUN = "abandoned run"
+    LEASE = "lease"
     WORKSPACE = "workspace"
     STAT_INDEX = "stat index"
 

@@ -792,6 +792,42 @@ class Folders(Protocol):
         ...
 
 
+class FolderStore(Protocol):
+    """The folder in which all workspaces lie. Nothing here follows a link below the root.
+
+    A folder that was opened before is known again for the life of the process: another one in its place is refused.
+    """
+
+    @property
+    def root(self) -> Path:
+        """Where all of it lies."""
+        ...
+
+    def holds(self, folder: Path) -> bool:
+        """Whether a path leads below the root."""
+        ...
+
+    def make(self, folder: Path) -> None:
+        """Make a folder, with those above it, unless it is there."""
+        ...
+
+    def is_ours(self, folder: Path) -> bool:
+        """Whether a folder is absent, or the one that was made; False for a link and for another folder."""
+        ...
+
+    def remove(self, folder: Path) -> None:
+        """Remove a folder with everything in it; a link in its place goes, and not what it points to."""
+        ...
+
+    def read_note(self, path: Path) -> str | None:
+        """Return the text of a small file beside a workspace, if there is one."""
+        ...
+
+    def write_note(self, path: Path, text: str | None) -> None:
+        """Write a small file as a whole; None removes it."""
+        ...
+
+
 class FolderCare(Protocol):
     """What can be wrong with folders on this machine, apart from their content."""
 

@@ -63,6 +63,13 @@ class Rollback:
     created_by: str | None = None
     created_at: datetime
     ended_at: datetime | None = None
+    number: int | None = None
+    """The how-manieth of the run it is, whatever the clock says; those from before this was recorded have none."""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """What the journals of a run are sorted by to have them in the order in which they were begun."""
+        return (-1 if self.number is None else self.number, self.created_at, self.id)
 
     @property
     def is_open(self) -> bool:
@@ -206,16 +213,17 @@ class _Reach:
             is_open = open_at is not None and began == (open_at.id, open_at.head_id)
             if is_done or (is_open and run.status is not NodeStatus.SKIPPED):
                 self._whole.add(run.id)
-        self._until: dict[NodeRunId | None, datetime] = {}
+        self._until: dict[NodeRunId | None, Checkpoint] = {}
         for checkpoint in checkpoints:
-            moment = history.original(checkpoint).created_at
-            self._until[checkpoint.node_run_id] = max(self._until.get(checkpoint.node_run_id, moment), moment)
+            made = history.original(checkpoint)
+            known = self._until.get(checkpoint.node_run_id, made)
+            self._until[checkpoint.node_run_id] = max(known, made, key=lambda each: each.step)
 
     def __contains__(self, call: ToolCall) -> bool:
         if call.node_run_id in self._whole:
             return True
         until = self._until.get(call.node_run_id)
-        return until is not None and call.ended_at is not None and call.ended_at <= until
+        return until is not None and call.had_ended_at(until.step, until.created_at)
 
 
 def _lineages(history: ExecutionHistory, forks: Collection[Branch]) -> list[Checkpoint]:
@@ -227,7 +235,7 @@ def _lineages(history: ExecutionHistory, forks: Collection[Branch]) -> list[Chec
 
 
 def _newest_first(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    return sorted(calls, key=lambda call: (call.started_at, call.node_run_id, call.sequence), reverse=True)
+    return sorted(calls, key=lambda call: call.start_order, reverse=True)
 
 
 def _is_in_effect(call: ToolCall) -> bool:

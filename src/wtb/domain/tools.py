@@ -97,6 +97,10 @@ class ToolCall:
 
     `identity` is the tool with the caller's key, or with the hash of the arguments and the number of the call among
     equal ones; never the position, so that concurrent calls may come in another order when the node is tried again.
+
+    Clocks may be wrong, so that what came first is told by steps: `started_step` and `ended_step` are the steps of the
+    first checkpoints that come after the start and the end, and `started_number` counts the starts within a step. Calls
+    from before these were recorded have none of them, and are ordered by time.
     """
 
     execution_id: ExecutionId
@@ -113,6 +117,24 @@ class ToolCall:
     started_at: datetime
     ended_at: datetime | None = None
     figures: CallFigures = NO_CALL_FIGURES
+    started_step: int | None = None
+    started_number: int | None = None
+    ended_step: int | None = None
+
+    @property
+    def start_order(self) -> tuple[Any, ...]:
+        """What calls of a run are sorted by to have them in the order in which they were begun."""
+        if self.started_step is None:
+            return (0, self.started_at, self.node_run_id, self.sequence)
+        return (1, self.started_step, self.started_number)
+
+    def had_ended_at(self, step: int, moment: datetime) -> bool:
+        """Whether it had ended when its node run made the checkpoint of this step, at this moment."""
+        if self.ended_at is None:
+            return False
+        if self.started_step is None:
+            return self.ended_at <= moment
+        return self.ended_step is not None and self.ended_step <= step
 
     @property
     def may_have_happened(self) -> bool:
@@ -173,7 +195,9 @@ class ToolCall:
 
     def again(self, now: datetime) -> ToolCall:
         """Return the call as intended once more."""
-        return evolve(self, status=CallStatus.INTENDED, result=None, error=None, started_at=now, ended_at=None)
+        return evolve(
+            self, status=CallStatus.INTENDED, result=None, error=None, started_at=now, ended_at=None, ended_step=None
+        )
 
 
 def identity_of(tool: str, arguments_hash: str, occurrence: int, key: str | None) -> str:

@@ -1,47 +1,87 @@
-"""ProcessOwners: processes by machine, pid and start time, so that a pid that was given again is not mistaken."""
+"""ProcessOwners: processes by machine, PID namespace, pid and start time, so that none is mistaken for another."""
 
 from __future__ import annotations
 
 import os
 import socket
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
+
+UNKNOWN = "unknown"
+"""Stands in a name where nobody can tell in which PID namespace a process runs."""
 
 
 class ProcessOwners:
-    """Names this process as `host/pid/start`, and looks whether another one of this machine still lives."""
+    """Names this process as `host-boot:namespace/pid/start`, and looks whether another one still lives.
+
+    Containers of one machine may share its host name, and the same pid means another process in each of them. A look
+    into another namespace tells nothing: only the lease decides then. Names from before namespaces were recorded
+    (`host-boot/pid/start`) are looked up as if they were of this namespace.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
 
     def me(self) -> str:
-        return _process(os.getpid())
+        return _name(self._proc, os.getpid())
 
     def is_gone(self, owner: str) -> bool | None:
-        machine, _, process = owner.partition("/")
+        place, _, process = owner.partition("/")
         pid, _, started = process.partition("/")
-        if machine != _machine() or not pid.isdigit() or not _started(os.getpid()):
-            return None  # another machine, or one that does not tell when processes began
-        return _started(int(pid)) != started
+        here, _, mine = self.me().partition("/")
+        machine, _, namespace = here.rpartition(":")
+        if place not in (machine, here) or namespace == UNKNOWN or not pid.isdigit():
+            return None  # another machine or namespace, or a system that does not show its processes
+        if f"{pid}/{started}" == mine:
+            return False
+        found = _started(self._proc / pid)
+        if found is None and _exists(int(pid)):
+            return None  # hidden from us, as with hidepid: it may be the one, or a later one with the same pid
+        return found != started
 
 
-@cache
-def _process(pid: int) -> str:
-    return f"{_machine()}/{pid}/{_started(pid)}"
+@lru_cache(maxsize=16)
+def _name(proc: Path, pid: int) -> str:
+    """Return the name of this process; the pid is an argument because a forked process has another name."""
+    started = _started(proc / "self") or ""
+    return f"{_machine(proc)}:{_namespace(proc, pid) if started else UNKNOWN}/{pid}/{started}"
 
 
-@cache
-def _machine() -> str:
-    """Return a name of this machine that differs between containers with the same host name."""
+def _machine(proc: Path) -> str:
+    """Return a name of this machine that differs between machines with the same host name."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        boot = (proc / "sys/kernel/random/boot_id").read_text()[:8]
     except OSError:
         boot = ""
     return f"{socket.gethostname().replace('/', '-')}-{boot}"
 
 
-def _started(pid: int) -> str:
-    """Return when a process began, in ticks since boot; empty when there is none."""
+def _namespace(proc: Path, pid: int) -> str:
+    """Return the PID namespace that this process and `proc` share; unknown when `proc` shows another one."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        shown = (proc / "self/stat").read_text().partition(" ")[0]
+        link = str((proc / "self/ns/pid").readlink())  # pid:[4026531836]
     except OSError:
-        return ""
+        return UNKNOWN
+    return link.partition("[")[2].rstrip("]") if shown == str(pid) else UNKNOWN
+
+
+def _started(process: Path) -> str | None:
+    """Return when a process began, in ticks since boot; empty when it has ended, None when it is not shown."""
+    try:
+        stat = (process / "stat").read_text()
+    except OSError:
+        return None
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]  # a zombie writes nothing any more
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process in this namespace, shown or not."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True

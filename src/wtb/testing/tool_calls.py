@@ -13,6 +13,7 @@ from wtb.domain.figures import Usage
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.tools import CallKind, Effects, ToolCall
+from wtb.domain.values import evolve
 from wtb.testing.stories import Story, StoryFixtures
 
 
@@ -36,6 +37,8 @@ class ToolCallRepositoryContract(StoryFixtures):
             done.reversed(),
             done.redoing(),
             done.redone(),
+            evolve(call, started_step=3, started_number=7),
+            evolve(done, started_step=3, started_number=7, ended_step=4),
         ]
         for stage in life:
             _save(storage, stage)

@@ -17,8 +17,9 @@ _LARGE = 64 * 1024 * 1024
 _SESSION = (
     *("_", "COLUMNS", "DBUS_", "DISPLAY", "GPG_", "LINES", "LS_COLORS", "OLDPWD", "PWD", "PYTEST_", "SHLVL"),
     *("SSH_", "STY", "TERM", "TMUX", "VSCODE_", "WAYLAND_", "WINDOWID", "WT_", "XDG_"),
+    *("BUILD", "CI", "GITHUB_", "GITLAB_", "HOSTNAME", "INVOCATION_ID", "JENKINS_", "JOURNAL_STREAM", "RUNNER_", "WTB_"),
 )
-"""How variables begin that differ between two terminals and mean nothing to a result."""
+"""How variables begin that differ between two terminals, or two jobs of CI, and mean nothing to a result."""
 _NOT_LISTED = frozenset((".wtb", "__pycache__"))
 
 Signature = tuple[int, int, int] | None

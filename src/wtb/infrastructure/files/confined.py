@@ -1,34 +1,50 @@
-"""ConfinedFolder: changes inside one folder that can never reach outside it.
+"""ConfinedFolder: reads and changes inside one folder that can never reach outside it.
 
 Every step of a path is opened by itself, from an open parent, and never through a link (O_NOFOLLOW): whatever lies in
-the folder, and whoever swaps a folder for a link meanwhile, a change happens inside or fails.
+the folder, and whoever swaps a folder for a link meanwhile, an access happens inside or fails. The root stays open, so
+swapping the root leads nowhere either. No walk recurses: folders may be nested as deeply as the disk allows.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
-import shutil
+import secrets
 import stat
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from wtb.domain.files import parent_of
+from wtb.infrastructure.files.mounts import check_no_mounts
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Never through a link, and never waiting for the other end of a pipe."""
 _MAX_OPEN = 32
 """The latest are kept: a move uses two at once."""
+_KEPT_OF_WAY = 8
+"""How many folders on the way to one are kept: few, so that the one that was opened before stays open."""
 
 
 class ConfinedFolder:
     """An open folder; paths are relative to it, as in a tree. Raises OSError, and nothing else."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, root: Path | int) -> None:
+        """Open a folder that a person named, or take over one that is open. Refuse one with a mount inside."""
+        outside = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        self._root: int = root if isinstance(root, int) else os.open(root, outside)
         self._open: OrderedDict[str, int] = OrderedDict()
+        try:
+            self.device = os.fstat(self._root).st_dev
+            check_no_mounts(self._root)
+        except BaseException:
+            os.close(self._root)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -38,6 +54,10 @@ class ConfinedFolder:
     ) -> None:
         self.forget()
         os.close(self._root)
+
+    def identity(self) -> tuple[int, int]:
+        """Return device and inode of the folder itself."""
+        return identity_of(self._root)
 
     def forget(self) -> None:
         """Close the folders that were kept open: after a folder was moved they would not be where they were."""
@@ -50,21 +70,34 @@ class ConfinedFolder:
             return self._root
         if path in self._open:
             self._open.move_to_end(path)
-        else:
-            if len(self._open) >= _MAX_OPEN:
-                os.close(self._open.popitem(last=False)[1])
-            self._open[path] = self._walk(path)
-        return self._open[path]
+            return self._open[path]
+        return self._walk(path)
 
     def _walk(self, path: str) -> int:
-        fd = os.dup(self._root)
-        for name in path.split("/"):
-            parent = fd
-            try:
-                fd = os.open(name, _FOLDER, dir_fd=parent)
-            finally:
+        """Open a folder, from the nearest one on the way that is still open, and keep the last steps of the way."""
+        above = parent_of(path)
+        while above and above not in self._open:
+            above = parent_of(above)
+        names = path[len(above) :].strip("/").split("/")
+        fd, place = os.dup(self._open[above] if above else self._root), above
+        try:
+            for number, name in enumerate(names, 1):
+                place = f"{place}/{name}" if place else name
+                parent, fd = fd, os.open(name, OPEN_FOLDER, dir_fd=fd)
                 os.close(parent)
-        return fd
+                if len(names) - number < _KEPT_OF_WAY:
+                    self._keep(place, os.dup(fd))
+        except OSError as error:
+            error.filename = place
+            raise
+        finally:
+            os.close(fd)
+        return self._open[path]
+
+    def _keep(self, path: str, fd: int) -> None:
+        if len(self._open) >= _MAX_OPEN:
+            os.close(self._open.popitem(last=False)[1])
+        self._open[path] = fd
 
     def _place(self, path: str) -> tuple[int, str]:
         return self._folder(parent_of(path)), path.rpartition("/")[2]
@@ -80,6 +113,24 @@ class ConfinedFolder:
             if error.errno == errno.ELOOP:  # a link where a folder should be
                 return None
             raise
+
+    def list_items(self, path: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        """List a folder; what an item tells of itself must be asked for before another folder is opened."""
+        return os.scandir(self._folder(path))
+
+    def open_file(self, path: str) -> io.FileIO:
+        """Open a file for reading."""
+        fd, name = self._place(path)
+        try:
+            return io.FileIO(os.open(name, _FILE, dir_fd=fd))
+        except OSError as error:
+            error.filename = path  # the whole of it, for who reads the message
+            raise
+
+    def read_link(self, path: str) -> str:
+        """Return where a symbolic link points."""
+        fd, name = self._place(path)
+        return os.readlink(name, dir_fd=fd)
 
     def move(self, source: str, target: str) -> None:
         """Rename; a file at the target is replaced."""
@@ -127,16 +178,66 @@ class ConfinedFolder:
             fd, name = self._place(path)
             os.unlink(name, dir_fd=fd)
             return
-        self._open_up(path)
-        self.forget()
         fd, name = self._place(path)
-        shutil.rmtree(name, dir_fd=fd)
+        remove_folder(name, fd)
 
-    def _open_up(self, path: str) -> None:
-        """Let this user change every folder below, so that all of it can be removed."""
-        fd, name = self._place(path)
-        os.chmod(name, 0o700, dir_fd=fd)
-        with os.scandir(self._folder(path)) as items:
-            below = [f"{path}/{item.name}" for item in items if item.is_dir(follow_symlinks=False)]
-        for folder in below:
-            self._open_up(folder)
+
+def identity_of(fd: int) -> tuple[int, int]:
+    """Return what tells an open folder from all others, as long as it exists."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def remove_folder(name: str, parent: int) -> None:
+    """Remove a folder with everything in it, which lies in an open one.
+
+    Every folder below is moved to the top before its turn comes. So depth does not matter: no recursion, and no path
+    that gets too long.
+    """
+    top = _opened_up(name, parent)
+    try:
+        device = os.fstat(top).st_dev
+        waiting = _emptied(top, top, device)
+        while waiting:
+            below = waiting.pop()
+            fd = _opened_up(below, top)
+            try:
+                waiting += _emptied(fd, top, device)
+            finally:
+                os.close(fd)
+            os.rmdir(below, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _emptied(fd: int, top: int, device: int) -> list[str]:
+    """Remove the files of a folder and move its folders to the top; return the names that they have there."""
+    with os.scandir(fd) as items:
+        found = [(item.name, item.stat(follow_symlinks=False)) for item in items]
+    moved = []
+    for name, facts in found:
+        if not stat.S_ISDIR(facts.st_mode):
+            os.unlink(name, dir_fd=fd)
+            continue
+        if facts.st_dev != device:
+            raise OSError(errno.EXDEV, "another file system is mounted there", name)
+        os.close(_opened_up(name, fd))  # a folder that may not be written to cannot be moved
+        moved.append(f".wtb-{secrets.token_hex(8)}")
+        os.rename(name, moved[-1], src_dir_fd=fd, dst_dir_fd=top)
+    return moved
+
+
+def _opened_up(name: str, parent: int) -> int:
+    """Open a folder and let this user change it. The mode is set through the handle: a name may become a link."""
+    try:
+        fd = os.open(name, OPEN_FOLDER, dir_fd=parent)
+    except PermissionError:
+        path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{path_only}", 0o700)
+        finally:
+            os.close(path_only)
+        fd = os.open(name, OPEN_FOLDER, dir_fd=parent)
+    os.fchmod(fd, 0o700)
+    return fd

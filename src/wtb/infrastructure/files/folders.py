@@ -21,24 +21,36 @@ from wtb.infrastructure.files.index import StatIndex, is_usable, is_worth_saving
 from wtb.infrastructure.files.os_errors import told_as
 from wtb.infrastructure.files.scanner import HashingSink, Scanner, StoringSink, rules_in
 from wtb.infrastructure.files.staging import HALF_DONE, ContentSource, Read, clear, stage
+from wtb.infrastructure.files.store import LocalFolderStore, replaced
 from wtb.infrastructure.files.swap import Swap
 
 
 class LocalFolders:
-    """Folders as trees; `indexes` is where the stat index of each is kept, outside of all of them."""
+    """Folders as trees; `indexes` is where the stat index of each is kept, outside of all of them.
 
-    def __init__(self, objects: ObjectStore, indexes: Path) -> None:
+    A folder of the store is opened from the store's root, never through a link, and must be the one that the store
+    made. Any other folder is one that a person named, so links on the way to it are followed, and none inside it.
+    """
+
+    def __init__(self, objects: ObjectStore, indexes: Path, store: LocalFolderStore | None = None) -> None:
         self._objects = objects
         self._indexes = IndexCache(indexes)
+        self._store = store
+
+    def _opened(self, root: Path) -> ConfinedFolder:
+        is_in_store = self._store is not None and self._store.holds(root)
+        return ConfinedFolder(self._store.open(root) if self._store is not None and is_in_store else root)
 
     def scan(self, folder: Path, base: FileTree) -> ScannedFolder:
         root = folder.absolute()
-        if (root / HALF_DONE).exists():
-            raise WorkspaceError(f"a restore of {root} was interrupted; restore it again before anything else")
-        known = self._indexes.get(root)
         sink = StoringSink(self._objects)
-        # What the index knows and the base does not may never have been stored: it is read again.
-        index = Scanner(root, known.without(diff(base, known.tree).put), rules_in(root), sink).run()
+        known = self._indexes.get(root)
+        with told_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
+            if confined.mode_at(HALF_DONE) is not None:
+                raise WorkspaceError(f"a restore of {root} was interrupted; restore it again before anything else")
+            # What the index knows and the base does not may never have been stored: it is read again.
+            known = known.without(diff(base, known.tree).put)
+            index = Scanner(root, confined, known, rules_in(confined), sink).run()
         self._objects.sync()
         self._indexes.put(root, index)
         delta = diff(base, index.tree)
@@ -56,23 +68,38 @@ class LocalFolders:
         told = partial(told_as, WorkspaceError, f"{root} cannot be restored")
         with ExitStack() as stack:
             with told():
-                confined = stack.enter_context(ConfinedFolder(root))
+                confined = stack.enter_context(self._opened(root))
                 clear(confined)
-                delta = diff(self._looked_at(root, _rules_of(tree, source)), tree)
+                delta = diff(self._looked_at(root, confined, _rules_of(tree, source)), tree)
                 stack.callback(clear, confined)
                 staged = stage(confined, delta, source) if delta else {}
 
             def swap() -> TreeDelta:
                 with told():
+                    self._check_place(root, confined)
                     if delta:
                         Swap(confined, tree, delta, staged).run()
+                        self._check_place(root, confined)
                     confined.remove_all(HALF_DONE)
                 return delta
 
             yield swap
 
+    def _check_place(self, root: Path, confined: ConfinedFolder) -> None:
+        """Refuse when another folder has taken the place of this one: what is restored would not lie there."""
+        try:
+            found = root.stat()
+        except FileNotFoundError:
+            raise replaced(root) from None
+        if (found.st_dev, found.st_ino) != confined.identity():
+            raise replaced(root)
+
     def is_half_restored(self, folder: Path) -> bool:
-        return (folder / HALF_DONE).exists()
+        try:
+            with self._opened(folder.absolute()) as confined:
+                return confined.mode_at(HALF_DONE) is not None
+        except (OSError, WorkspaceError):
+            return False  # nothing of ours lies there
 
     def list_damaged_indexes(self) -> tuple[Path, ...]:
         return self._indexes.list_damaged()
@@ -84,9 +111,9 @@ class LocalFolders:
         with told_as(WorkspaceError, f"the stat index {index} cannot be removed"):
             index.unlink(missing_ok=True)
 
-    def _looked_at(self, root: Path, rules: IgnoreRules) -> FileTree:
+    def _looked_at(self, root: Path, confined: ConfinedFolder, rules: IgnoreRules) -> FileTree:
         """Return what lies there by the rules of the tree to be restored: what they do not spare must match it."""
-        index = Scanner(root, self._indexes.get(root), rules, HashingSink()).run()
+        index = Scanner(root, confined, self._indexes.get(root), rules, HashingSink(), any_depth=True).run()
         self._indexes.put(root, index)
         return index.tree
 

@@ -17,6 +17,7 @@ _ADVICE = {
     errno.ELOOP: "a link lies where a folder must be: remove it",
     errno.ENOTDIR: "a file lies where a folder must be: remove it",
     errno.ENAMETOOLONG: "shorten the name or the way to it",
+    errno.EXDEV: "unmount it, or mount it elsewhere and put a symbolic link in its place",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EIO: "the disk failed: look at the system's log",
 }

@@ -15,14 +15,18 @@ from typing import BinaryIO, Protocol
 from wtb.domain.errors import WorkspaceError
 from wtb.domain.files import EntryKind, FileEntry, TreeDelta, file_entry, folder_entry, link_entry
 from wtb.domain.ports import ObjectStore, StoredObject
+from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
 from wtb.infrastructure.files.index import FILE_BYTES, Record, Signature, StatIndex, is_racy, signature_of
+from wtb.infrastructure.files.mapped import mapped_inodes
 from wtb.infrastructure.files.os_errors import told_as
 
 SMALL_BYTES = 4096
 """Contents up to this size are kept in the database, with the commit: no file, and no flush, of their own."""
 SMALL_TOTAL_BYTES = 32 << 20
 """What one scan holds of small contents in memory; beyond that they go to the object store as large ones do."""
+MAX_PATH = 4_000
+"""Characters in a path below the workspace. Beyond that no program can open a file by its path."""
 TRIES = 4
 """How often a file that changes while it is read is read again."""
 
@@ -67,14 +71,26 @@ class HashingSink:
 class Scanner:
     """One scan of one folder."""
 
-    def __init__(self, root: Path, index: StatIndex, rules: IgnoreRules, sink: Sink) -> None:
-        self._root = os.fspath(root)
+    def __init__(
+        self,
+        root: Path,
+        folder: ConfinedFolder,
+        index: StatIndex,
+        rules: IgnoreRules,
+        sink: Sink,
+        *,
+        any_depth: bool = False,
+    ) -> None:
+        self._root = root  # for messages only: everything is read through the open folder
+        self._folder = folder
         self._index = index
         self._rules = rules
         self._same_rules = rules.text == index.rules
         self._sink = sink
+        self._any_depth = any_depth  # for a restore: no tree holds what lies below such a folder, so it goes as a whole
         self._read_bytes = index.read_bytes
         self._began_ns = time.time_ns()
+        self._mapped = mapped_inodes()
         self._records: dict[str, Mapping[str, Record]] = {}
         self._changed: dict[str, FileEntry] = {}
 
@@ -94,7 +110,7 @@ class Scanner:
         names: dict[str, Record] = {}
         below: list[str] = []
         prefix = f"{folder}/" if folder else ""
-        with os.scandir(f"{self._root}/{folder}") as items:
+        with self._folder.list_items(folder) as items:
             for item in items:
                 name = item.name
                 try:
@@ -104,29 +120,43 @@ class Scanner:
                 record = known.get(name)
                 # signature_of, in place: nearly every entry of nearly every scan ends here.
                 signature = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-                if record is None or record[0] != signature or not self._same_rules:
+                is_sure = self._same_rules and found.st_ino not in self._mapped
+                if record is None or record[0] != signature or not is_sure:
                     record = self._look(prefix + name, found, record)
                 if record is not None:
                     names[name] = record
                     if record[1].kind is EntryKind.FOLDER:
                         below.append(prefix + name)
         self._records[folder] = names
-        return below
+        return below if len(prefix) < MAX_PATH - 255 else self._short_enough(below)
+
+    def _short_enough(self, folders: list[str]) -> list[str]:
+        """Refuse folders that are nested too deeply, before anything is kept of them."""
+        short = [path for path in folders if len(path) <= MAX_PATH]
+        if len(short) < len(folders) and not self._any_depth:
+            raise WorkspaceError(
+                f"the workspace {self._root} holds folders nested so deeply that a path is longer than {MAX_PATH} "
+                "characters; remove them, or list the outermost one in .wtbignore"
+            )
+        return short
 
     def _look(self, path: str, found: os.stat_result, known: Record | None) -> Record | None:
         """Return the record of an entry that is new, may have changed, or may be ignored by now; None leaves it out."""
         if self._rules.ignores(path, folder=stat.S_ISDIR(found.st_mode)):
             return None
         signature = signature_of(found)
-        if known is not None and known[0] == signature:
+        is_mapped = found.st_ino in self._mapped
+        if known is not None and known[0] == signature and not is_mapped:
             return known
+        if found.st_dev != self._folder.device:
+            raise OSError(errno.EXDEV, "another file system is mounted there", path)
         try:
             if stat.S_ISREG(found.st_mode):
                 entry, signature = self._read(path)
             elif stat.S_ISDIR(found.st_mode):
                 entry = folder_entry(path, found.st_mode & 0o777)
             elif stat.S_ISLNK(found.st_mode):
-                entry = link_entry(path, os.readlink(f"{self._root}/{path}"))
+                entry = link_entry(path, self._folder.read_link(path))
             else:
                 return None
         except FileNotFoundError:
@@ -135,12 +165,12 @@ class Scanner:
             entry = known[1]
         else:
             self._changed[path] = entry
-        return None if is_racy(signature, self._began_ns) else signature, entry
+        return None if is_mapped or is_racy(signature, self._began_ns) else signature, entry
 
     def _read(self, path: str) -> tuple[FileEntry, Signature]:
         """Read a file until it was the same before and after."""
         for _ in range(TRIES):
-            with open_file(f"{self._root}/{path}") as stream:
+            with self._folder.open_file(path) as stream:
                 before = os.fstat(stream.fileno())
                 stored = self._sink.put(stream, before.st_size)
                 signature = signature_of(os.fstat(stream.fileno()))
@@ -162,16 +192,15 @@ def open_file(path: str) -> io.FileIO:
     return io.FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
-def rules_in(root: Path) -> IgnoreRules:
-    """Return the rules that lie in a folder."""
-    with told_as(WorkspaceError, f"the workspace {root} cannot be read"):
-        try:
-            stream = open_file(f"{root}/{IGNORE_FILE}")
-        except (FileNotFoundError, IsADirectoryError):
+def rules_in(folder: ConfinedFolder) -> IgnoreRules:
+    """Return the rules that lie in a folder. Raises OSError."""
+    try:
+        stream = folder.open_file(IGNORE_FILE)
+    except (FileNotFoundError, IsADirectoryError):
+        return NoRules()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link: its target is no part of the workspace
             return NoRules()
-        except OSError as error:
-            if error.errno == errno.ELOOP:  # a link: its target is no part of the workspace
-                return NoRules()
-            raise
-        with stream:
-            return rules_of(stream.read(MAX_BYTES) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b"")
+        raise
+    with stream:
+        return rules_of(stream.read(MAX_BYTES) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b"")

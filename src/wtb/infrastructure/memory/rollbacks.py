@@ -18,4 +18,4 @@ class MemoryRollbackRepository:
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
         found = self._transaction.group("rollbacks", 0, execution_id)
-        return tuple(sorted(found, key=lambda rollback: (rollback.created_at, rollback.id)))
+        return tuple(sorted(found, key=lambda rollback: rollback.order))

@@ -13,10 +13,10 @@ from wtb.infrastructure.timestamps import from_us, to_us
 
 _FIELDS = (
     "id, execution_id, branch_id, direction, head_id, target_id, safety_id, calls, status, error, created_by, "
-    "created_at_us, ended_at_us"
+    "created_at_us, ended_at_us, number"
 )
 _SAVE = (
-    f"INSERT INTO wtb_rollbacks ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_rollbacks ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, id) DO UPDATE SET status = excluded.status, error = excluded.error, "
     "ended_at_us = excluded.ended_at_us"
 )
@@ -43,12 +43,14 @@ class SqlRollbackRepository:
             rollback.created_by,
             to_us(rollback.created_at),
             None if rollback.ended_at is None else to_us(rollback.ended_at),
+            rollback.number,
         )
         self._transaction.run(_SAVE, row)
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
-        statement = f"SELECT {_FIELDS} FROM wtb_rollbacks WHERE execution_id = ? ORDER BY created_at_us, id"
-        return tuple(_rollback(row) for row in self._transaction.rows(statement, (execution_id,)))
+        statement = f"SELECT {_FIELDS} FROM wtb_rollbacks WHERE execution_id = ?"
+        found = [_rollback(row) for row in self._transaction.rows(statement, (execution_id,))]
+        return tuple(sorted(found, key=lambda rollback: rollback.order))
 
 
 @mapping("rollback")
@@ -67,4 +69,5 @@ def _rollback(row: Any) -> Rollback:
         created_by=row[10],
         created_at=from_us(row[11]),
         ended_at=None if row[12] is None else from_us(row[12]),
+        number=row[13],
     )

@@ -185,6 +185,9 @@ tool_calls = Table(
     Column("started_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
     Column("figures", Text),
+    Column("started_step", BigInteger),
+    Column("started_number", BigInteger),
+    Column("ended_step", BigInteger),
 )
 
 events = Table(
@@ -217,6 +220,7 @@ rollbacks = Table(
     Column("created_by", Text),
     Column("created_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
+    Column("number", BigInteger),
 )
 
 file_commits = Table(

@@ -18,15 +18,18 @@ from wtb.infrastructure.timestamps import from_us, to_us
 
 CALL_FIELDS = (
     "execution_id, node_run_id, identity, sequence, kind, tool, effects, arguments, status, error, "
-    "started_at_us, ended_at_us, result"
+    "started_at_us, ended_at_us, started_step, started_number, ended_step, result"
 )
 """What the seal of a result covers, and then the result."""
+_FIRST_PLACE = 12
+"""Where the steps begin: rows from before they were recorded have none, and seals without them."""
 
 _SAVE = (
-    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, node_run_id, identity) DO UPDATE SET status = excluded.status, "
     "result = excluded.result, error = excluded.error, started_at_us = excluded.started_at_us, "
-    "ended_at_us = excluded.ended_at_us, figures = excluded.figures"
+    "ended_at_us = excluded.ended_at_us, started_step = excluded.started_step, "
+    "started_number = excluded.started_number, ended_step = excluded.ended_step, figures = excluded.figures"
 )
 
 
@@ -51,9 +54,12 @@ class SqlToolCallRepository:
             None if call.error is None else json.dumps(call.error),  # it may hold what no database takes as text
             to_us(call.started_at),
             None if call.ended_at is None else to_us(call.ended_at),
+            call.started_step,
+            call.started_number,
+            call.ended_step,
         )
         result, _ = self._codec.encode(call.result, f"the result of {call.tool}")
-        self._transaction.run(_SAVE, (*facts, sealed(self._codec, facts, result), _figures_text(call)))
+        self._transaction.run(_SAVE, (*facts, sealed(self._codec, _covered(facts), result), _figures_text(call)))
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         where, values = "execution_id = ?", [str(execution_id)]
@@ -78,14 +84,22 @@ class SqlToolCallRepository:
             error=_error(row[9]),
             started_at=from_us(row[10]),
             ended_at=None if row[11] is None else from_us(row[11]),
+            started_step=row[12],
+            started_number=row[13],
+            ended_step=row[14],
             result=self._codec.decode(result),
-            figures=_figures((row[2], row[13])),
+            figures=_figures((row[2], row[16])),
         )
 
 
 def result_in(codec: Codec, row: Sequence[Any]) -> bytes:
     """Return the result in a row, or raise DamagedData when the row is not what was written."""
-    return unsealed(codec, row[:-1], row[-1], f"call {row[2]!r} of run {row[0]!r}")
+    return unsealed(codec, _covered(row[:-1]), row[-1], f"call {row[2]!r} of run {row[0]!r}")
+
+
+def _covered(facts: Sequence[Any]) -> Sequence[Any]:
+    """Return the facts that the seal covers."""
+    return facts if any(fact is not None for fact in facts[_FIRST_PLACE:]) else facts[:_FIRST_PLACE]
 
 
 @mapping("call")

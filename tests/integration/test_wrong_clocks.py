@@ -1,0 +1,207 @@
+"""A clock that is set back in the middle of a run does not change what a rollback takes back, nor its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from wtb.application.leases import LEASE
+from wtb.bench import Bench
+from wtb.domain.errors import Conflict
+from wtb.domain.events import EventType
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.integrity import FaultKind
+from wtb.flow import Workflow
+from wtb.infrastructure.sql import schema
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.testing.fakes import FakeClock
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    made = FakeClock()
+    monkeypatch.setattr("wtb.bootstrap.SystemClock", lambda: made)
+    return made
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Bench]:
+    """A bench over each storage in turn, whose clock is ours."""
+    url = {"memory": "memory://", "sqlite": None}.get(request.param)
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").url(request.getfixturevalue("migrated_database"))
+    with Bench(url, folder=tmp_path / "wtb") as opened:
+        assert opened.services.clock is clock
+        yield opened
+
+
+class Seats:
+    """Reservations, and the order in which they were taken back."""
+
+    def __init__(self) -> None:
+        self.reserved: list[str] = []
+        self.undone: list[str] = []
+
+        @wtb.tool(name="reserve", reverse=self.cancel)
+        def reserve(seat: str) -> str:
+            self.reserved.append(seat)
+            return seat
+
+        self.reserve = reserve
+
+    def cancel(self, call: Any) -> None:
+        self.undone.append(call.arguments["seat"])
+
+
+def test_calls_behind_a_checkpoint_in_a_node_are_taken_back_though_the_clock_was_set_back(
+    bench: Bench, clock: FakeClock
+) -> None:
+    seats = Seats()
+
+    def book(state: Any, ctx: Any) -> None:
+        ctx.tool(seats.reserve, seat="before")
+        ctx.checkpoint("mid")
+        clock.advance(-HOUR)
+        ctx.tool(seats.reserve, seat="after")
+
+    flow = Workflow("booking")
+    flow.add_node("book", book, start=True)
+    run = bench.run(flow, {})
+    run.rollback("mid")
+    assert seats.undone == ["after"]
+    run = run.resume()
+    assert (run.status, seats.reserved) == (ExecutionStatus.COMPLETED, ["before", "after", "after"])
+    run.rollback(0)
+    assert seats.undone == ["after", "after", "before"]
+
+
+def test_a_call_before_a_checkpoint_is_kept_though_the_clock_was_set_back(bench: Bench, clock: FakeClock) -> None:
+    seats = Seats()
+
+    def book(state: Any, ctx: Any) -> None:
+        ctx.tool(seats.reserve, seat="before")
+        clock.advance(-HOUR)
+        ctx.checkpoint("mid")
+        ctx.tool(seats.reserve, seat="after")
+
+    flow = Workflow("booking")
+    flow.add_node("book", book, start=True)
+    run = bench.run(flow, {})
+    run.rollback("mid")
+    assert (seats.undone, run.resume().status) == (["after"], ExecutionStatus.COMPLETED)
+    assert seats.reserved == ["before", "after", "after"]
+
+
+def test_calls_of_several_nodes_are_taken_back_last_first_though_the_clock_was_set_back(
+    bench: Bench, clock: FakeClock
+) -> None:
+    seats = Seats()
+
+    def booking(name: str) -> Any:
+        def book(state: Any, ctx: Any) -> None:
+            ctx.tool(seats.reserve, seat=f"{name}-1")
+            clock.advance(-HOUR)
+            ctx.tool(seats.reserve, seat=f"{name}-2")
+
+        return book
+
+    flow = Workflow("booking")
+    flow.add_node("first", booking("first"), start=True)
+    flow.add_node("second", booking("second"))
+    flow.edge("first", "second")
+    run = bench.run(flow, {})
+    run.rollback(0)
+    assert seats.undone == ["second-2", "second-1", "first-2", "first-1"]
+
+
+def test_calls_of_siblings_are_taken_back_last_first_when_another_process_finished_the_step_with_a_slow_clock(
+    bench: Bench, clock: FakeClock
+) -> None:
+    seats, tries = Seats(), list[int]()
+
+    def left(state: Any, ctx: Any) -> None:
+        ctx.tool(seats.reserve, seat="left")
+
+    def right(state: Any, ctx: Any) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("not yet")
+        ctx.tool(seats.reserve, seat="right")
+
+    flow = Workflow("booking")
+    flow.add_node("begin", lambda state: {}, start=True)
+    for name, function in (("left", left), ("right", right)):
+        flow.add_node(name, function)
+        flow.edge("begin", name)
+    run = bench.run(flow, {})
+    assert (run.status, seats.reserved) == (ExecutionStatus.FAILED, ["left"])
+    clock.advance(-HOUR)
+    run = run.resume()
+    assert (run.status, seats.reserved) == (ExecutionStatus.COMPLETED, ["left", "right"])
+    run.rollback(0)
+    assert seats.undone == ["right", "left"]
+
+
+def test_rollbacks_are_redone_last_first_though_the_clock_was_set_back(bench: Bench, clock: FakeClock) -> None:
+    flow = Workflow("counting")
+    flow.add_node("count", lambda state: {"n": state["n"] + 1}, start=True)
+    flow.edge("count", "count", when="n < 5")
+    flow.edge("count", wtb.END, otherwise=True)
+    run = bench.run(flow, {"n": 0})
+    run.rollback(4)
+    clock.advance(-HOUR)
+    run.rollback(2)
+    run.redo()
+    assert run.state == {"n": 4}
+    run.redo()
+    assert run.state == {"n": 5}
+
+
+def test_a_lease_far_in_the_future_is_named_by_doctor_and_taken_over_only_when_told_to(bench: Bench) -> None:
+    flow = Workflow("counting")
+    flow.add_node("count", lambda state: {"n": 1}, start=True)
+    runs = [bench.create(flow, {}) for _ in range(2)]
+    for run, ahead in zip(runs, (365 * 24 * HOUR, 0 * HOUR), strict=True):
+        with bench.services.storage.unit_of_work() as uow:
+            running = uow.executions.get(run.id).moved_to(ExecutionStatus.RUNNING, bench.services.clock.now())
+            uow.executions.save(running.owned("elsewhere/7/1", uow.now() + ahead, LEASE))
+            uow.commit()
+    (fault,) = [fault for fault in bench.services.integrity.check().faults if fault.kind is FaultKind.LEASE]
+    assert (fault.what, fault.remedy) == (runs[0].id, None)
+    assert f"wtb resume {runs[0].id} --take-over" in fault.problem
+    with pytest.raises(Conflict, match="longer than any lease lasts: some clock is or was wrong"):
+        bench.resume(runs[0].id, flow)
+    with pytest.raises(Conflict, match="is being run by elsewhere/7/1"):
+        bench.resume(runs[1].id, flow, take_over=True)  # a lease as any other is not taken
+    taken = bench.resume(runs[0].id, flow, take_over=True)
+    assert taken.status is ExecutionStatus.COMPLETED
+    (event,) = taken.events(types=[EventType.EXECUTION_ABANDONED])
+    assert "by a wrong clock; somebody said to take over" in event.data["reason"]
+
+
+@pytest.mark.parametrize("bench", ["sqlite", "postgres"], indirect=True)
+def test_recorded_calls_are_read_after_a_downgrade_to_a_schema_without_steps(bench: Bench) -> None:
+    storage = bench.services.storage
+    assert isinstance(storage, SqlStorage)
+    seats = Seats()
+    flow = Workflow("booking")
+    flow.add_node("book", lambda state, ctx: {"seat": ctx.tool(seats.reserve, seat="one")}, start=True)
+    run = bench.run(flow, {})
+    before = run.calls
+    assert [(call.started_step, call.started_number, call.ended_step) for call in before] == [(1, 1, 1)]
+    schema.downgrade(storage.database, "0010")
+    schema.upgrade(storage.database)
+    after = bench.get(run.id).calls
+    unplaced = [replace(call, started_step=None, started_number=None, ended_step=None) for call in before]
+    assert list(after) == unplaced
+    assert bench.services.integrity.check().faults == ()
+    run.rollback(0)
+    assert seats.undone == ["one"]
