@@ -344,6 +344,9 @@ def node(s): return ks, dk
 }
 """`touch` tells that code ran which nobody had called."""
 
+TOUCHED: list[str] = []
+vars(builtins)["touch"] = TOUCHED.append  # for good: classes live on, and others may ask them something
+
 
 def node_of(name: str, program: str, folder: Path, patch: pytest.MonkeyPatch) -> object:
     module = f"hostile_{name.replace(' ', '_')}"
@@ -357,12 +360,10 @@ def node_of(name: str, program: str, folder: Path, patch: pytest.MonkeyPatch) ->
 def test_looking_at_anything_runs_no_code_and_gives_the_same_again(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    touched: list[str] = []
-    monkeypatch.setattr(builtins, "touch", touched.append, raising=False)
     node = node_of(name, PROGRAMS[name], tmp_path, monkeypatch)
-    touched.clear()
+    TOUCHED.clear()
     found = fingerprint(node)
-    assert touched == []
+    assert TOUCHED == []
     assert fingerprint(node).parts == found.parts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from wtb.application.dependencies.own_code import is_own_module
 
@@ -30,7 +30,12 @@ _TUPLE_FIELD: Any = type(vars(_Pair)["left"])
 
 def is_a(value: Any, kinds: Any) -> bool:
     """Whether the type of a value is one of these; `isinstance` would also believe what the value says of itself."""
-    return issubclass(type(value), kinds)
+    kind = type(value)
+    if type(kind) is type:
+        return issubclass(kind, kinds)
+    # Abstract classes keep those that they were asked about in sets, and a metaclass may say how it is hashed.
+    wanted = kinds if type(kinds) is tuple else get_args(kinds) or (kinds,)
+    return any(each is one for each in _mro(kind) for one in wanted)
 
 
 def bases(kind: type) -> tuple[type, ...]:
