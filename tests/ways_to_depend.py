@@ -1736,7 +1736,7 @@ GRAPH_EDITS = [
         "Search one": {"tool": ["`search` in graph.py"]},
     },
 ]
-"""What is edited at a time, and what is said to have changed. A chain is changed by its runs: how it is written counts."""
+"""What is edited at a time, and what is said to have changed. Runs change a chain: how it is written counts."""
 
 PART = "`{}` in workflow_parts.py"
 WORKFLOW_EDITS = {
