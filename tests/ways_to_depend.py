@@ -1720,19 +1720,23 @@ import wtb.langgraph
 flow = wtb.langgraph.workflow(outer.compile(), name="graph")
 batch = wtb.BatchTest(flow, cases=[{"id": "1", "input": {"q": "q"}}], evaluators=[wtb.Steps()])
 """
-GRAPH_EDITS = {
-    "node one": {"node": ["`node` in graph.py"]},
-    "lowered one": {"chain": ["`lowered` in graph.py", "`chain` in graph.py"]},
-    "template one": {"chain": ["`chain` in graph.py"]},
-    "method one": {"model": ["`Model._call` in graph.py"]},
-    "response one": {"model": ["`model.responses` in graph.py"]},
-    "bound one": {"bound": ["how it is called"]},
-    "inside one": {"inner": ["`inside` in graph.py"]},
-    "tool one": {"tool": ["`search` in graph.py"]},
-    "Search one": {"tool": ["`search` in graph.py"]},
-    "route one": {"the workflow": ["`route` in graph.py"]},
-}
-"""What is edited, and what is said to have changed. A chain is changed by its runs: how it is written counts."""
+GRAPH_EDITS = [
+    {
+        "node one": {"node": ["`node` in graph.py"]},
+        "lowered one": {"chain": ["`lowered` in graph.py", "`chain` in graph.py"]},
+        "method one": {"model": ["`Model._call` in graph.py"]},
+        "bound one": {"bound": ["how it is called"]},
+        "inside one": {"inner": ["`inside` in graph.py"]},
+        "tool one": {"tool": ["`search` in graph.py"]},
+        "route one": {"the workflow": ["`route` in graph.py"]},
+    },
+    {
+        "template one": {"chain": ["`chain` in graph.py"]},
+        "response one": {"model": ["`model.responses` in graph.py"]},
+        "Search one": {"tool": ["`search` in graph.py"]},
+    },
+]
+"""What is edited at a time, and what is said to have changed. Runs change a chain: how it is written counts."""
 
 PART = "`{}` in workflow_parts.py"
 WORKFLOW_EDITS = {
