@@ -170,12 +170,12 @@ class ProcessObserver:
             case SourceKind.VARIABLE if noted.name != EVERY_VARIABLE and self._is_secret(noted.name):
                 return None
             case _:
-                return Source(noted.kind, noted.name)
+                return Source(noted.kind, noted.name) if _is_storable(noted.name) else None
 
     def _is_input(self, noted: _Noted) -> bool:
         """Whether a file may be an input: not one of Python, its packages or WTB, a temporary one, or a device."""
         path = noted.name
-        if is_installed(path) or f"{os.sep}__pycache__{os.sep}" in path:
+        if "\0" in path or is_installed(path) or f"{os.sep}__pycache__{os.sep}" in path:
             return False
         if self._store and f"{path}{os.sep}".startswith(self._store):
             return False
@@ -186,6 +186,15 @@ class ProcessObserver:
         with suppress(OSError):
             return stat.S_ISREG(os.stat(path).st_mode)
         return True
+
+
+def _is_storable(name: str) -> bool:
+    """Whether a database can hold a name: no variable that exists has another one."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name
 
 
 def _source_path(path: str) -> str:

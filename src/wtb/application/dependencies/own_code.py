@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import site
 import sys
 import sysconfig
@@ -10,6 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
+
+_BYTES = "bytes:"
+"""How names begin that are written in hexadecimal."""
 
 NOTEBOOK = "notebook"
 """Where code comes from that has no file of its own."""
@@ -83,12 +87,18 @@ def place(path: str | Path) -> str:
     """Return the name of a file: relative to the project's root where it lies inside."""
     found = Path(path)
     root = project_root()
-    return found.relative_to(root).as_posix() if found.is_relative_to(root) else found.as_posix()
+    name = found.relative_to(root).as_posix() if found.is_relative_to(root) else found.as_posix()
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a name that is no UTF-8, which a database refuses
+        return f"{_BYTES}{os.fsencode(name).hex()}"
+    return name
 
 
 def path_of(name: str) -> Path:
     """Return the file that `place` named."""
-    return project_root() / name
+    known = os.fsdecode(bytes.fromhex(name.removeprefix(_BYTES))) if name.startswith(_BYTES) else name
+    return project_root() / known
 
 
 def reader_of(code: CodeType) -> str:

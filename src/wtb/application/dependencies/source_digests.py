@@ -68,7 +68,7 @@ def signature_of(path: str) -> Signature:
     """Return how a file lies there now."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # a name with a zero in it is no name
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
