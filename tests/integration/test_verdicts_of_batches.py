@@ -67,8 +67,6 @@ def test_a_candidate_whose_every_job_fails_is_worse(bench: Bench) -> None:
     )
     assert only(result, "failed").comparison.difference == 1.0
     assert result.matrix[1].summaries["right"].mean == 0.0, "true or false is a scale: a failed run scores its worst"
-        "true or false is a scale, and a failed run scores its worst"
-    )
     assert result.matrix[1].summaries["size"].mean is None
 
 
