@@ -186,6 +186,18 @@ def test_a_question_is_shown_masked_and_can_be_answered(bench: Bench) -> None:
     assert run.resume(answer="yes").state == {"said": "yes"}
 
 
+def test_a_secret_that_occurs_in_the_identity_of_a_question_does_not_keep_it_from_being_answered(bench: Bench) -> None:
+    flow = Workflow("asking")
+    flow.add_node("ask", lambda state, ctx: {"said": ctx.ask("How many?", schema={"type": "integer"})}, start=True)
+    first = bench.run(flow, {})
+    assert first.waiting is not None
+    assert first.waiting.question is not None
+    secret = wtb.Secret(first.waiting.question["identity"][-12:])
+    run = bench.run(flow, {})
+    assert run.resume(answer=3).state == {"said": 3}
+    assert secret.reveal()
+
+
 @pytest.mark.parametrize(
     ("schema", "good", "bad", "told"),
     [

@@ -316,10 +316,15 @@ class Recorder:
         if failure is None and pause is None and not notes:
             return ending
         if pause is not None:
-            question = None if pause.question is None else self._masker.data(pause.question)
+            question = None if pause.question is None else self._masked_question(pause.question)
             pause = replace(pause, reason=self._masker.text(pause.reason), question=question)
         notes = tuple(map(self._masker.text, notes))
         return replace(ending, failure=failure and self._masker.failure(failure), pause=pause, notes=notes)
+
+    def _masked_question(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Mask what is asked, but not which call asks: digits of its identity may look like a secret."""
+        masked: Mapping[str, Any] = self._masker.data(question)
+        return {**masked, "identity": question["identity"]} if "identity" in question else masked
 
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
         """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
