@@ -3,6 +3,7 @@
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.node_cache import NodeCacheRepositoryContract
+from wtb.testing.observations import ObservationRepositoryContract
 from wtb.testing.pending_writes import PendingWriteRepositoryContract
 from wtb.testing.repositories import (
     BranchRepositoryContract,
@@ -35,6 +36,9 @@ class TestBatchRepository(BatchRepositoryContract): ...
 
 
 class TestNodeCacheRepository(NodeCacheRepositoryContract): ...
+
+
+class TestObservationRepository(ObservationRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
