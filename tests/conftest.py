@@ -15,6 +15,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from psycopg import sql
 
 from tests.services import PgBouncer, PostgresServer
+from wtb.application.tool_registry import TOOLS
 from wtb.domain.ports import Storage
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -48,6 +49,12 @@ settings.register_profile("soak", settings.get_profile("ci"), max_examples=5_000
 settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone when it ends: another one may give its tool the same name."""
+    monkeypatch.setattr(TOOLS, "_tools", dict(TOOLS._tools))
 
 
 @pytest.fixture(scope="session")
