@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb import baselines
 from wtb.application.batch_floor import Progress
-from wtb.application.batch_planner import Forecast
+from wtb.application.batch_forecast import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers

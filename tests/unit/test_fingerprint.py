@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.dependencies.fingerprint import Fingerprint, Surroundings, fingerprint
+from wtb.application.dependencies.fingerprint import Fingerprint
+from wtb.application.dependencies.walk import Surroundings, fingerprint
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.tool_registry import TOOLS
 from wtb.flow import Workflow
@@ -45,7 +46,7 @@ def digest_of(folder: Path, **changes: Any) -> str:
     """Return the digest in a process of its own, where sets have an order of their own."""
     (folder / "program.py").write_text(PROGRAM.format(**{**SAME, **changes}))
     script = (
-        "from wtb.application.dependencies.fingerprint import fingerprint;"
+        "from wtb.application.dependencies.walk import fingerprint;"
         "import program; print(fingerprint(program.node).digest)"
     )
     found = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)

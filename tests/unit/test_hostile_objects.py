@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wtb.application.dependencies.fingerprint import fingerprint
+from wtb.application.dependencies.walk import fingerprint
 
 PROGRAMS = {
     "getattr raises": """
@@ -368,7 +368,7 @@ def test_looking_at_anything_runs_no_code_and_gives_the_same_again(
 
 
 def test_a_value_that_holds_too_much_counts_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.application.dependencies.fingerprint._MOST_VALUES", 100)
+    monkeypatch.setattr("wtb.application.dependencies.walk._MOST_VALUES", 100)
     program = "big = {str(i): [[i], i] for i in range(300)}\n\ndef node(state):\n    return big\n"
     found = fingerprint(node_of("big", program, tmp_path, monkeypatch))
     [coarse] = found.coarse

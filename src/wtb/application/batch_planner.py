@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from wtb.application.batch_forecast import Forecast, MadeOf, NodeRunCount, NodeRunKey
 from wtb.application.batch_plan import BatchPlan
-from wtb.application.dependencies.fingerprint import (
-    FindTool,
-    Fingerprint,
-    Surroundings,
-    combined,
-    counted,
-    digest_of,
-    fingerprint,
-    parts_digest,
-)
+from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
 from wtb.application.dependencies.traces import Traces, Window, in_words
+from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
 from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
@@ -39,65 +32,6 @@ ALONE = "alone"
 
 CASE = "the cases"
 """Stands for the inputs of cases."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MadeOf:
-    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
-
-    workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
-    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By that digest: the parts with their own digests."""
-    changing: frozenset[str] = frozenset()
-    """Values that runs change themselves, such as counters: they do not count."""
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"workflows": self.workflows, "parts": self.parts, "changing": sorted(self.changing)}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
-        """Read it from plain data; from nothing, as batches of earlier versions have it."""
-        data = data or {"workflows": {}, "parts": {}, "changing": ()}
-        return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
-
-    def only(self, used: Iterable[str]) -> MadeOf:
-        """Return what jobs still refer to."""
-        workflows = {each: self.workflows[each] for each in used if each in self.workflows}
-        wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
-        return replace(
-            self, workflows=workflows, parts={each: self.parts[each] for each in self.parts if each in wanted}
-        )
-
-    def with_more(self, other: MadeOf) -> MadeOf:
-        """Return both together."""
-        return MadeOf(
-            workflows={**self.workflows, **other.workflows},
-            parts={**self.parts, **other.parts},
-            changing=self.changing | other.changing,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What running a batch would do: jobs and node runs, and by node what has changed since, in words.
-
-    Node runs are counted as if every job took every node once; loops and branches make them more or fewer.
-    """
-
-    jobs: int
-    kept: int
-    scored: int
-    """Jobs whose run is kept and that only need scores."""
-    run: int
-    node_runs_kept: int
-    node_runs_shared: int
-    node_runs_executed: int
-    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    coarse: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    changing: tuple[str, ...] = ()
-    outside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,16 +146,12 @@ class BatchPlanner:
         """Return what these functions read in some windows that has changed since, in words."""
         return list(in_words(self._traces.changed([Window.from_data(each) for each in windows], prints)))
 
-    def outside_of(self, plan: BatchPlan, prints: Prints, trace_id: str) -> dict[str, list[str]]:
-        """Return the nodes that used the network or other programs in a run of the batch, with what they used."""
+    def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Return the nodes that were seen to use the network or other programs, with what they used."""
+        looked_at = list(traces)
         nodes = _implementations(plan, prints)
-        found = {node: self._traces.outside([trace_id], print_) for node, print_ in nodes.items()}
-        return {node: list(map(str, sources)) for node, sources in found.items() if sources}
-
-    def outside(self, jobs: Sequence[Job], print_: Fingerprint) -> list[str]:
-        """Return the servers and programs that a node was seen to use."""
-        traces = {each[0] for job in jobs for each in job.result.get("traces", ())}
-        return [str(source) for source in self._traces.outside(traces, print_)]
+        found = {node: self._traces.outside(looked_at, print_) for node, print_ in nodes.items()}
+        return {node: tuple(map(str, sources)) for node, sources in found.items() if sources}
 
 
 def _named(node: str, combination: Combination) -> str:
@@ -368,7 +298,7 @@ class _Planning:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
         kept, shared, executed = self._node_runs(jobs, waiting)
         nodes = _implementations(self._plan, self._prints)
-        outside = {node: tuple(self._planner.outside(self._known, print_)) for node, print_ in nodes.items()}
+        traces = {each[0] for job in self._known for each in job.result.get("traces", ())}
         return Forecast(
             jobs=len(jobs),
             kept=sum(job.status is not JobStatus.PENDING for job in jobs),
@@ -380,70 +310,22 @@ class _Planning:
             changes={node: tuple(words) for node, words in self._changes.items()},
             coarse={node: print_.coarse for node, print_ in nodes.items() if print_.coarse},
             changing=tuple(sorted(self._before.changing)),
-            outside={node: names for node, names in outside.items() if names},
+            outside=self._planner.outside(self._plan, self._prints, traces),
         )
 
     def _node_runs(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> tuple[int, int, int]:
         """Return how many node runs are kept with their jobs, shared, and executed."""
-        upstream = _upstream(self._plan.definition)
-        uncached = {node.name for node in self._plan.definition.nodes if not node.cache} | set(self._plan.fresh_nodes)
-        known, now = set(self._known_runs(upstream)), self._made_of()
-        made: set[tuple[Any, ...]] = set()
-        executed = 0
-        for job in waiting:
-            for node, run in _runs(job, self._stable(self._now[job.combination].digests, now), upstream):
-                is_shared = self._plan.share and ((run in known and node not in uncached) or run in made)
-                executed += not is_shared
-                if node not in uncached or node in self._plan.fresh_nodes:
-                    made.add(run)
-        of_each = len(self._plan.definition.nodes)
-        of_waiting, of_kept = of_each * len(waiting), of_each * (len(jobs) - len(waiting))
-        return of_kept, of_waiting - executed, executed
-
-    def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
-        """Return the digests of nodes without the values that runs change."""
-        return {
-            node: parts_digest(counted(made_of.parts.get(digest, {}), self._before.changing))
-            for node, digest in digests.items()
-        }
-
-    def _known_runs(self, upstream: Mapping[str, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
-        """Yield the node runs whose results can be shared: those behind the jobs that have run."""
+        count = NodeRunCount(self._plan, self._before, self._made_of())
+        shareable: set[NodeRunKey] = set()
         for job in self._known:
             digests = self._before.workflows.get(_whole(job))
-            if not job.has_run or digests is None or job.combination not in self._now:
-                continue
-            nodes = self._now[job.combination].nodes
-            stale = {node for node in nodes if self._planner.changed_sources(job, [nodes[node]])}
-            for node, run in _runs(job, self._stable(digests, self._before), upstream):
-                if not stale & set(upstream.get(node, ())):
-                    yield run
+            if job.has_run and digests is not None and job.combination in self._now:
+                shareable.update(count.shareable(job, digests, self._stale_nodes(job)))
+        return count.count(jobs, [(job, self._now[job.combination].digests) for job in waiting], shareable)
 
-
-def _runs(
-    job: Job, digests: Mapping[str, str], upstream: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the node runs of a job, each with everything that its result depends on."""
-    for node in digests:
-        if node in upstream:
-            before = tuple(digests.get(each, "") for each in upstream[node])
-            yield node, (job.case_id, job.repeat, node, before)
-
-
-def _upstream(definition: WorkflowDefinition) -> dict[str, tuple[str, ...]]:
-    """Return each node with all nodes that may run before it, itself included."""
-    direct: dict[str, set[str]] = {node.name: {node.name} for node in definition.nodes}
-    for edge in definition.edges:
-        direct.setdefault(edge.target, {edge.target}).update(edge.sources)
-    found = {}
-    for node in direct:
-        reached, waiting = {node}, [node]
-        while waiting:
-            more = direct.get(waiting.pop(), set()) - reached
-            reached |= more
-            waiting += more
-        found[node] = tuple(sorted(reached))
-    return found
+    def _stale_nodes(self, job: Job) -> set[str]:
+        nodes = self._now[job.combination].nodes
+        return {node for node in nodes if self._planner.changed_sources(job, [nodes[node]])}
 
 
 def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
+from wtb.application.batch_forecast import Forecast, MadeOf
 from wtb.application.batch_plan import BatchPlan, plan_data
-from wtb.application.batch_planner import ALONE, BatchPlanner, Forecast, MadeOf, PlannedJobs, Prints
+from wtb.application.batch_planner import ALONE, BatchPlanner, PlannedJobs, Prints
 from wtb.application.dependencies.traces import Traces, Window
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
@@ -100,7 +101,7 @@ class BatchTestRunner:
     def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs) -> Batch:
         """Return the batch with the names of the values that its runs have changed: they will not count."""
         changing = self._planner.changing(plan, planned.prints)
-        outside = self._planner.outside_of(plan, planned.prints, batch.plan["trace"])
+        outside = self._planner.outside(plan, planned.prints, [batch.plan["trace"]])
         batch = replace(batch, plan={**batch.plan, "outside": {**planned.forecast.outside, **outside}})
         if not changing:
             return batch

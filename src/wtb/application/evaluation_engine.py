@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wtb.application.dependencies.fingerprint import Fingerprint, fingerprint
+from wtb.application.dependencies.fingerprint import Fingerprint
+from wtb.application.dependencies.walk import fingerprint
 from wtb.application.run_figures import line_figures
 from wtb.application.tracebacks import own_place
 from wtb.domain.batch import Case, raise_faults

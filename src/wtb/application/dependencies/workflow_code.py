@@ -12,20 +12,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from wtb.application.dependencies.declared import declared
-from wtb.application.dependencies.fingerprint import (
-    AS_WRITTEN,
-    CALLED_AS,
-    VERSION,
-    FindTool,
-    Fingerprint,
-    Surroundings,
-    digest_of,
-    fingerprint,
-)
+from wtb.application.dependencies.fingerprint import AS_WRITTEN, CALLED_AS, VERSION, Fingerprint, digest_of
 from wtb.application.dependencies.objects import full_name, module_of
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.source_digests import SourceDigests
 from wtb.application.dependencies.sources import own_file
+from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.domain.workflow import Node, WorkflowDefinition
 
 _WORKFLOW_KINDS = ("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph")

@@ -1,0 +1,137 @@
+"""Forecast: what running a batch would do, and how many node runs it would execute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.application.batch_plan import BatchPlan
+from wtb.application.dependencies.fingerprint import counted, parts_digest
+from wtb.domain.batch import Job
+from wtb.domain.workflow import WorkflowDefinition
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeOf:
+    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
+
+    workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By that digest: the parts with their own digests."""
+    changing: frozenset[str] = frozenset()
+    """Values that runs change themselves, such as counters: they do not count."""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"workflows": self.workflows, "parts": self.parts, "changing": sorted(self.changing)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
+        """Read it from plain data; from nothing, as batches of earlier versions have it."""
+        data = data or {"workflows": {}, "parts": {}, "changing": ()}
+        return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
+
+    def only(self, used: Iterable[str]) -> MadeOf:
+        """Return what jobs still refer to."""
+        workflows = {each: self.workflows[each] for each in used if each in self.workflows}
+        wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
+        return replace(
+            self, workflows=workflows, parts={each: self.parts[each] for each in self.parts if each in wanted}
+        )
+
+    def with_more(self, other: MadeOf) -> MadeOf:
+        """Return both together."""
+        return MadeOf(
+            workflows={**self.workflows, **other.workflows},
+            parts={**self.parts, **other.parts},
+            changing=self.changing | other.changing,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What running a batch would do: jobs and node runs, and by node what has changed since, in words.
+
+    Node runs are counted as if every job took every node once; loops and branches make them more or fewer.
+    """
+
+    jobs: int
+    kept: int
+    scored: int
+    """Jobs whose run is kept and that only need scores."""
+    run: int
+    node_runs_kept: int
+    node_runs_shared: int
+    node_runs_executed: int
+    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coarse: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changing: tuple[str, ...] = ()
+    outside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+NodeRunKey = tuple[Any, ...]
+"""Everything that the result of a node run depends on: two of the same key share one result."""
+
+
+class NodeRunCount:
+    """Counts the node runs that are kept with their jobs, shared with others, and executed."""
+
+    def __init__(self, plan: BatchPlan, before: MadeOf, now: MadeOf) -> None:
+        self._plan = plan
+        self._before = before
+        self._now = now
+        self._upstream = _upstream(plan.definition)
+
+    def count(
+        self, jobs: Sequence[Job], waiting: Sequence[tuple[Job, Mapping[str, str]]], shareable: set[NodeRunKey]
+    ) -> tuple[int, int, int]:
+        """Return how many are kept, shared and executed; `waiting` are the jobs to run, with the digests of nodes."""
+        uncached = {node.name for node in self._plan.definition.nodes if not node.cache} | set(self._plan.fresh_nodes)
+        made: set[NodeRunKey] = set()
+        executed = 0
+        for job, digests in waiting:
+            for node, run in self._runs(job, self._stable(digests, self._now)):
+                is_shared = self._plan.share and ((run in shareable and node not in uncached) or run in made)
+                executed += not is_shared
+                if node not in uncached or node in self._plan.fresh_nodes:
+                    made.add(run)
+        of_each = len(self._plan.definition.nodes)
+        of_waiting, of_kept = of_each * len(waiting), of_each * (len(jobs) - len(waiting))
+        return of_kept, of_waiting - executed, executed
+
+    def shareable(self, job: Job, digests: Mapping[str, str], stale: set[str]) -> Iterator[NodeRunKey]:
+        """Yield the node runs of a job that has run whose results others can use; none behind a stale node."""
+        for node, run in self._runs(job, self._stable(digests, self._before)):
+            if not stale & set(self._upstream.get(node, ())):
+                yield run
+
+    def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
+        """Return the digests of nodes without the values that runs change."""
+        return {
+            node: parts_digest(counted(made_of.parts.get(digest, {}), self._before.changing))
+            for node, digest in digests.items()
+        }
+
+    def _runs(self, job: Job, digests: Mapping[str, str]) -> Iterator[tuple[str, NodeRunKey]]:
+        for node in digests:
+            if node in self._upstream:
+                before = tuple(digests.get(each, "") for each in self._upstream[node])
+                yield node, (job.case_id, job.repeat, node, before)
+
+
+def _upstream(definition: WorkflowDefinition) -> dict[str, tuple[str, ...]]:
+    """Return each node with all nodes that may run before it, itself included."""
+    direct: dict[str, set[str]] = {node.name: {node.name} for node in definition.nodes}
+    for edge in definition.edges:
+        direct.setdefault(edge.target, {edge.target}).update(edge.sources)
+    found = {}
+    for node in direct:
+        reached, waiting = {node}, [node]
+        while waiting:
+            more = direct.get(waiting.pop(), set()) - reached
+            reached |= more
+            waiting += more
+        found[node] = tuple(sorted(reached))
+    return found
