@@ -11,7 +11,8 @@ import wtb.langgraph
 from wtb.application.batch_forecast import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
-from wtb.domain.batch import Baseline, Batch, Spent
+from wtb.domain.batch import Baseline, Batch
+from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
 from wtb.domain.events import RecordedEvent
@@ -20,6 +21,7 @@ from wtb.domain.gate import Gate
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
+from wtb.domain.spending import Spent
 from wtb.domain.statistics import Comparison, NeededCases, Summary
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
@@ -185,7 +187,7 @@ _RESULT = Described(
     called="result",
     is_made=False,
     attributes={
-        "batch": "The record of the batch: its name, workflow, plan, and when it was made.",
+        "batch": "The record of the batch: its name, workflow, what it runs, and when it was made.",
         "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
     },
     groups={
@@ -381,7 +383,8 @@ SECTIONS = (
                 "unfinished",
             ),
             Baseline: ("name", "combination", "batch_id", "created_at"),
-            Batch: ("id", "name", "workflow_name", "status", "plan", "created_at", "updated_at"),
+            Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
+            BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
             Forecast: ("jobs", "kept", "scored", "run", "changes", "coarse", "changing", "outside"),
             Spent: ("usd", "tokens", "s"),
         },

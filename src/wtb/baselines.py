@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.batch_results import BatchResult, compare_results
 from wtb.domain.batch import Baseline, Job, JobStatus
+from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.domain.evaluation import Absent, Score
 from wtb.domain.measurement import is_measured, measured_apart
@@ -52,9 +53,9 @@ def keep(bench: Bench, name: str, results: Sequence[BatchResult], combination: s
     now, batch_id = bench.services.clock.now(), bench.services.ids.new()
     with bench.services.storage.unit_of_work() as uow:
         jobs = [_results_of(uow, result, chosen) for result in results]
-        plan = {**_pooled_plan(results, chosen), "copies": _copies(results, jobs)}
+        record = replace(_pooled_record(results, chosen), copies=_copies(results, jobs))
         first = results[0].batch
-        copy = replace(first, id=batch_id, name=f"{KEPT}{name}", plan=plan, created_at=now, updated_at=now)
+        copy = replace(first, id=batch_id, name=f"{KEPT}{name}", record=record, created_at=now, updated_at=now)
         baseline = Baseline(name=name, batch_id=batch_id, combination=chosen, created_at=now)
         _forget_copies(uow, name)
         uow.batches.save(copy)
@@ -78,7 +79,7 @@ def _check_pool(results: Sequence[BatchResult]) -> None:
 
 def _results_of(uow: UnitOfWork, result: BatchResult, chosen: str) -> list[Job]:
     """Return the jobs of a combination that have ended and that the batch still plans."""
-    cases, repeats = set(result.batch.plan["cases"]), result.batch.plan["repeats"]
+    cases, repeats = set(result.batch.record.cases), result.batch.record.repeats
     jobs = [
         job
         for job in uow.batches.list_jobs(result.id)
@@ -96,32 +97,31 @@ def _pooled(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]], batch
     for result, own in zip(results, jobs, strict=True):
         for job in own:
             yield replace(job, batch_id=batch_id, number=next(numbers), repeat=done + job.repeat)
-        done += result.batch.plan["repeats"]
+        done += result.batch.record.repeats
 
 
-def _copies(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]]) -> list[str]:
+def _copies(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]]) -> tuple[str, ...]:
     """Return the batches that executed nothing: they repeat what another batch measured, and add nothing to it."""
     pairs = zip(results, jobs, strict=True)
-    return [result.batch.name for result, own in pairs if not any(job.result.get("executed", 1) for job in own)]
+    return tuple(result.batch.name for result, own in pairs if all(job.record.executed == 0 for job in own))
 
 
-def _pooled_plan(results: Sequence[BatchResult], chosen: str) -> dict[str, Any]:
-    plans = [result.batch.plan for result in results]
-    metrics = [metric for metric in plans[0]["metrics"] if all(metric in plan["metrics"] for plan in plans)]
+def _pooled_record(results: Sequence[BatchResult], chosen: str) -> BatchRecord:
+    records = [result.batch.record for result in results]
+    metrics = tuple(metric for metric in records[0].metrics if all(metric in record.metrics for record in records))
     if not metrics:
         raise InvalidInput("these batches have no metric in common: score them with the same evaluators")
-    names = {metric["name"] for metric in metrics}
-    weights = plans[0].get("weights", {})
-    return {
-        **plans[0],
-        "combinations": [chosen],
-        "baseline": chosen,
-        "cases": list(dict.fromkeys(case for plan in plans for case in plan["cases"])),
-        "repeats": sum(plan["repeats"] for plan in plans),
-        "metrics": metrics,
-        "weights": weights if weights.keys() <= names else {},
-        "pooled": [result.batch.name for result in results],
-    }
+    names, weights = {metric.name for metric in metrics}, records[0].weights
+    return replace(
+        records[0],
+        combinations=(chosen,),
+        baseline=chosen,
+        cases=tuple(dict.fromkeys(case for record in records for case in record.cases)),
+        repeats=sum(record.repeats for record in records),
+        metrics=metrics,
+        weights=weights if weights.keys() <= names else {},
+        pooled=tuple(result.batch.name for result in results),
+    )
 
 
 def get(bench: Bench, name: str) -> Baseline:

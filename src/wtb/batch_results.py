@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.domain.batch import Batch, Job, JobStatus, Spent, bool_metrics
+from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     FAILED,
@@ -25,8 +25,10 @@ from wtb.domain.evaluation import (
     overall,
     pareto,
 )
+from wtb.domain.job_record import error_data
 from wtb.domain.measurement import apart_from_baseline, is_measured
 from wtb.domain.near_copies import NearCopies
+from wtb.domain.spending import Spent
 
 _FORMULA = tuple("=+-@\t\r\n")
 """What a cell begins with that spreadsheets compute."""
@@ -84,11 +86,11 @@ class BatchResult:
         self._all = jobs
         self.spent = sum((job.spent for job in jobs), Spent(s=batch.spent_s))
         """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
-        wanted = set(batch.plan["combinations"]), set(batch.plan["cases"])
+        wanted = set(batch.record.combinations), set(batch.record.cases)
         self._jobs = [
             job
             for job in jobs
-            if job.combination in wanted[0] and job.case_id in wanted[1] and job.repeat < batch.plan["repeats"]
+            if job.combination in wanted[0] and job.case_id in wanted[1] and job.repeat < batch.record.repeats
         ]
         self.batch = batch
         self._verdicts: dict[tuple[str, int], tuple[Verdict, ...]] = {}
@@ -109,64 +111,60 @@ class BatchResult:
     @property
     def baseline(self) -> str:
         """The combination that others are compared with."""
-        return str(self.batch.plan["baseline"])
+        return self.batch.record.baseline
 
     @property
     def combinations(self) -> list[str]:
         """All combinations, the baseline first."""
-        return list(self.batch.plan["combinations"])
+        return list(self.batch.record.combinations)
 
     @property
     def cases(self) -> list[str]:
         """The ids of all cases."""
-        return list(self.batch.plan["cases"])
+        return list(self.batch.record.cases)
 
     @property
     def metrics(self) -> dict[str, Metric]:
         """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
-        declared = [Metric.from_dict(each) for each in self.batch.plan["metrics"]]
+        declared = self.batch.record.metrics
         found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
 
     @cached_property
     def _bools(self) -> frozenset[str]:
         """The metrics whose scores are all true or false: worst is 0 then, and best 1."""
-        return bool_metrics(self._jobs, self.batch.plan.get("bools", ()))
+        return bool_metrics(self._jobs, self.batch.record.bools)
 
     @property
     def left(self) -> int:
         """How many jobs are left to run, those included that failed and were to be run again."""
-        plan = self.batch.plan
-        total: int = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
-        return total - sum(job.status is not JobStatus.PENDING for job in self._jobs)
+        return self.batch.record.jobs - sum(job.status is not JobStatus.PENDING for job in self._jobs)
 
     @property
     def weights(self) -> dict[str, float]:
         """What counts how much in the overall score; empty when there is none."""
-        return dict(self.batch.plan.get("weights", {}))
+        return dict(self.batch.record.weights)
 
     @property
     def primary(self) -> str:
         """The metric that decides who wins: the one that was named so, else the overall score, else the first."""
-        return str(self.batch.plan.get("primary") or (OVERALL.name if self.weights else next(iter(self.metrics))))
+        return self.batch.record.primary or (OVERALL.name if self.weights else next(iter(self.metrics)))
 
     @property
     def clusters(self) -> dict[str, str]:
         """The cluster of each case that belongs to one."""
-        return dict(self.batch.plan.get("clusters", {}))
+        return dict(self.batch.record.clusters)
 
     @property
     def notes(self) -> list[str]:
         """What to keep in mind when reading the verdicts, in sentences."""
-        found = self.batch.plan.get("near_copies")
-        return [] if found is None else [_near_copies_note(NearCopies.from_data(found), len(self.cases))]
+        found = self.batch.record.near_copies
+        return [] if found is None else [_near_copies_note(found, len(self.cases))]
 
     def weighted(self, weights: Mapping[str, float]) -> BatchResult:
         """Return the same result with an overall score of these weights by metric; nothing is stored."""
-        check_weighted([each["name"] for each in self.batch.plan["metrics"]], weights)
-        return BatchResult(
-            self._bench, replace(self.batch, plan={**self.batch.plan, "weights": dict(weights)}), self._all
-        )
+        check_weighted(self.batch.record.metric_names, weights)
+        return BatchResult(self._bench, self.batch.noted(weights=dict(weights)), self._all)
 
     @property
     def results(self) -> list[JobResult]:
@@ -178,10 +176,10 @@ class BatchResult:
                 repeat=job.repeat,
                 status=job.outcome.value,
                 scores=self._scores(job),
-                error=job.result.get("error"),
+                error=None if job.record.error is None else error_data(job.record.error),
                 run_id=job.execution_id,
-                latency_s=job.result.get("latency_s"),
-                usage=job.result.get("usage", {}),
+                latency_s=job.record.latency_s,
+                usage=job.record.usage,
                 bench=self._bench,
             )
             for job in self._jobs
@@ -190,7 +188,7 @@ class BatchResult:
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
         """Return the scores of a job, with the overall one where there is one."""
-        scores: Mapping[str, Any] = job.result.get("scores", {})
+        scores = job.record.scores or {}
         if self._overall is None or not scores:
             return scores
         found = self._overall.combinations[job.combination][job.case_id][job.repeat]
@@ -205,31 +203,30 @@ class BatchResult:
     @property
     def sharing(self) -> dict[str, Any]:
         """How many node runs the last run of the batch executed and shared; which nodes could not be, and why."""
-        trace = self.batch.plan.get("trace")
         unshared: dict[str, str] = {}
         for job in self._jobs:
-            unshared |= job.result.get("unshared", {})
-        latest = [job for job in self._jobs if job.result.get("trace") == trace]
+            unshared |= job.record.unshared
+        latest = [job for job in self._jobs if job.record.trace == self.batch.record.trace]
         return {
-            "executed": sum(job.result.get("executed", 0) for job in latest),
-            "shared": sum(job.result.get("shared", 0) for job in latest),
+            "executed": sum(job.record.executed or 0 for job in latest),
+            "shared": sum(job.record.shared for job in latest),
             "not_shareable": unshared,
         }
 
     @property
     def outside(self) -> dict[str, list[str]]:
         """Nodes that used the network or other programs, with what they used, as far as that was seen."""
-        return {node: list(names) for node, names in self.batch.plan.get("outside", {}).items()}
+        return {node: list(names) for node, names in self.batch.record.outside.items()}
 
     @property
     def unpriced(self) -> list[str]:
         """Models whose price nobody knew: what they cost is in no figure."""
-        return sorted({model for job in self._jobs for model in job.result.get("unpriced", ())})
+        return sorted({model for job in self._jobs for model in job.record.unpriced})
 
     @property
     def crowding(self) -> tuple[int, int] | None:
         """Jobs at a time and cores, when there were more jobs: nodes that compute were slowed by each other."""
-        workers, cores = self.batch.plan.get("workers", 0), self.batch.plan.get("cores", 1)
+        workers, cores = self.batch.record.workers, self.batch.record.cores
         return (workers, cores) if workers > cores else None
 
     @property
@@ -263,9 +260,9 @@ class BatchResult:
             raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self._all_metrics)}")
         if metric == OVERALL.name and self._overall is not None:
             return self._overall
-        repeats, metrics = self.batch.plan["repeats"], self.metrics
+        repeats, metrics = self.batch.record.repeats, self.metrics
         scores: dict[str, dict[str, list[Score]]] = {
-            name: {case: [Absent.MISSING] * repeats for case in self.batch.plan["cases"]} for name in self.combinations
+            name: {case: [Absent.MISSING] * repeats for case in self.batch.record.cases} for name in self.combinations
         }
         for job, failed in zip(self._jobs, self._failed, strict=True):
             if job.outcome is not JobStatus.PENDING:
@@ -350,7 +347,7 @@ class BatchResult:
         means = {name: known_or_worst(table, name) for name in self.combinations}
         spread = {
             case: max(found) - min(found)
-            for case in self.batch.plan["cases"]
+            for case in self.batch.record.cases
             if len(found := [own[case] for own in means.values() if case in own]) > 1
         }
         return sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case])
@@ -481,7 +478,7 @@ def _joined(
 
 
 def _score(job: Job, metric: str) -> Score:
-    score = job.result.get("scores", {}).get(metric)
+    score = (job.record.scores or {}).get(metric)
     if score is None and job.has_run and job.status is JobStatus.PENDING:
         return Absent.MISSING  # it waits to be scored
     return Absent.ERROR if score is None or error_of(score) else float(score)

@@ -12,8 +12,9 @@ from typing import Any
 from wtb.application.batch_plan import BatchPlan, check_plan
 from wtb.application.evaluation_engine import check_cases
 from wtb.batch_results import check_primary, check_weighted
-from wtb.domain.batch import Budget, clustered
+from wtb.domain.cases import clustered
 from wtb.domain.errors import InvalidInput
+from wtb.domain.spending import Budget
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow

@@ -19,7 +19,11 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 
 import wtb
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
+from wtb.domain.batch_record import BatchRecord
+from wtb.domain.evaluation import Direction, Metric
+from wtb.domain.execution import Failure
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_record import JobRecord
 from wtb.infrastructure.cases import read_cases
 from wtb.reporting import svg
 
@@ -440,25 +444,20 @@ def made_up(bench: wtb.Bench, combinations: int, cases: int, score: Callable[[in
     """A batch as it lies in a store, without the runs: `score(combination, case)` is a score, an error or None."""
     names = ["baseline", *(f"answer=v{number}" for number in range(1, combinations))]
     ids = [f"case-{number:05}" for number in range(cases)]
-    metrics = [
-        {"name": name, "direction": direction, "worst": worst, "best": None}
-        for name, direction, worst in (("quality", "higher", 0.0), ("latency_s", "lower", None))
-    ]
-    plan = {
-        "combinations": names,
-        "baseline": "baseline",
-        "cases": ids,
-        "repeats": 1,
-        "metrics": metrics,
-        "source": None,
-    }
+    record = BatchRecord(
+        combinations=tuple(names),
+        baseline="baseline",
+        cases=tuple(ids),
+        repeats=1,
+        metrics=(Metric(name="quality", worst=0.0), Metric(name="latency_s", direction=Direction.LOWER)),
+    )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     batch = Batch(
         id="b",
         name="made up",
         workflow_name="w",
         status=BatchStatus.COMPLETED,
-        plan=plan,
+        record=record,
         created_at=now,
         updated_at=now,
     )
@@ -469,10 +468,10 @@ def made_up(bench: wtb.Bench, combinations: int, cases: int, score: Callable[[in
             job = Job(batch_id="b", number=len(jobs), combination=name, case_id=case, repeat=0, fingerprint="")
             run = ExecutionId(f"01a1df66-9f65-7000-88f1-{len(jobs):012x}")
             if isinstance(found, str):
-                job = job.ended(JobStatus.FAILED, run, {"error": {"type": "ValueError", "message": found}})
+                job = job.ended(JobStatus.FAILED, run, JobRecord(error=Failure(type="ValueError", message=found)))
             elif found is not None:
                 scores = {"quality": found, "latency_s": 1.0 + (number * 7 + at) % 13}
-                job = job.ended(JobStatus.COMPLETED, run, {"scores": scores})
+                job = job.ended(JobStatus.COMPLETED, run, JobRecord(scores=scores))
             jobs.append(job)
     return wtb.BatchResult(bench, batch, jobs)
 

@@ -125,7 +125,7 @@ class Story:
         result = bench.get_batch(self.name)
         assert result.status == "completed_with_errors"
         with bench.services.storage.unit_of_work(readonly=True) as uow:
-            counted = [job.result["executed"] + job.result["shared"] for job in uow.batches.list_jobs(result.id)]
+            counted = [(job.record.executed or 0) + job.record.shared for job in uow.batches.list_jobs(result.id)]
         assert sum(counted) == total_runs(), "whichever process made them"
         return {
             "matrix": [

@@ -125,7 +125,7 @@ def test_a_baseline_of_several_batches_averages_their_runs(bench: Bench) -> None
     bench.set_baseline("main", ["monday", "tuesday"])
     kept = bench.get_batch("baseline/main")
 
-    assert (kept.batch.plan["repeats"], len(kept.results), kept.cases[-1]) == (3, 12 * 2 + 13, "new")
+    assert (kept.batch.record.repeats, len(kept.results), kept.cases[-1]) == (3, 12 * 2 + 13, "new")
     means = kept.table("exact_match").case_means("baseline")
     assert [means[case] for case in ("c0", "c11", "new")] == pytest.approx([1 / 3, 1, 0])
     found = bench.gate("tuesday", baseline="main", metric="exact_match")

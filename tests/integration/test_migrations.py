@@ -221,20 +221,21 @@ def test_a_run_survives_the_way_down_to_an_older_schema_and_back(url: str, datab
 def test_the_seconds_of_a_batch_move_from_its_plan_to_a_column_and_back(url: str, database: Database) -> None:
     schema.upgrade(database, "0008")
     columns = "(id, name, workflow_name, status, plan, created_at_us, updated_at_us)"
-    rows = [("old", {"cases": ["ü"], "spent_s": 12.5}), ("new", {"cases": []})]
+    plan = {"combinations": ["baseline"], "baseline": "baseline", "repeats": 1, "metrics": []}
+    rows = [("old", {**plan, "cases": ["ü"], "spent_s": 12.5}), ("new", {**plan, "cases": []})]
     with database.engine.begin() as connection:
-        for id, plan in rows:
+        for id, kept in rows:
             insert = f"INSERT INTO wtb_batches {columns} VALUES (:id, 'qa', 'flow', 'running', :plan, 1, 2)"
-            connection.execute(sa.text(insert), {"id": id, "plan": json_text(plan, "the plan")})
+            connection.execute(sa.text(insert), {"id": id, "plan": json_text(kept, "the plan")})
     schema.upgrade(database)
     with bootstrap(Settings(url=url)) as services, services.storage.unit_of_work(readonly=True) as uow:
         old, new = uow.batches.get("old"), uow.batches.get("new")
-        assert (old.spent_s, old.plan) == (12.5, {"cases": ["ü"]})
-        assert (new.spent_s, new.plan) == (0.0, {"cases": []})
+        assert (old.spent_s, old.record.cases) == (12.5, ("ü",))
+        assert (new.spent_s, new.record.cases) == (0.0, ())
     schema.downgrade(database, "0008")
     with database.engine.connect() as connection:
         plans = dict(map(tuple, connection.exec_driver_sql("SELECT id, plan FROM wtb_batches")))
-    assert json.loads(plans["old"]) == {"cases": ["ü"], "spent_s": 12.5}
+    assert json.loads(plans["old"]) == {**plan, "cases": ["ü"], "spent_s": 12.5}
 
 
 def test_the_view_of_boundaries_shows_what_the_history_computes(url: str, database: Database) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import wtb
 from wtb.application.evaluation_engine import check_cases
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.cases import read_cases
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 import wtb
 import wtb.langgraph
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext
 from wtb.infrastructure.evaluators.paths import value_at

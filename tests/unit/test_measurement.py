@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from wtb.domain.batch import Job
+from wtb.domain.job_record import JobRecord
 from wtb.domain.measurement import Measured, apart_from_baseline, is_measured, measured_apart
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -25,15 +26,15 @@ def jobs(
             case_id=str(number),
             repeat=0,
             fingerprint="",
-            result={"measured": _measured(hours[number % len(hours)], before, machine)},
+            record=JobRecord(measured=_measured(hours[number % len(hours)], before, machine)),
         )
         for number in range(count)
     ]
 
 
-def _measured(hour: float, before: float, machine: str) -> dict[str, object]:
+def _measured(hour: float, before: float, machine: str) -> Measured:
     newest = Measured.once(START + hour * HOUR, f"{machine}/17/4")
-    return (newest | Measured.once(newest.ended_at - before * HOUR, f"{machine}/18/4")).to_data()
+    return newest | Measured.once(newest.ended_at - before * HOUR, f"{machine}/18/4")
 
 
 def test_what_was_measured_side_by_side_is_not_apart() -> None:
@@ -61,7 +62,9 @@ def test_another_machine_is_apart() -> None:
 
 
 def test_where_no_time_is_known_nothing_is_said() -> None:
-    old = Job(batch_id="b", number=0, combination="a", case_id="c", repeat=0, fingerprint="", result={"scores": {}})
+    old = Job(
+        batch_id="b", number=0, combination="a", case_id="c", repeat=0, fingerprint="", record=JobRecord(scores={})
+    )
     assert measured_apart([old], jobs(0)) is None
     assert measured_apart([], jobs(0)) is None
 

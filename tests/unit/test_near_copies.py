@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 from wtb.domain.near_copies import NearCopies, find_near_copies
 from wtb.infrastructure.cases import read_cases
 

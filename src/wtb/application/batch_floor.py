@@ -13,8 +13,9 @@ from typing import Protocol
 
 from wtb.application.execution_controller import WaitsForResult
 from wtb.application.node_cache import NodeCache, Sharing
-from wtb.domain.batch import Budget, Job, JobStatus, Spent
+from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.spending import Budget, Spent
 
 _LOOK_S = 0.1
 """How often somebody looks what other processes have done meanwhile."""

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.application.batch_plan import BatchPlan
 from wtb.application.dependencies.fingerprint import counted, parts_digest
 from wtb.domain.batch import Job
+from wtb.domain.batch_record import MadeOf
 from wtb.domain.workflow import WorkflowDefinition
-
-
-@dataclass(frozen=True, kw_only=True)
-class MadeOf:
-    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
-
-    workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
-    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By that digest: the parts with their own digests."""
-    changing: frozenset[str] = frozenset()
-    """Values that runs change themselves, such as counters: they do not count."""
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"workflows": self.workflows, "parts": self.parts, "changing": sorted(self.changing)}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
-        """Read it from plain data; from nothing, as batches of earlier versions have it."""
-        data = data or {"workflows": {}, "parts": {}, "changing": ()}
-        return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
-
-    def only(self, used: Iterable[str]) -> MadeOf:
-        """Return what jobs still refer to."""
-        workflows = {each: self.workflows[each] for each in used if each in self.workflows}
-        wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
-        return replace(
-            self, workflows=workflows, parts={each: self.parts[each] for each in self.parts if each in wanted}
-        )
-
-    def with_more(self, other: MadeOf) -> MadeOf:
-        """Return both together."""
-        return MadeOf(
-            workflows={**self.workflows, **other.workflows},
-            parts={**self.parts, **other.parts},
-            changing=self.changing | other.changing,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,16 +7,18 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.evaluation_engine import prints
 from wtb.application.scoring import cases_to_keep
-from wtb.domain.batch import Budget, Case, Job
+from wtb.domain.batch import Job
+from wtb.domain.batch_record import BatchRecord
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.near_copies import find_near_copies
 from wtb.domain.ports import Codec
+from wtb.domain.spending import Budget
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
@@ -88,21 +90,20 @@ def check_plan(plan: BatchPlan) -> None:
         raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")
 
 
-def plan_data(plan: BatchPlan, codec: Codec) -> dict[str, Any]:
+def record_of(plan: BatchPlan, codec: Codec) -> BatchRecord:
     """Return what is kept of a plan with its batch."""
-    copies = find_near_copies(plan.cases)
-    return {
-        "combinations": [label(combination) for combination in plan.combinations],
-        "baseline": label(plan.baseline),
-        "cases": [case.id for case in plan.cases],
-        "expected": cases_to_keep(plan.cases, codec),
-        "repeats": plan.repeats,
-        "metrics": [metric_of(evaluator).to_dict() for evaluator in plan.evaluators],
-        "weights": dict(plan.weights),
-        "primary": plan.primary,
-        "clusters": {case.id: case.cluster for case in plan.cases if case.cluster is not None},
-        "near_copies": None if copies is None else copies.to_data(),
-        "workers": plan.workers,
-        "cores": os.cpu_count() or 1,
-        "source": plan.source,
-    }
+    return BatchRecord(
+        combinations=tuple(map(label, plan.combinations)),
+        baseline=label(plan.baseline),
+        cases=tuple(case.id for case in plan.cases),
+        expected=cases_to_keep(plan.cases, codec),
+        repeats=plan.repeats,
+        metrics=tuple(map(metric_of, plan.evaluators)),
+        weights=dict(plan.weights),
+        primary=plan.primary,
+        clusters={case.id: case.cluster for case in plan.cases if case.cluster is not None},
+        near_copies=find_near_copies(plan.cases),
+        workers=plan.workers,
+        cores=os.cpu_count() or 1,
+        source=plan.source,
+    )

@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from wtb.application.batch_forecast import Forecast, MadeOf, NodeRunCount, NodeRunKey
+from wtb.application.batch_forecast import Forecast, NodeRunCount, NodeRunKey
 from wtb.application.batch_plan import BatchPlan
 from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
-from wtb.application.dependencies.traces import Traces, Window, in_words
+from wtb.application.dependencies.traces import Traces, in_words
 from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
 from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
+from wtb.domain.batch_record import MadeOf
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_record import JobRecord
+from wtb.domain.observation import Window
 from wtb.domain.ports import Codec, Ids
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
@@ -26,9 +29,6 @@ Prints = Mapping[str, Mapping[str, Fingerprint]]
 
 SETUP = "the workflow"
 """Stands for what belongs to no node: edges, reducers, the settings of nodes, the seed."""
-
-ALONE = "alone"
-"""Marks a job that takes nothing from others, so that its times are its own; also when another process goes on."""
 
 CASE = "the cases"
 """Stands for the inputs of cases."""
@@ -130,21 +130,20 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that is to be run anew, with a run of its own; what it has taken so far stays counted."""
-        kept = {"spent": job.spent.to_dict(), **({ALONE: True} if job.result.get(ALONE) else {})}
-        return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), result=kept)
+        kept = JobRecord(spent=job.spent, alone=job.record.alone)
+        return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
         """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""
-        anew = self.anew(job)
-        return replace(anew, result={**anew.result, "error": job.result["error"]})
+        return self.anew(job).noted(error=job.record.error)
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
         """Return what the run of a job read that has changed since, in words."""
-        return self.changed_in(job.result.get("traces", ()), prints)
+        return self.changed_in(job.record.traces, prints)
 
-    def changed_in(self, windows: Iterable[Sequence[Any]], prints: Sequence[Fingerprint]) -> list[str]:
+    def changed_in(self, windows: Sequence[Window], prints: Sequence[Fingerprint]) -> list[str]:
         """Return what these functions read in some windows that has changed since, in words."""
-        return list(in_words(self._traces.changed([Window.from_data(each) for each in windows], prints)))
+        return list(in_words(self._traces.changed(windows, prints)))
 
     def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the nodes that were seen to use the network or other programs, with what they used."""
@@ -242,13 +241,13 @@ class _Planning:
 
     def _without_misread(self, job: Job) -> Job:
         """Return a job without what its scores depend on where an evaluator read something that has changed since."""
-        known = job.result.get("scored_by", {})
+        known = job.record.scored_by
         true = {name: how for name, how in known.items() if not self._misread(job, name)}
-        return job if len(true) == len(known) else replace(job, result={**job.result, "scored_by": true})
+        return job if len(true) == len(known) else job.noted(scored_by=true)
 
     def _misread(self, job: Job, evaluator: str) -> bool:
         """Whether an evaluator read something for this job that has changed since."""
-        window, print_ = job.result.get("scored_in", {}).get(evaluator), self._plan.evaluator_prints.get(evaluator)
+        window, print_ = job.record.scored_in.get(evaluator), self._plan.evaluator_prints.get(evaluator)
         if window is None or print_ is None:
             return False
         words = self._planner.changed_in([window], [print_])
@@ -298,7 +297,7 @@ class _Planning:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
         kept, shared, executed = self._node_runs(jobs, waiting)
         nodes = _implementations(self._plan, self._prints)
-        traces = {each[0] for job in self._known for each in job.result.get("traces", ())}
+        traces = {window.trace_id for job in self._known for window in job.record.traces}
         return Forecast(
             jobs=len(jobs),
             kept=sum(job.status is not JobStatus.PENDING for job in jobs),

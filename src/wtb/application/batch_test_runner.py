@@ -11,24 +11,29 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
-from wtb.application.batch_forecast import Forecast, MadeOf
-from wtb.application.batch_plan import BatchPlan, plan_data
-from wtb.application.batch_planner import ALONE, BatchPlanner, PlannedJobs, Prints
-from wtb.application.dependencies.traces import Traces, Window
+from wtb.application.batch_forecast import Forecast
+from wtb.application.batch_plan import BatchPlan, record_of
+from wtb.application.batch_planner import BatchPlanner, PlannedJobs, Prints
+from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.application.run_figures import measured_runs
 from wtb.application.scoring import Scoring, scored_by
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, Spent, bool_metrics, end_of
+from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
+from wtb.domain.batch_record import MadeOf
+from wtb.domain.cases import Case
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
+from wtb.domain.job_record import JobRecord
 from wtb.domain.measurement import apart_from_baseline
+from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
+from wtb.domain.spending import Spent
 from wtb.domain.variants import label
 
 _NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
@@ -96,18 +101,18 @@ class BatchTestRunner:
             with suppress(WTBError):  # what went wrong first is what is told
                 self._ended(batch, floor, numbers)
             raise
-        return self._ended(self._with_changing(batch, plan, planned), floor, numbers)
+        return self._ended(self._with_changing(batch, plan, planned, trace_id), floor, numbers)
 
-    def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs) -> Batch:
+    def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs, trace_id: str) -> Batch:
         """Return the batch with the names of the values that its runs have changed: they will not count."""
         changing = self._planner.changing(plan, planned.prints)
-        outside = self._planner.outside(plan, planned.prints, [batch.plan["trace"]])
-        batch = replace(batch, plan={**batch.plan, "outside": {**planned.forecast.outside, **outside}})
+        outside = self._planner.outside(plan, planned.prints, [trace_id])
+        batch = batch.noted(outside={**planned.forecast.outside, **outside})
         if not changing:
             return batch
         self._changing |= changing
         made_of = replace(planned.made_of, changing=planned.made_of.changing | changing)
-        return replace(batch, plan={**batch.plan, "made_of": made_of.to_data(), "changing": sorted(made_of.changing)})
+        return batch.noted(made_of=made_of, changing=tuple(sorted(made_of.changing)))
 
     def forecast(self, plan: BatchPlan) -> Forecast:
         """Return what running a batch would do, without doing it."""
@@ -118,7 +123,7 @@ class BatchTestRunner:
 
     def _made_of(self, before: Sequence[Batch]) -> MadeOf:
         """Return what the jobs of an earlier batch of this name depend on, and which values runs change."""
-        kept = MadeOf.from_data(before[0].plan.get("made_of") if before else None)
+        kept = before[0].record.made_of if before else MadeOf()
         return replace(kept, changing=kept.changing | self._changing)
 
     def _recorded(self, plan: BatchPlan, trace_id: str) -> tuple[Batch, PlannedJobs, Spent]:
@@ -134,19 +139,21 @@ class BatchTestRunner:
             spent = sum((job.spent for job in known), Spent(s=before[0].spent_s if before else 0.0))
             batch_id = before[0].id if before else self._ids.new()
             planned = self._planner.planned(plan, batch_id, known, self._made_of(before))
-            bools = bool_metrics(known, before[0].plan.get("bools", ()) if before else ())
+            bools = bool_metrics(known, before[0].record.bools if before else ())
             batch = Batch(
                 id=batch_id,
                 name=plan.name,
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
-                plan={
-                    **plan_data(plan, self._codec),
-                    "bools": sorted(bools),
-                    "trace": trace_id,
-                    "made_of": planned.made_of.to_data(),
-                    **_notes(planned.forecast),
-                },
+                record=replace(
+                    record_of(plan, self._codec),
+                    bools=bools,
+                    trace=trace_id,
+                    made_of=planned.made_of,
+                    changes=planned.forecast.changes,
+                    coarse=planned.forecast.coarse,
+                    changing=planned.forecast.changing,
+                ),
                 created_at=before[0].created_at if before else now,
                 updated_at=now,
                 spent_s=spent.s,
@@ -170,13 +177,13 @@ class BatchTestRunner:
         to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
         if not to_run and not apart_from_baseline(jobs, baseline):
             return jobs
-        return [replace(job, result={**job.result, ALONE: True}) for job in map(self._planner.anew, jobs)]
+        return [job.noted(alone=True) for job in map(self._planner.anew, jobs)]
 
     def _ended(self, batch: Batch, floor: Floor, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
-            status = end_of(jobs, [metric["name"] for metric in batch.plan["metrics"]])
+            status = end_of(jobs, batch.record.metric_names)
             kind = EventType.BATCH_COMPLETED
             if any(job.status is JobStatus.PENDING for job in jobs):
                 if floor.is_left_to_others or not floor.dropped:
@@ -245,7 +252,7 @@ class BatchTestRunner:
             repeat=job.repeat,
             seed=plan.seed,
             go=go,
-            enabled=plan.share and not job.result.get(ALONE),
+            enabled=plan.share and not job.record.alone,
             fresh=plan.fresh_nodes,
         )
 
@@ -279,10 +286,10 @@ class BatchTestRunner:
         scored = self._scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
         if scored is None:
             return None
-        read = scored.result["scored_in"]
+        read = scored.record.scored_in
         window = sharing.read_since(begin)
         now = {name: window for name in plan.digests if name not in read}
-        return replace(scored, result={**scored.result, "scored_in": {**read, **now}})
+        return scored.noted(scored_in={**read, **now})
 
     def _run_new(self, plan: BatchPlan, job: Job, case: Case, sharing: Sharing) -> Execution | None:
         """Begin the run of a job and take it to its end; None when somebody has begun it before."""
@@ -333,27 +340,30 @@ class BatchTestRunner:
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         told = self._masker.text("".join(traceback.format_exception(error)))
-        failure = {"type": type(error).__qualname__, "message": self._masker.text(str(error)), "traceback": told}
-        return job.ended(JobStatus.FAILED, job.execution_id, {"error": failure, **_counts(job, sharing)})
+        failure = Failure(type=type(error).__qualname__, message=self._masker.text(str(error)), traceback=told)
+        return job.ended(JobStatus.FAILED, job.execution_id, replace(_counts(job, sharing), error=failure))
 
     def _scored(self, job: Job, execution: Execution, case: Case, plan: BatchPlan, sharing: Sharing) -> Job:
         if sharing.begun_elsewhere:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
-            return job.ended(JobStatus.FAILED, execution.id, {"error": _why(execution), **_counts(job, sharing)})
+            failed = replace(_counts(job, sharing), error=_why(execution))
+            return job.ended(JobStatus.FAILED, execution.id, failed)
         context = self._evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
-        result = {
-            **self._evaluation.scored(context, plan.evaluators).to_data(),
-            "scored_in": dict.fromkeys(plan.digests, sharing.read_since(begin)),
-            "scored_by": scored_by(case, plan.digests, self._codec),
-            "latency_s": context.latency_s,
-            "usage": dict(context.usage),
-            "unpriced": list(context.unpriced),
-            **({"measured": sharing.measured.to_data()} if sharing.measured else {}),
-            **_counts(job, sharing),
-        }
-        return job.ended(JobStatus.COMPLETED, execution.id, result)
+        scored = self._evaluation.scored(context, plan.evaluators)
+        record = replace(
+            _counts(job, sharing),
+            scores=dict(scored.scores),
+            bools=scored.bools,
+            scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
+            scored_by=scored_by(case, plan.digests, self._codec),
+            latency_s=context.latency_s,
+            usage=dict(context.usage),
+            unpriced=tuple(context.unpriced),
+            measured=sharing.measured,
+        )
+        return job.ended(JobStatus.COMPLETED, execution.id, record)
 
 
 class _Go:
@@ -415,41 +425,29 @@ def _charged(uow: UnitOfWork, job: Job, left: Job | None) -> Job:
         return job
     runs = measured_runs(uow, left.execution_id)
     lost = sum((Spent.of(run.figures.spent.totals()) for run in runs if run.figures is not None), Spent())
-    return replace(job, result={**job.result, "spent": (job.spent + lost).to_dict()})
+    return job.noted(spent=job.spent + lost)
 
 
-def _counts(job: Job, sharing: Sharing) -> dict[str, Any]:
-    return {
-        "executed": sharing.executed,
-        "shared": sharing.shared,
-        "unshared": dict(sharing.unshared),
-        "trace": sharing.trace_id,
-        "traces": sharing.windows_data(),
-        "spent": (job.spent + sharing.spent).to_dict(),
-    }
+def _counts(job: Job, sharing: Sharing) -> JobRecord:
+    """Return how much a job executed, shared and spent, before anything is known of its scores."""
+    return JobRecord(
+        executed=sharing.executed,
+        shared=sharing.shared,
+        unshared=dict(sharing.unshared),
+        trace=sharing.trace_id,
+        traces=sharing.all_windows(),
+        spent=job.spent + sharing.spent,
+    )
 
 
-def _notes(forecast: Forecast) -> dict[str, Any]:
-    """Return what is kept of a forecast, to be told after the run too."""
-    return {
-        "changes": {node: list(words) for node, words in forecast.changes.items()},
-        "coarse": {node: list(words) for node, words in forecast.coarse.items()},
-        "changing": list(forecast.changing),
-    }
-
-
-def _why(execution: Execution) -> dict[str, Any]:
-    failure = execution.failure
-    if failure is not None:
-        return {"type": failure.type, "message": failure.message, "node": failure.node, "traceback": failure.traceback}
+def _why(execution: Execution) -> Failure:
+    if execution.failure is not None:
+        return execution.failure
     reason = execution.pause.reason if execution.pause is not None else str(execution.status)
     if execution.pause is not None and execution.pause.question is not None:
         reason = f"it asked {execution.pause.question.get('question')!r}, and a batch has nobody to answer"
-    return {
-        "type": "NotCompleted",
-        "message": reason,
-        "node": None if execution.pause is None else execution.pause.node,
-    }
+    node = None if execution.pause is None else execution.pause.node
+    return Failure(type="NotCompleted", message=reason, node=node)
 
 
 def _origin(job: Job) -> dict[str, Any]:

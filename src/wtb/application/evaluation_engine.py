@@ -13,7 +13,7 @@ from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.run_figures import line_figures
 from wtb.application.tracebacks import own_place
-from wtb.domain.batch import Case, raise_faults
+from wtb.domain.cases import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
@@ -36,10 +36,6 @@ class Scored:
 
     scores: Mapping[str, Any]
     bools: tuple[str, ...] = ()
-
-    def to_data(self) -> dict[str, Any]:
-        """Return what the result of a job keeps of it."""
-        return {"scores": dict(self.scores), "bools": list(self.bools)}
 
 
 class EvaluationEngine:

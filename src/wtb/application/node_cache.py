@@ -10,14 +10,16 @@ from functools import cached_property
 from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint
-from wtb.application.dependencies.traces import Traces, Window, merged
-from wtb.domain.batch import CacheEntry, CacheStatus, Spent
+from wtb.application.dependencies.traces import Traces, merged
+from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
 from wtb.domain.measurement import Measured
+from wtb.domain.observation import Window
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
+from wtb.domain.spending import Spent
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
@@ -321,17 +323,17 @@ class Sharing:
         self.windows.append(window)
         return window
 
-    def read_since(self, begin: int) -> list[Any]:
-        """Keep what was read since a place in the trace, and return that window as plain data."""
-        return Window(self.trace_id, begin, self.traces.keep(self.trace_id)).to_data()
+    def read_since(self, begin: int) -> Window:
+        """Keep what was read since a place in the trace, and return that window."""
+        return Window(self.trace_id, begin, self.traces.keep(self.trace_id))
 
-    def windows_data(self) -> list[list[Any]]:
-        """Return the windows as plain data, one a trace.
+    def all_windows(self) -> tuple[Window, ...]:
+        """Return all windows, one a trace.
 
         The job itself is one of them: conditions and reducers may read, too.
         """
         whole = Window(self.trace_id, self.begun_at, self.traces.keep(self.trace_id))
-        return [window.to_data() for window in merged([*self.windows, whole])]
+        return merged([*self.windows, whole])
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from wtb.application.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.context import Context, Price
-from wtb.application.dependencies.traces import Window
 from wtb.application.journal import Asked, CallJournal, InDoubt
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.node_files import NodeFiles
@@ -30,6 +29,7 @@ from wtb.domain.execution import Failure, Pause
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
+from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wtb.application.evaluation_engine import EvaluationEngine, Restore, check_cases, digests
-from wtb.domain.batch import Batch, BatchStatus, Case, Job, JobStatus, end_of
+from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, end_of
+from wtb.domain.batch_record import BatchRecord
+from wtb.domain.cases import Case
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.execution import Execution, ExecutionStatus
@@ -49,7 +50,7 @@ class Scoring:
         """Return the case that a run of a batch was made for; of another run one of its own."""
         origin = execution.metadata
         with suppress(BatchNotFound, KeyError):
-            return kept_cases(uow.batches.get(origin["batch"]).plan, self._codec)[origin["case"]]
+            return kept_cases(uow.batches.get(origin["batch"]).record, self._codec)[origin["case"]]
         return Case(id=execution.id, input={})
 
     def _whole(self, case: Case, execution_id: ExecutionId, restore: Restore | None) -> Case:
@@ -65,12 +66,12 @@ class Scoring:
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
     ) -> None:
         """Give the completed jobs of a batch these scores beside those that they have; other metrics stay."""
-        known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.plan, self._codec)
-        absent = [case for case in batch.plan["cases"] if case not in known]
+        known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.record, self._codec)
+        absent = [case for case in batch.record.cases if case not in known]
         if absent:
             raise InvalidInput(f"case {absent[0]!r} of batch {batch.name!r} is not among the cases that are given")
-        check_cases(evaluators, [known[case] for case in batch.plan["cases"]])
-        wanted = set(batch.plan["cases"])
+        check_cases(evaluators, [known[case] for case in batch.record.cases])
+        wanted = set(batch.record.cases)
         with self._storage.unit_of_work(readonly=True) as uow:
             jobs = [
                 job
@@ -81,13 +82,12 @@ class Scoring:
 
         with ThreadPoolExecutor(workers, thread_name_prefix="wtb-score") as pool:
             scored = list(pool.map(lambda job: self.scored(job, known[job.case_id], evaluators, by_name), jobs))
-        new = {each.name: metric_of(each).to_dict() for each in evaluators}
-        metrics = {each["name"]: each for each in batch.plan["metrics"]} | new
+        metrics = {each.name: each for each in (*batch.record.metrics, *map(metric_of, evaluators))}
         with self._storage.unit_of_work() as uow:
             uow.batches.save_jobs([job for job in scored if job is not None])
-            plan = {**batch.plan, "metrics": list(metrics.values())}
             status = _status_after(batch, wanted, uow.batches.list_jobs(batch.id), metrics)
-            uow.batches.save(replace(batch, status=status, plan=plan, updated_at=self._clock.now()))
+            scored_batch = batch.noted(metrics=tuple(metrics.values()))
+            uow.batches.save(replace(scored_batch, status=status, updated_at=self._clock.now()))
             uow.commit()
 
     def scored(
@@ -109,15 +109,15 @@ class Scoring:
             return None
         new = self._evaluation.scored(context, lacking)
         # Where evaluators read what the new scores depend on is for the caller to say.
-        read = {name: window for name, window in job.result.get("scored_in", {}).items() if name not in known.lacking}
-        result = {
-            **job.result,
-            "scores": {**known.scores, **new.scores},
-            "bools": [*known.bools, *new.bools],
-            "scored_by": {**job.result.get("scored_by", {}), **known.wanted},
-            "scored_in": read,
-        }
-        return job.ended(JobStatus.COMPLETED, job.execution_id, result)
+        read = {name: window for name, window in job.record.scored_in.items() if name not in known.lacking}
+        record = replace(
+            job.record,
+            scores={**known.scores, **new.scores},
+            bools=(*known.bools, *new.bools),
+            scored_by={**job.record.scored_by, **known.wanted},
+            scored_in=read,
+        )
+        return job.ended(JobStatus.COMPLETED, job.execution_id, record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class TrueScores:
 
     wanted: Mapping[str, str]
     scores: Mapping[str, Any]
-    bools: Sequence[str]
+    bools: tuple[str, ...]
     lacking: frozenset[str]
 
 
@@ -135,12 +135,12 @@ def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
 
     One that an evaluator failed to give is lacking: it is asked again. The error stays until then.
     """
-    scores, by = job.result["scores"], job.result.get("scored_by", {})
+    scores, by = job.record.scores or {}, job.record.scored_by
     changed = {name for name, digest in wanted.items() if by.get(name) != digest}
-    failed = wanted.keys() & job.score_errors.keys()
+    failed = wanted.keys() & job.record.score_errors.keys()
     absent = wanted.keys() - scores.keys()
     kept = {name: score for name, score in scores.items() if name not in changed}
-    bools = [name for name in job.result.get("bools", ()) if name in kept and name not in failed]
+    bools = tuple(name for name in job.record.bools if name in kept and name not in failed)
     return TrueScores(wanted=wanted, scores=kept, bools=bools, lacking=frozenset(changed | failed | absent))
 
 
@@ -149,8 +149,7 @@ def waiting_for_scores(job: Job, wanted: Mapping[str, str]) -> Job:
     known = true_scores(job, wanted)
     if not known.lacking:
         return job
-    result = {**job.result, "scores": dict(known.scores), "bools": list(known.bools)}
-    return replace(job, status=JobStatus.PENDING, result=result)
+    return replace(job, status=JobStatus.PENDING).noted(scores=known.scores, bools=known.bools)
 
 
 _SCORED = (BatchStatus.COMPLETED, BatchStatus.COMPLETED_WITH_ERRORS)
@@ -169,19 +168,19 @@ def scored_by(case: Case, by_name: Mapping[str, str], codec: Codec) -> dict[str,
     return {name: codec.digest(digest.encode(), about).hex()[:32] for name, digest in by_name.items()}
 
 
-def cases_to_keep(cases: Sequence[Case], codec: Codec) -> str:
+def cases_to_keep(cases: Sequence[Case], codec: Codec) -> bytes:
     """Return what a batch keeps of its cases for later evaluators; the inputs are those of the runs."""
     about = {case.id: [case.expected, list(case.tags)] for case in cases}
-    return b64encode(codec.encode(about, "expected")[0]).decode()
+    return codec.encode(about, "expected")[0]
 
 
-def kept_cases(plan: Mapping[str, Any], codec: Codec) -> dict[str, Case]:
-    """Return the cases that the plan of a batch has kept, by id."""
-    return {case.id: case for case in _read(plan, codec)}
+def kept_cases(record: BatchRecord, codec: Codec) -> dict[str, Case]:
+    """Return the cases that a batch has kept, by id."""
+    return {case.id: case for case in _read(record, codec)}
 
 
-def _read(plan: Mapping[str, Any], codec: Codec) -> Iterator[Case]:
-    about = codec.decode(b64decode(plan["expected"])) if "expected" in plan else {}
-    for case_id in plan["cases"]:
+def _read(record: BatchRecord, codec: Codec) -> Iterator[Case]:
+    about = {} if record.expected is None else codec.decode(record.expected)
+    for case_id in record.cases:
         expected, tags = about.get(case_id, (None, ()))
         yield Case(id=case_id, input={}, expected=expected, tags=tuple(tags))

@@ -38,8 +38,10 @@ from wtb.cli.batch_tables import (
 )
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
-from wtb.domain.batch import Batch, Budget, Case, JobStatus
+from wtb.domain.batch import Batch, JobStatus
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
+from wtb.domain.spending import Budget
 from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
@@ -239,7 +241,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
             test,
             name=before.batch.name,
             cases=_cases_of(before, cases or test.cases),
-            repeats=before.batch.plan["repeats"],
+            repeats=before.batch.record.repeats,
             workers=workers or test.workers,
         )
         _run(bench, test, before.combinations, as_json=as_json)
@@ -248,10 +250,10 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
 def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     """Return the cases that a batch had, as they are now."""
     now = {case.id: case for case in read_cases(source)}
-    gone = [case for case in result.batch.plan["cases"] if case not in now]
+    gone = [case for case in result.batch.record.cases if case not in now]
     if gone:
         raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
-    return [now[case] for case in result.batch.plan["cases"]]
+    return [now[case] for case in result.batch.record.cases]
 
 
 def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
@@ -289,9 +291,9 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
 
 
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
-    plan = result.batch.plan
-    repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
-    sizes = f"{counted(len(plan['combinations']), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}"
+    record = result.batch.record
+    repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
+    sizes = f"{counted(len(record.combinations), 'combination')} × {counted(len(record.cases), 'case')}{repeats}"
     echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
     print_matrix(result, rows)
     echo()
@@ -322,9 +324,9 @@ def _row(batch: Batch) -> dict[str, Any]:
         "batch": batch.name,
         "workflow": batch.workflow_name,
         "status": batch.status.value,
-        "combinations": len(batch.plan["combinations"]),
-        "cases": len(batch.plan["cases"]),
-        "repeats": batch.plan["repeats"],
+        "combinations": len(batch.record.combinations),
+        "cases": len(batch.record.cases),
+        "repeats": batch.record.repeats,
         "updated": batch.updated_at,
         "id": batch.id,
     }
@@ -390,7 +392,7 @@ def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
 
 
 def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) -> None:
-    order = list(result.batch.plan["cases"]) if different is None else result.different(different)
+    order = list(result.batch.record.cases) if different is None else result.different(different)
     place = {case: number for number, case in enumerate(order)}
     columns = {name: number for number, name in enumerate(result.combinations)}
     jobs = [job for job in result.results if job.case_id in place]

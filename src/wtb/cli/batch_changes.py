@@ -67,10 +67,10 @@ def _few(words: Sequence[str]) -> str:
 
 def print_noticed(result: BatchResult) -> None:
     """Print what a batch noticed when it was last run."""
-    plan = result.batch.plan
-    print_changes(plan.get("changes", {}))
-    print_coarse(plan.get("coarse", {}))
-    print_changing(plan.get("changing", ()))
+    record = result.batch.record
+    print_changes(record.changes)
+    print_coarse(record.coarse)
+    print_changing(record.changing)
     print_outside(result.outside, result.batch.name)
 
 

@@ -13,8 +13,9 @@ from rich.text import Text
 from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.cli.output import Terminal, counted, duration, echo, printable, shown
-from wtb.domain.batch import JobStatus, Spent
+from wtb.domain.batch import JobStatus
 from wtb.domain.measurement import is_measured
+from wtb.domain.spending import Spent
 from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
@@ -189,8 +190,8 @@ def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> s
 def evaluation_failures(result: BatchResult) -> dict[str, list[JobResult]]:
     """Return the jobs that an evaluator gave no score, by evaluator."""
     found = {
-        metric["name"]: [job for job in result.results if error_of(job.scores.get(metric["name"])) is not None]
-        for metric in result.batch.plan["metrics"]
+        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
+        for metric in result.batch.record.metric_names
     }
     return {metric: jobs for metric, jobs in found.items() if jobs}
 
@@ -238,8 +239,7 @@ def _score(job: JobResult, metric: str) -> str:
 def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
     """Return what a batch found, for programs."""
     done = result.results
-    plan = result.batch.plan
-    total = len(plan["combinations"]) * len(plan["cases"]) * plan["repeats"]
+    total = result.batch.record.jobs
     return {
         "batch": result.id,
         "name": result.batch.name,

@@ -202,17 +202,22 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
     with Bench(url) as bench:
         kept = bench.set_baseline(name, [batch for batch, _ in named], next(iter(chosen), None))
         result = bench.get_batch(kept.batch_id)
-    plan = result.batch.plan
-    count, total = len(result.results), len(plan["cases"]) * plan["repeats"]
-    text = f"{name} is {kept.combination} of {', '.join(plan['pooled'])}, {counted(count, 'result')}."
+    record = result.batch.record
+    count, total = len(result.results), len(record.cases) * record.repeats
+    text = f"{name} is {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
     if count < total:
         text += f" {total - count:,} of {total:,} are missing: not every batch has run every case."
-    if len(plan["pooled"]) > 1 and plan["copies"]:
+    if len(record.pooled) > 1 and record.copies:
         text += (
-            f"\n{', '.join(plan['copies'])} executed nothing: the results are copies of another batch's, and their"
+            f"\n{', '.join(record.copies)} executed nothing: the results are copies of another batch's, and their"
             " average moves as much by chance. Run it with --no-share."
         )
-    data = {"baseline": name, "combination": kept.combination, "batches": plan["pooled"], "copies": plan["copies"]}
+    data = {
+        "baseline": name,
+        "combination": kept.combination,
+        "batches": list(record.pooled),
+        "copies": list(record.copies),
+    }
     show({**data, "results": count, "of": total}, text, as_json=as_json)
 
 
@@ -230,14 +235,14 @@ def list_baselines(*, url: str | None, as_json: bool) -> None:
 
 
 def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
-    plan = kept.batch.plan
+    record = kept.batch.record
     return {
         "baseline": baseline.name,
         "workflow": kept.batch.workflow_name,
         "combination": baseline.combination,
-        "batches": list(plan.get("pooled", ())),  # those made by an older WTB do not say
-        "cases": len(plan["cases"]),
-        "repeats": plan["repeats"],
+        "batches": list(record.pooled),  # those made by an older WTB do not say
+        "cases": len(record.cases),
+        "repeats": record.repeats,
         "results": len(kept.results),
         "made": baseline.created_at,
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 
 

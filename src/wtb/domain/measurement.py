@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from wtb.domain.batch import Job
 from wtb.domain.evaluation import OVERALL
+
+if TYPE_CHECKING:
+    from wtb.domain.batch import Job
 
 _MEASURED = ("latency", "cost")
 _SLACK = timedelta(minutes=10)
@@ -89,7 +91,7 @@ def apart_from_baseline(jobs: Sequence[Job], baseline: str) -> dict[str, str]:
 
 
 def _taken(jobs: Iterable[Job]) -> list[Measured]:
-    return [Measured.from_data(job.result["measured"]) for job in jobs if "measured" in job.result]
+    return [job.record.measured for job in jobs if job.record.measured is not None]
 
 
 def _on_machines_of(side: Sequence[Measured], other: Sequence[Measured]) -> bool:

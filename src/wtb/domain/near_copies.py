@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 
 _FEWEST_WORDS = 12
 """Shorter texts are too alike by nature: "Where is invoice 7?" is no copy of "Where is invoice 8?"."""

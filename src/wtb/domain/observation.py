@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class SourceKind(StrEnum):
@@ -61,3 +63,21 @@ class Observation:
     reader: str
     source: Source
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where in a trace a result was made: what was read from `begin` on, before `end`."""
+
+    trace_id: str
+    begin: int
+    end: int
+
+    def to_data(self) -> list[Any]:
+        """Return the window as plain data."""
+        return [self.trace_id, self.begin, self.end]
+
+    @classmethod
+    def from_data(cls, data: Sequence[Any]) -> Window:
+        """Read a window from plain data."""
+        return cls(str(data[0]), int(data[1]), int(data[2]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wtb.domain.batch import Case, cases_of
+from wtb.domain.cases import Case, cases_of
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.json_text import read_json
 

@@ -137,12 +137,12 @@ class Report:
     @property
     def facts(self) -> dict[str, str]:
         """What was run, when, and how far it has come."""
-        batch, plan = self.result.batch, self.result.batch.plan
-        repeats = f" × {counted(plan['repeats'], 'repeat')}" if plan["repeats"] > 1 else ""
+        batch, record = self.result.batch, self.result.batch.record
+        repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
         return {
             "Workflow": batch.workflow_name,
             "Status": self.result.status.replace("_", " "),
-            "Size": f"{counted(len(self.rows), 'combination')} × {counted(len(plan['cases']), 'case')}{repeats}",
+            "Size": f"{counted(len(self.rows), 'combination')} × {counted(len(record.cases), 'case')}{repeats}",
             "Jobs": f"{len(self.jobs):,} of {self.planned:,} done, {self.failed:,} failed",
             "Node runs": self._shared(),
             "Ended" if len(self.jobs) == self.planned else "As of": f"{batch.updated_at:%Y-%m-%d %H:%M} UTC",
@@ -162,8 +162,7 @@ class Report:
     @property
     def planned(self) -> int:
         """How many jobs there are in all."""
-        plan = self.result.batch.plan
-        return len(plan["combinations"]) * len(plan["cases"]) * int(plan["repeats"])
+        return self.result.batch.record.jobs
 
     def _shared(self) -> str:
         sharing = self.result.sharing
@@ -306,7 +305,7 @@ class Report:
 
     def place(self, job: JobResult) -> str:
         """Return which job it is: the combination, the case, and the repeat when there are several."""
-        repeat = f" (repeat {job.repeat + 1})" if self.result.batch.plan["repeats"] > 1 else ""
+        repeat = f" (repeat {job.repeat + 1})" if self.result.batch.record.repeats > 1 else ""
         return f"{job.combination} on {job.case_id}{repeat}"
 
     def scores(self, metric: Metric) -> CaseScores:

@@ -8,9 +8,15 @@ from datetime import timedelta
 import pytest
 
 from wtb.domain.batch import Baseline, Batch, BatchStatus, Job, JobStatus
+from wtb.domain.batch_record import BatchRecord, MadeOf
 from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.evaluation import Metric
+from wtb.domain.execution import Failure
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_record import JobRecord
+from wtb.domain.observation import Window
 from wtb.domain.ports import Clock, Storage
+from wtb.domain.spending import Spent
 from wtb.testing.stories import StoryFixtures
 
 
@@ -59,7 +65,7 @@ class BatchRepositoryContract(StoryFixtures):
 
     def test_jobs_come_back_in_order_and_as_they_ended(self, storage: Storage) -> None:
         jobs = [_job(number) for number in (1, 0)]
-        ended = jobs[0].ended(JobStatus.COMPLETED, ExecutionId("r1"), {"scores": {"f1": 0.5, "x": {"error": "ü"}}})
+        ended = jobs[0].ended(JobStatus.COMPLETED, ExecutionId("r1"), _RECORD)
         with storage.unit_of_work() as uow:
             uow.batches.save_jobs(jobs)
             uow.batches.save_jobs([ended])
@@ -135,12 +141,36 @@ class BatchRepositoryContract(StoryFixtures):
             uow.batches.get_baseline("nope")
 
 
+_RECORD = JobRecord(
+    scores={"f1": 0.5, "x": {"error": "ü"}},
+    bools=("f1",),
+    scored_in={"f1": Window("t1", 3, 4)},
+    error=Failure(type="ValueError", message="no answer", node="answer"),
+    latency_s=0.0,
+    executed=0,
+    shared=2,
+    traces=(Window("t1", 0, 4),),
+    spent=Spent(usd=0.5, tokens=10),
+    alone=True,
+)
+
+
 def _batch(batch_id: str, clock: Clock) -> Batch:
     return Batch(
         id=batch_id,
         name="qa",
         workflow_name="support",
-        plan={"combinations": ["baseline"], "metrics": [{"name": "f1", "worst": None}]},
+        record=BatchRecord(
+            combinations=("baseline",),
+            baseline="baseline",
+            cases=("c0", "c1"),
+            repeats=1,
+            metrics=(Metric(name="f1"),),
+            expected=b"\xc1\x00",
+            bools=frozenset({"f1"}),
+            made_of=MadeOf(workflows={"w": {"answer": "p"}}, parts={"p": {"`answer` in app.py": "d"}}),
+            outside={"answer": ("example.com:443",)},
+        ),
         created_at=clock.now(),
         updated_at=clock.now(),
     )

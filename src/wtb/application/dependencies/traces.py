@@ -11,34 +11,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint
-from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind
+from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind, Window
 from wtb.domain.ports import Observer, Storage
 
 _CHECKED_FOR_S = 1.0
 """How long it is believed that files are as they were when they were last looked at."""
 
 Key = tuple[str, Source]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Where in a trace a result was made: what was read from `begin` on, before `end`."""
-
-    trace_id: str
-    begin: int
-    end: int
-
-    def to_data(self) -> list[Any]:
-        """Return the window as plain data."""
-        return [self.trace_id, self.begin, self.end]
-
-    @classmethod
-    def from_data(cls, data: Sequence[Any]) -> Window:
-        """Read a window from plain data."""
-        return cls(str(data[0]), int(data[1]), int(data[2]))
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from wtb.domain.batch import Case
+from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Direction, EvaluationContext
 from wtb.infrastructure.evaluators.messages import is_message, is_spoken, refuse_messages, text_of

@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
+from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.job_record import JobRecord
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text
@@ -22,10 +24,11 @@ class MemoryBatchRepository:
         self._transaction = transaction
 
     def save(self, batch: Batch) -> None:
-        plan = json.loads(json_text(batch.plan, f"the plan of batch {batch.name!r}"))
+        text = json_text(batch.record.to_data(), f"the record of batch {batch.name!r}")
+        record = BatchRecord.from_data(json.loads(text))
         known: Batch | None = self._transaction.find("batches", batch.id)
         spent_s = batch.spent_s if known is None else max(batch.spent_s, known.spent_s)
-        self._transaction.put("batches", batch.id, evolve(batch, plan=plan, spent_s=spent_s))
+        self._transaction.put("batches", batch.id, evolve(batch, record=record, spent_s=spent_s))
 
     def took(self, batch_id: str, spent_s: float) -> None:
         known: Batch | None = self._transaction.find("batches", batch_id)
@@ -44,8 +47,9 @@ class MemoryBatchRepository:
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            result = json.loads(json_text(job.result, f"the result of {job.combination} on {job.case_id}"))
-            self._transaction.put("batch_jobs", (job.batch_id, job.number), evolve(job, result=result))
+            text = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
+            kept = evolve(job, record=JobRecord.from_data(json.loads(text)))
+            self._transaction.put("batch_jobs", (job.batch_id, job.number), kept)
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         return tuple(sorted(self._transaction.group("batch_jobs", 0, batch_id), key=lambda job: job.number))

@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from wtb.domain.batch import Baseline, Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
+from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BaselineNotFound, BatchNotFound, DamagedData
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_record import JobRecord
 from wtb.domain.ports import Codec
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
@@ -34,7 +36,7 @@ class SqlBatchRepository:
             f"INSERT INTO wtb_batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
             "status = excluded.status, plan = excluded.plan, updated_at_us = excluded.updated_at_us"
         )
-        plan = json_text(batch.plan, f"the plan of batch {batch.name!r}")
+        plan = json_text(batch.record.to_data(), f"the record of batch {batch.name!r}")
         times = (to_us(batch.created_at), to_us(batch.updated_at), round(batch.spent_s * _US))
         self._transaction.run(statement, (batch.id, batch.name, batch.workflow_name, batch.status.value, plan, *times))
         self.took(batch.id, batch.spent_s)
@@ -62,7 +64,7 @@ class SqlBatchRepository:
             "execution_id = excluded.execution_id, result = excluded.result"
         )
         for job in jobs:
-            result = json_text(job.result, f"the result of {job.combination} on {job.case_id}")
+            result = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
             where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
             self._transaction.run(statement, (*where, job.fingerprint, job.status.value, job.execution_id, result))
 
@@ -114,7 +116,7 @@ def _batch(row: Any) -> Batch:
         name=row[1],
         workflow_name=row[2],
         status=BatchStatus(row[3]),
-        plan=json.loads(row[4]),
+        record=BatchRecord.from_data(json.loads(row[4])),
         created_at=from_us(row[5]),
         updated_at=from_us(row[6]),
         spent_s=row[7] / _US,
@@ -132,7 +134,7 @@ def _job(row: Any) -> Job:
         fingerprint=row[5],
         status=JobStatus(row[6]),
         execution_id=None if row[7] is None else ExecutionId(row[7]),
-        result=json.loads(row[8]),
+        record=JobRecord.from_data(json.loads(row[8])),
     )
 
 

@@ -1,0 +1,168 @@
+"""BatchRecord: what is kept of a batch beside its jobs: what it was to run, and what was noted on the way."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.domain.evaluation import Metric
+from wtb.domain.near_copies import NearCopies
+
+Words = Mapping[str, tuple[str, ...]]
+"""Sentences or names by node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeOf:
+    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
+
+    workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By that digest: the parts with their own digests."""
+    changing: frozenset[str] = frozenset()
+    """Values that runs change themselves, such as counters: they do not count."""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"workflows": self.workflows, "parts": self.parts, "changing": sorted(self.changing)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
+        """Read it from plain data; from nothing, as batches of earlier versions have it."""
+        data = data or {"workflows": {}, "parts": {}, "changing": ()}
+        return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
+
+    def only(self, used: Iterable[str]) -> MadeOf:
+        """Return what jobs still refer to."""
+        workflows = {each: self.workflows[each] for each in used if each in self.workflows}
+        wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
+        return replace(
+            self, workflows=workflows, parts={each: self.parts[each] for each in self.parts if each in wanted}
+        )
+
+    def with_more(self, other: MadeOf) -> MadeOf:
+        """Return both together."""
+        return MadeOf(
+            workflows={**self.workflows, **other.workflows},
+            parts={**self.parts, **other.parts},
+            changing=self.changing | other.changing,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRecord:
+    """What a batch runs: combinations, cases, metrics; and what was noted when it was planned and run."""
+
+    combinations: tuple[str, ...]
+    """All combinations, the baseline first."""
+    baseline: str
+    """The combination that others are compared with."""
+    cases: tuple[str, ...]
+    repeats: int
+    metrics: tuple[Metric, ...]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """What counts how much in the overall score."""
+    primary: str | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """The cluster of each case that belongs to one."""
+    expected: bytes | None = None
+    """What is expected of each case, and its tags, encoded: for evaluators that come later."""
+    near_copies: NearCopies | None = None
+    workers: int = 0
+    cores: int = 1
+    source: str | None = None
+    """Where the workflow can be loaded from."""
+    bools: frozenset[str] = frozenset()
+    """The metrics whose scores were all true or false before the batch was last run."""
+    trace: str | None = None
+    """The trace of the process that last ran the batch."""
+    made_of: MadeOf = field(default_factory=MadeOf)
+    changes: Words = field(default_factory=dict)
+    """What had changed since the time before, by node, in words."""
+    coarse: Words = field(default_factory=dict)
+    """Why more counts than a node may need, by node, in words."""
+    changing: tuple[str, ...] = ()
+    """Values that runs change themselves."""
+    outside: Words = field(default_factory=dict)
+    """The servers and programs that nodes used."""
+    pooled: tuple[str, ...] = ()
+    """Of a baseline: the batches whose results it holds."""
+    copies: tuple[str, ...] = ()
+    """Of a baseline: those batches that executed nothing and only repeat what another measured."""
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs the batch has."""
+        return len(self.combinations) * len(self.cases) * self.repeats
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics that evaluators give."""
+        return [metric.name for metric in self.metrics]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "combinations": list(self.combinations),
+            "baseline": self.baseline,
+            "cases": list(self.cases),
+            "repeats": self.repeats,
+            "metrics": [metric.to_dict() for metric in self.metrics],
+            "weights": dict(self.weights),
+            "primary": self.primary,
+            "clusters": dict(self.clusters),
+            "expected": None if self.expected is None else b64encode(self.expected).decode(),
+            "near_copies": None if self.near_copies is None else self.near_copies.to_data(),
+            "workers": self.workers,
+            "cores": self.cores,
+            "source": self.source,
+            "bools": sorted(self.bools),
+            "trace": self.trace,
+            "made_of": self.made_of.to_data(),
+            "changes": _lists(self.changes),
+            "coarse": _lists(self.coarse),
+            "changing": list(self.changing),
+            "outside": _lists(self.outside),
+            "pooled": list(self.pooled),
+            "copies": list(self.copies),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> BatchRecord:
+        """Read it from plain JSON; earlier versions kept less."""
+        copies, expected = data.get("near_copies"), data.get("expected")
+        return cls(
+            combinations=tuple(data["combinations"]),
+            baseline=data["baseline"],
+            cases=tuple(data["cases"]),
+            repeats=data["repeats"],
+            metrics=tuple(Metric.from_dict(each) for each in data["metrics"]),
+            weights=data.get("weights", {}),
+            primary=data.get("primary"),
+            clusters=data.get("clusters", {}),
+            expected=None if expected is None else b64decode(expected),
+            near_copies=None if copies is None else NearCopies.from_data(copies),
+            workers=data.get("workers", 0),
+            cores=data.get("cores", 1),
+            source=data.get("source"),
+            bools=frozenset(data.get("bools", ())),
+            trace=data.get("trace"),
+            made_of=MadeOf.from_data(data.get("made_of")),
+            changes=_tuples(data.get("changes", {})),
+            coarse=_tuples(data.get("coarse", {})),
+            changing=tuple(data.get("changing", ())),
+            outside=_tuples(data.get("outside", {})),
+            pooled=tuple(data.get("pooled", ())),
+            copies=tuple(data.get("copies", ())),
+        )
+
+
+def _lists(words: Words) -> dict[str, list[str]]:
+    return {name: list(each) for name, each in words.items()}
+
+
+def _tuples(words: Mapping[str, Iterable[str]]) -> Words:
+    return {name: tuple(each) for name, each in words.items()}

@@ -1,0 +1,120 @@
+"""JobRecord: what came of a job: its scores, what they depend on, times, usage, and the error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.domain.execution import Failure
+from wtb.domain.measurement import Measured
+from wtb.domain.observation import Window
+from wtb.domain.spending import NOTHING_SPENT, Spent
+
+Scores = Mapping[str, Any]
+"""By evaluator: a number, or `{"error": …}` where it failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """What came of a job. A job that is run anew keeps what it has spent, and nothing else."""
+
+    scores: Scores | None = None
+    """None until there is a finished run."""
+    bools: tuple[str, ...] = ()
+    """The evaluators whose score was true or false."""
+    scored_by: Mapping[str, str] = field(default_factory=dict)
+    """What each score depends on beside the run, as a digest."""
+    scored_in: Mapping[str, Window] = field(default_factory=dict)
+    """Where in a trace each evaluator ran: what it read there counts."""
+    error: Failure | None = None
+    latency_s: float | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    unpriced: tuple[str, ...] = ()
+    """Models whose price nobody knew."""
+    measured: Measured | None = None
+    executed: int | None = None
+    """Node runs that were executed; None for jobs of earlier versions."""
+    shared: int = 0
+    """Node runs whose results came from another job."""
+    unshared: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that cannot be shared, and why."""
+    trace: str | None = None
+    """The trace of the process that ran the job."""
+    traces: tuple[Window, ...] = ()
+    """Where in which traces its node runs were executed: what was read there counts."""
+    spent: Spent = NOTHING_SPENT
+    alone: bool = False
+    """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The scores without those that evaluators failed to give."""
+        return {name: score for name, score in (self.scores or {}).items() if not isinstance(score, Mapping)}
+
+    @property
+    def score_errors(self) -> dict[str, str]:
+        """Why evaluators gave no score, by their names."""
+        scores = self.scores or {}
+        return {name: str(score["error"]) for name, score in scores.items() if isinstance(score, Mapping)}
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON, without what is empty."""
+        found = {
+            "bools": list(self.bools),
+            "scored_by": dict(self.scored_by),
+            "scored_in": {name: window.to_data() for name, window in self.scored_in.items()},
+            "error": None if self.error is None else error_data(self.error),
+            "latency_s": self.latency_s,
+            "usage": dict(self.usage),
+            "unpriced": list(self.unpriced),
+            "measured": None if self.measured is None else self.measured.to_data(),
+            "executed": self.executed,
+            "shared": self.shared,
+            "unshared": dict(self.unshared),
+            "trace": self.trace,
+            "traces": [window.to_data() for window in self.traces],
+            "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
+            "alone": self.alone,
+        }
+        kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
+        return kept if self.scores is None else {"scores": dict(self.scores), **kept}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> JobRecord:
+        """Read it from plain JSON; earlier versions kept less."""
+        error, measured, spent = data.get("error"), data.get("measured"), data.get("spent")
+        return cls(
+            scores=data.get("scores"),
+            bools=tuple(data.get("bools", ())),
+            scored_by=data.get("scored_by", {}),
+            scored_in={name: Window.from_data(window) for name, window in data.get("scored_in", {}).items()},
+            error=None if error is None else _error(error),
+            latency_s=data.get("latency_s"),
+            usage=data.get("usage", {}),
+            unpriced=tuple(data.get("unpriced", ())),
+            measured=None if measured is None else Measured.from_data(measured),
+            executed=data.get("executed"),
+            shared=data.get("shared", 0),
+            unshared=data.get("unshared", {}),
+            trace=data.get("trace"),
+            traces=tuple(map(Window.from_data, data.get("traces", ()))),
+            spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
+            alone=data.get("alone", False),
+        )
+
+
+NOTHING_YET = JobRecord()
+
+_EMPTY: tuple[Any, ...] = (None, [], {})
+
+
+def error_data(error: Failure) -> dict[str, Any]:
+    """Return why a job failed as plain JSON."""
+    return {"type": error.type, "message": error.message, "node": error.node, "traceback": error.traceback}
+
+
+def _error(data: Mapping[str, Any]) -> Failure:
+    return Failure(
+        type=data["type"], message=data["message"], node=data.get("node"), traceback=data.get("traceback", "")
+    )

@@ -1,0 +1,79 @@
+"""Spent and Budget: what a batch took, and what it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a batch took in fact: money, tokens, and seconds by the clock. What is shared was spent once."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    s: float = 0.0
+
+    @classmethod
+    def of(cls, usage: Mapping[str, Any]) -> Spent:
+        """Return what a node run reported."""
+        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+        return cls(usd=usage.get("cost_usd", 0.0), tokens=tokens)
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(usd=self.usd + other.usd, tokens=self.tokens + other.tokens, s=self.s + other.s)
+
+    def __sub__(self, other: Spent) -> Spent:
+        """Return what came after the other."""
+        return Spent(usd=self.usd - other.usd, tokens=self.tokens - other.tokens, s=self.s - other.s)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Spent:
+        """Read the figures from plain JSON."""
+        return cls(usd=data["usd"], tokens=data["tokens"], s=data["s"])
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the figures as plain JSON."""
+        return {"usd": self.usd, "tokens": self.tokens, "s": self.s}
+
+
+NOTHING_SPENT = Spent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a batch may take in all, over all the times that it is run; once it is reached no job is begun."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse figures that make no sense."""
+        given: Mapping[str, Any] = self.limits()
+        for name, limit in given.items():
+            if not (isinstance(limit, int | float) and limit >= 0):
+                raise InvalidInput(f"budget: {name} must be a number from 0 up, not {limit!r}")
+
+    @classmethod
+    def of(cls, given: Any) -> Budget:
+        """Return what a person means by `{"usd": 5}`, a budget, or nothing."""
+        if isinstance(given, Budget):
+            return given
+        names = ("usd", "tokens", "s")
+        if given is None or (isinstance(given, Mapping) and given.keys() <= set(names)):
+            return cls(**(given or {}))
+        raise InvalidInput(f"budget={given!r} is unknown; say {{'usd': 5}}, with any of {', '.join(names)}")
+
+    def limits(self) -> dict[str, float]:
+        """Return what is limited, and to how much."""
+        given = {"usd": self.usd, "tokens": self.tokens, "s": self.s}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    def reached(self, spent: Spent) -> tuple[str, ...]:
+        """Return what is used up: `usd`, `tokens`, `s`."""
+        return tuple(name for name, limit in self.limits().items() if getattr(spent, name) >= limit)
