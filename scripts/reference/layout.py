@@ -8,7 +8,7 @@ from typing import Any
 
 import wtb
 import wtb.langgraph
-from wtb.application.batch_forecast import Forecast
+from wtb.application.batches.forecast import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch

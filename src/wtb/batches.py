@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wtb.application.batch_plan import BatchPlan, check_plan
+from wtb.application.batches.plan import BatchPlan, check_plan
 from wtb.application.evaluation_engine import check_cases
 from wtb.batch_results import check_primary, check_weighted
 from wtb.domain.cases import clustered

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb import baselines
-from wtb.application.batch_floor import Progress
-from wtb.application.batch_forecast import Forecast
+from wtb.application.batches.floor import Progress
+from wtb.application.batches.forecast import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers

@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
-from wtb.application.batch_planner import BatchPlanner
-from wtb.application.batch_test_runner import BatchTestRunner
+from wtb.application.batches.batch_test_runner import BatchTestRunner
+from wtb.application.batches.planner import BatchPlanner
+from wtb.application.batches.scoring import Scoring
 from wtb.application.branching import Branching
 from wtb.application.comparison import Comparison
 from wtb.application.dependencies.traces import Traces
@@ -29,7 +30,6 @@ from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
 from wtb.application.reversals import Reversals
-from wtb.application.scoring import Scoring
 from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces

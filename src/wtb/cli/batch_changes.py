@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.application.batch_forecast import Forecast
-from wtb.application.batch_planner import SETUP
+from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.planner import SETUP
 from wtb.batch_results import BatchResult
 from wtb.cli.output import counted, echo, printable
 

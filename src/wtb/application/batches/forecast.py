@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wtb.application.batch_plan import BatchPlan
+from wtb.application.batches.plan import BatchPlan
 from wtb.application.dependencies.fingerprint import counted, parts_digest
 from wtb.domain.batch import Job
 from wtb.domain.batch_record import MadeOf

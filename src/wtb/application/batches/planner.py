@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from wtb.application.batch_forecast import Forecast, NodeRunCount, NodeRunKey
-from wtb.application.batch_plan import BatchPlan
+from wtb.application.batches.forecast import Forecast, NodeRunCount, NodeRunKey
+from wtb.application.batches.plan import BatchPlan
+from wtb.application.batches.scoring import scored_by, waiting_for_scores
 from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
 from wtb.application.dependencies.traces import Traces, in_words
 from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
-from wtb.application.scoring import scored_by, waiting_for_scores
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.ids import ExecutionId

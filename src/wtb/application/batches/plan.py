@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from wtb.application.batches.scoring import cases_to_keep
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.evaluation_engine import prints
-from wtb.application.scoring import cases_to_keep
 from wtb.domain.batch import Job
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case

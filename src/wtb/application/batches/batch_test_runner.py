@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from wtb.application.batch_floor import Floor, Progress, RunsElsewhere, Work
-from wtb.application.batch_forecast import Forecast
-from wtb.application.batch_plan import BatchPlan, record_of
-from wtb.application.batch_planner import BatchPlanner, PlannedJobs, Prints
+from wtb.application.batches.floor import Floor, Progress, RunsElsewhere, Work
+from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.plan import BatchPlan, record_of
+from wtb.application.batches.planner import BatchPlanner, PlannedJobs, Prints
+from wtb.application.batches.scoring import Scoring, scored_by
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.application.run_figures import measured_runs
-from wtb.application.scoring import Scoring, scored_by
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.cases import Case
