@@ -21,7 +21,7 @@ from typing import Any
 
 import wtb
 from benchmarks.report import Figure, Part, measure, timed
-from wtb.application.batches.floor import Progress
+from wtb.application.batches.attempt import Progress
 
 TURNS = 5
 CASES = 20

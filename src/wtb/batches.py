@@ -21,6 +21,7 @@ from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, load_named, source_of
+from wtb.runners import load_runner
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        _check_runner(self.runner)
+        load_runner(self.runner)  # says now that there is none
         evaluators, cases = read_evaluators(self.evaluators), clustered(read_cases(self.cases), self.cluster)
         check_cases(evaluators, cases)
         check_weighted([each.name for each in evaluators], self.weights)
@@ -91,17 +92,11 @@ class BatchTest:
             seed=self.seed,
             retries=self.retries,
             workers=self.workers or default_workers(),
+            runner=self.runner,
             budget=Budget.of(self.budget),
         )
         check_plan(plan)
         return plan
-
-
-def _check_runner(runner: str) -> None:
-    if runner == "ray":
-        raise InvalidInput("runner='ray' is not there yet: this version runs the jobs of a batch on threads")
-    if runner != "threads":
-        raise InvalidInput(f"there is no runner {runner!r}; there is threads")
 
 
 def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[str, str]]) -> None:

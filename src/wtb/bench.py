@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb import baselines
-from wtb.application.batches.floor import Progress
+from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
@@ -29,6 +29,7 @@ from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, refuse_while_loading, source_of
+from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
 
@@ -183,7 +184,7 @@ class Bench:
         refuse_while_loading()
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         batch = self.services.batches.run(
-            plan, workers=plan.workers, stop=stop or threading.Event(), told=told or (lambda progress: None)
+            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=told or (lambda progress: None)
         )
         return self.get_batch(batch.id)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from wtb.application.batches.batch_test_runner import BatchTestRunner
+from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.scoring import Scoring
 from wtb.application.branching import Branching
@@ -226,7 +227,7 @@ def _batches(
     parts: _Parts, controller: ExecutionController, evaluation: EvaluationEngine, scoring: Scoring
 ) -> BatchTestRunner:
     traces = Traces(parts.storage, parts.observer)
-    return BatchTestRunner(
+    services = BatchServices(
         storage=parts.storage,
         clock=parts.clock,
         ids=parts.ids,
@@ -239,6 +240,7 @@ def _batches(
         planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
     )
+    return BatchTestRunner(services)
 
 
 def _retention(parts: _Parts) -> Retention:

@@ -358,7 +358,11 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
         (("batch", "run", "nope.py"), 2, "there is no file nope.py"),
         (("batch", "run", "batch.py:flow"), 2, "has no batch test called 'flow'; it has batch"),
         (("batch", "run", "batch.py", "--only", "answer=best"), 2, "no combination answer=best; it has baseline;"),
-        (("batch", "run", "batch.py", "--runner", "ray"), 2, "runner='ray' is not there yet"),
+        (
+            ("batch", "run", "batch.py", "--runner", "ray"),
+            2,
+            "there is no runner 'ray'; there are threads, and your own as file.py:Runner",
+        ),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),
         (("compare", "qa", "qa"), 2, "qa:baseline is the same on both sides"),

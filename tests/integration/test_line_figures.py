@@ -365,8 +365,8 @@ def test_runs_of_an_older_database_have_their_figures_from_the_events(url: str, 
 def test_the_seconds_of_a_batch_are_kept_while_a_long_job_runs(
     bench: wtb.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wtb.application.batches.floor._TOOK_S", 0.0)
-    monkeypatch.setattr("wtb.application.batches.floor._LOOK_S", 0.01)
+    monkeypatch.setattr("wtb.application.batches.attempt._TOOK_S", 0.0)
+    monkeypatch.setattr("wtb.application.batches.attempt._LOOK_S", 0.01)
 
     def wait(state: Any) -> None:
         until = time.monotonic() + 60

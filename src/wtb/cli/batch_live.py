@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from wtb.application.batches.floor import Progress
+from wtb.application.batches.attempt import Progress
 from wtb.cli.output import Terminal, duration
 
 _LINES = 10

@@ -45,6 +45,8 @@ class BatchPlan:
     seed: int = 0
     retries: int = 0
     workers: int = 1
+    runner: str = "threads"
+    """What runs the jobs, by name."""
     budget: Budget = field(default_factory=Budget)
     remeasure: bool = False
     """Whether all jobs run side by side, by themselves, where some would be measured apart from the baseline."""

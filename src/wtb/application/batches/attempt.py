@@ -1,0 +1,260 @@
+"""BatchAttempt: runs the jobs of a batch that are missing, until they are done or somebody stops it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from wtb.application.batches.schedule import JobSchedule
+from wtb.application.node_cache import NodeCache
+from wtb.domain.batch import Job, JobStatus
+from wtb.domain.errors import StorageUnavailable
+from wtb.domain.runner import JobBroke, JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits, Runner
+from wtb.domain.spending import Budget, Spent
+
+_LOOK_S = 0.1
+"""How often an attempt looks at what other processes have done meanwhile."""
+
+_AT_A_TIME = 50
+"""Jobs of other processes that it looks at each time."""
+
+_TOOK_S = 1.0
+"""How often it keeps the time that the batch has taken, also while no job ends."""
+
+_CANCELLED_S = 0.5
+"""How often it looks whether the batch was cancelled."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a batch has come; `total` jobs, of which some were there already.
+
+    `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
+    are done. `spent` is what the batch has taken in all, earlier attempts included; the time of this one is not.
+    `is_cancelled` says that somebody else has cancelled the batch meanwhile.
+    """
+
+    total: int
+    kept: int
+    completed: int = 0
+    failed: int = 0
+    executed: int = 0
+    shared: int = 0
+    failed_nodes: int = 0
+    spent: Spent = field(default_factory=Spent)
+    by_combination: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    is_cancelled: bool = False
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], spent: Spent) -> Progress:
+        """Return how far it is before anything is done."""
+        found = cls(total=len(jobs), kept=sum(job.status is not JobStatus.PENDING for job in jobs), spent=spent)
+        for job in jobs:
+            found.by_combination[job.combination] += job.status is not JobStatus.PENDING
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCounts:
+    """How much of a job this process did, and what the job had spent before."""
+
+    executed: int = 0
+    shared: int = 0
+    failed_nodes: int = 0
+    spent_before: Spent = field(default_factory=Spent)
+
+
+class Jobs(Protocol):
+    """What an attempt asks about the jobs of its batch; jobs are known by their numbers."""
+
+    def run(self, number: int) -> JobReport:
+        """Take a job to its end, or to where it has to wait."""
+        ...
+
+    def counts(self, number: int) -> JobCounts:
+        """Return how much of a job this process did."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Give up what this process holds for a job that stays as it is."""
+        ...
+
+    def find_ended(self, number: int) -> Job | None:
+        """Return the job as another process has ended it, if one has."""
+        ...
+
+    def is_left(self, number: int) -> bool:
+        """Whether the process that was at a job is gone."""
+        ...
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody has cancelled the batch meanwhile."""
+        ...
+
+    def took(self, spent_s: float) -> None:
+        """Keep the time that the batch has taken so far."""
+        ...
+
+
+class BatchAttempt:
+    """Hands jobs to a runner as the schedule says, and hears what comes of them.
+
+    Everything here happens in one thread; runners and the cache tell their news through a queue.
+    """
+
+    def __init__(
+        self,
+        pending: Sequence[Job],
+        cache: NodeCache,
+        *,
+        progress: Progress,
+        budget: Budget,
+        workers: int,
+        stop: threading.Event,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._cache = cache
+        self._workers = workers
+        self._stop = stop
+        self._on_progress = on_progress
+        self._schedule = JobSchedule(pending, workers=workers, budget=budget)
+        self._news: queue.SimpleQueue[JobReport | bytes] = queue.SimpleQueue()
+        self._began = self._looked_at = self._kept_at = self._asked_at = time.monotonic()
+        self._error: BaseException | None = None
+        self.progress = progress
+        self.is_left_to_others = False
+        """Whether another process was at jobs of the batch when this one stopped."""
+
+    @property
+    def dropped(self) -> int:
+        """How many jobs stay as they are, for a later attempt."""
+        return len(self._schedule.dropped)
+
+    def spent(self) -> Spent:
+        """Return what the batch has taken so far, in all."""
+        return self.progress.spent + Spent(s=time.monotonic() - self._began)
+
+    def run(self, jobs: Jobs, runner: Runner) -> None:
+        """Run until nothing is left, or somebody says stop and what has begun is finished."""
+        stop_listening = self._cache.listen(self._news.put)
+        runner.start(jobs.run, self._workers, self._news.put)
+        try:
+            self._go_on(jobs, runner)
+        except BaseException:
+            self._stop.set()
+            self._go_on(jobs, runner)
+            raise
+        finally:
+            runner.close()
+            stop_listening()
+        self._on_progress(self.progress)
+        if self._error is not None:
+            raise self._error
+
+    def _go_on(self, jobs: Jobs, runner: Runner) -> None:
+        while True:
+            self._begin(jobs, runner)
+            if self._schedule.is_done:
+                return
+            self._hear(jobs)
+            with suppress(StorageUnavailable):  # a database that does not answer now is asked again
+                self._look_around(jobs)
+
+    def _begin(self, jobs: Jobs, runner: Runner) -> None:
+        if self._stop.is_set():
+            self._schedule.stop()
+        dropped = self.dropped
+        for number in self._schedule.begin(self.spent()):
+            runner.submit(number)
+        for number in self._schedule.dropped[dropped:]:
+            jobs.drop(number)
+        if self._schedule.is_stopped:
+            self._stop.set()  # who asks is told that the budget is used up
+
+    def _hear(self, jobs: Jobs) -> None:
+        """Take in the news, waiting a moment for the first."""
+        with suppress(queue.Empty):
+            news = self._news.get(timeout=_LOOK_S)
+            while True:
+                self._take(jobs, news)
+                news = self._news.get_nowait()
+
+    def _take(self, jobs: Jobs, news: JobReport | bytes) -> None:
+        match news:
+            case bytes():
+                self._schedule.wake(news)
+            case JobEnded(number, job):
+                self._schedule.ended(number)
+                self._count(job, jobs.counts(number))
+            case JobFailedForNow(number):
+                self._schedule.again(number)
+            case JobWaits(number, key):
+                self._schedule.waits_for(number, key)
+                if not self._cache.is_being_made(key):  # it was told of before this job began to wait
+                    self._schedule.wake(key)
+            case JobRunsElsewhere(number):
+                self._schedule.runs_elsewhere(number)
+            case JobBroke(number, error):
+                self._error = self._error or error
+                self._stop.set()
+                self._schedule.broke(number)
+                jobs.drop(number)
+
+    def _count(self, job: Job, counts: JobCounts) -> None:
+        progress = self.progress
+        progress.executed += counts.executed
+        progress.shared += counts.shared
+        progress.failed_nodes += counts.failed_nodes
+        progress.spent += job.spent - counts.spent_before
+        progress.completed += job.status is JobStatus.COMPLETED
+        progress.failed += job.status is JobStatus.FAILED
+        progress.by_combination[job.combination] += 1
+        self._on_progress(progress)
+
+    # What nobody tells this process
+
+    def _look_around(self, jobs: Jobs) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = now
+        if now - self._kept_at > _TOOK_S:
+            self._kept_at = now
+            jobs.took(self.spent().s)
+        self._look_at_results()
+        self._look_at_other_processes(jobs)
+        self._cache.keep_claims()
+        if now - self._asked_at > _CANCELLED_S:
+            self._asked_at = now
+            self._heed_others(jobs)
+
+    def _look_at_results(self) -> None:
+        """Wake jobs whose result another process has made, or has given up."""
+        for key in self._schedule.awaited:
+            if not self._cache.is_being_made(key):
+                self._schedule.wake(key)
+
+    def _look_at_other_processes(self, jobs: Jobs) -> None:
+        for number in self._schedule.look_elsewhere(_AT_A_TIME):
+            if (job := jobs.find_ended(number)) is not None:
+                self._schedule.ended_elsewhere(number)
+                self._count(job, jobs.counts(number))
+            elif self._stop.is_set():
+                self.is_left_to_others = True
+                self._schedule.leave_elsewhere(number)
+                jobs.drop(number)
+            elif jobs.is_left(number):
+                self._schedule.come_back(number)
+
+    def _heed_others(self, jobs: Jobs) -> None:
+        """Stop when somebody else has cancelled the batch, and tell of it."""
+        if not self._stop.is_set() and jobs.is_cancelled():
+            self._stop.set()
+            self.progress.is_cancelled = True
+            self._on_progress(self.progress)

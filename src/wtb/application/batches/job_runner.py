@@ -1,0 +1,325 @@
+"""JobRunner: takes the jobs of one attempt at a batch to their ends, one call a job."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.application.batches.attempt import JobCounts
+from wtb.application.batches.plan import BatchPlan
+from wtb.application.batches.planner import BatchPlanner, Prints
+from wtb.application.batches.scoring import Scoring, scored_by
+from wtb.application.dependencies.traces import Traces
+from wtb.application.evaluation_engine import EvaluationEngine
+from wtb.application.execution_controller import ExecutionController, WaitsForResult
+from wtb.application.node_cache import Go, NodeCache, Sharing
+from wtb.application.run_figures import measured_runs
+from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
+from wtb.domain.cases import Case
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
+from wtb.domain.events import EventType
+from wtb.domain.execution import Execution, ExecutionStatus, Failure
+from wtb.domain.figures import NO_FIGURES
+from wtb.domain.job_record import JobRecord
+from wtb.domain.observation import Window
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock, Codec, Ids, Storage
+from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
+from wtb.domain.secrets import Masker
+from wtb.domain.spending import Spent
+
+_NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
+_UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+
+class _RunsElsewhere(Exception):
+    """Another process is at a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchServices:
+    """What running batches needs."""
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+    codec: Codec
+    controller: ExecutionController
+    cache: NodeCache
+    evaluation: EvaluationEngine
+    scoring: Scoring
+    masker: Masker
+    planner: BatchPlanner
+    traces: Traces
+
+    def new_go(self) -> Go:
+        """Return a new go at a batch or a job: failures are final within it."""
+        return Go(id=self.ids.new(), began_at=self.clock.now())
+
+
+@dataclass(slots=True)
+class _Work:
+    """A job on its way, what its run shares, and what it had spent before."""
+
+    job: Job
+    spent_before: Spent
+    sharing: Sharing | None = None
+    begun: bool = False
+    attempts: int = 0
+
+
+@dataclass(kw_only=True)
+class JobRunner:
+    """The jobs of one attempt at a batch. Whatever goes wrong in a job is what came of it."""
+
+    services: BatchServices
+    plan: BatchPlan
+    batch: Batch
+    prints: Prints
+    trace_id: str
+    jobs: Sequence[Job]
+    spent_s: Callable[[], float]
+    """How long the batch has taken so far."""
+    _work: dict[int, _Work] = field(init=False)
+    _cases: Mapping[str, Case] = field(init=False)
+    _go: Go = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._work = {job.number: _Work(job, job.spent) for job in self.jobs}
+        self._cases = {case.id: case for case in self.plan.cases}
+        self._go = self.services.new_go()
+
+    def run(self, number: int) -> JobReport:
+        """Take a job to its end, or to where it has to wait, and keep what came of it."""
+        work = self._work[number]
+        sharing = work.sharing = work.sharing or self._sharing(work.job)
+        begun, work.begun = work.begun, True
+        try:
+            job = self._ended(work.job, self._cases[work.job.case_id], sharing, begun=begun)
+        except WaitsForResult as waiting:
+            return JobWaits(number, waiting.key)
+        except _RunsElsewhere:
+            sharing.close()
+            work.sharing, work.begun = None, False
+            return JobRunsElsewhere(number)
+        sharing.close()
+        return self._kept(work, sharing, job)
+
+    def _kept(self, work: _Work, sharing: Sharing, job: Job) -> JobReport:
+        """Keep what came of a job, unless it is to be tried again."""
+        work.attempts += 1
+        if job.status is JobStatus.FAILED and work.attempts <= self.plan.retries:
+            go = self.services.new_go()
+            work.sharing = replace(sharing, go=go, claimed=set(), begun_elsewhere=False, spent=Spent())
+            work.job, work.begun = self.services.planner.queued_again(job), False
+            self._save(work.job, 0.0)
+            return JobFailedForNow(job.number)
+        self._save(job, self.spent_s())
+        return JobEnded(job.number, job)
+
+    def _save(self, job: Job, spent_s: float) -> None:
+        """Keep a job, and how long its batch has taken so far: a batch that is killed keeps both."""
+        with self.services.storage.unit_of_work() as uow:
+            uow.batches.save_jobs([job])
+            uow.batches.took(job.batch_id, spent_s)
+            uow.commit()
+
+    def counts(self, number: int) -> JobCounts:
+        """Return how much of a job this process did."""
+        work = self._work[number]
+        if work.sharing is None:
+            return JobCounts(spent_before=work.spent_before)
+        return JobCounts(
+            executed=work.sharing.executed,
+            shared=work.sharing.shared,
+            failed_nodes=work.sharing.failed,
+            spent_before=work.spent_before,
+        )
+
+    def drop(self, number: int) -> None:
+        """Give up what this process holds for a job that stays as it is."""
+        sharing = self._work[number].sharing
+        if sharing is not None:
+            sharing.close()
+
+    def find_ended(self, number: int) -> Job | None:
+        """Return the job as another process has ended it, if one has."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            found = uow.batches.get_job(self.batch.id, number)
+        return None if found.status is JobStatus.PENDING else found
+
+    def is_left(self, number: int) -> bool:
+        """Whether the process that was at a job is gone."""
+        execution_id = self._work[number].job.execution_id
+        assert execution_id is not None
+        try:
+            return self.services.controller.is_free(execution_id)
+        except ExecutionNotFound:  # deleted meanwhile
+            return True
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody has cancelled the batch meanwhile."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            return uow.batches.get(self.batch.id).status is BatchStatus.CANCELLED
+
+    def took(self, spent_s: float) -> None:
+        """Keep how long the batch has taken so far."""
+        with self.services.storage.unit_of_work() as uow:
+            uow.batches.took(self.batch.id, spent_s)
+            uow.commit()
+
+    # One job
+
+    def _sharing(self, job: Job) -> Sharing:
+        """Return what a job shares with others."""
+        return Sharing(
+            cache=self.services.cache,
+            codec=self.services.codec,
+            fingerprints=self.prints[job.combination],
+            traces=self.services.traces,
+            trace_id=self.trace_id,
+            begun_at=self.services.traces.position(),
+            case_id=job.case_id,
+            repeat=job.repeat,
+            seed=self.plan.seed,
+            go=self._go,
+            enabled=self.plan.share and not job.record.alone,
+            fresh=self.plan.fresh_nodes,
+        )
+
+    def _ended(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:
+        """Return the job with what came of it."""
+        try:
+            if job.has_run and (scored := self._scored_again(job, case, sharing)) is not None:
+                return scored
+            return self._scored(job, self._execution(job, case, sharing, begun=begun), case, sharing)
+        except (WaitsForResult, _RunsElsewhere):
+            raise
+        except (Conflict, InvalidTransition) as error:
+            if self._has_execution(job):  # somebody else was first with what this process wanted to do
+                raise _RunsElsewhere from error
+            return self._failed(job, error, sharing)
+        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
+            return self._failed(job, error, sharing)
+
+    def _execution(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
+        """Return the run of a job, taken to its end."""
+        execution = None if begun else self._run_new(job, case, sharing)
+        if execution is None:
+            execution = self._taken_up(job, sharing, begun=begun)
+        if execution.status in _UNENDED:
+            execution = self.services.controller.run(execution.id, self.plan.definition, sharing=sharing)
+        return execution
+
+    def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
+        """Give a job that has run the scores that are missing or have changed; None when its run is gone."""
+        plan, begin = self.plan, sharing.begin()
+        scored = self.services.scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
+        if scored is None:
+            return None
+        read, window = scored.record.scored_in, sharing.read_since(begin)
+        now = {name: window for name in plan.digests if name not in read}
+        return scored.noted(scored_in={**read, **now})
+
+    def _run_new(self, job: Job, case: Case, sharing: Sharing) -> Execution | None:
+        """Begin the run of a job and take it to its end; None when somebody has begun it before."""
+        assert job.execution_id is not None
+        variants = dict(self.plan.by_label[job.combination])
+        try:
+            return self.services.controller.run_new(
+                self.plan.definition,
+                case.input,
+                RunOptions(variants=variants, seed=self.plan.seed_of(job)),
+                execution_id=job.execution_id,
+                sharing=sharing,
+                source=self.plan.source,
+                metadata=_origin(job),
+            )
+        except AlreadyExists:
+            return None
+
+    def _taken_up(self, job: Job, sharing: Sharing, *, begun: bool) -> Execution:
+        """Return the run of a job where this process or another one left it."""
+        assert job.execution_id is not None
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(job.execution_id)
+            if not begun:
+                if uow.batches.get_job(job.batch_id, job.number).status is not JobStatus.PENDING:
+                    raise _RunsElsewhere
+                sharing.begun_elsewhere = True
+        return execution
+
+    def _has_execution(self, job: Job) -> bool:
+        assert job.execution_id is not None
+        try:
+            with self.services.storage.unit_of_work(readonly=True) as uow:
+                uow.executions.get(job.execution_id)
+        except ExecutionNotFound:
+            return False
+        return True
+
+    def _recount(self, execution: Execution, sharing: Sharing) -> None:
+        """Count all node runs of a run that another process began: what that one did is in the record only."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            runs = measured_runs(uow, execution.id)
+            ends = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
+        sharing.windows += [Window.from_data(event.data["trace"]) for event in ends if "trace" in event.data]
+        figures = [run.figures or NO_FIGURES for run in runs]
+        sharing.count_anew([{"shared": each.is_shared, "usage": each.spent.totals()} for each in figures])
+
+    def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
+        masked = self.services.masker.text
+        told = masked("".join(traceback.format_exception(error)))
+        failure = Failure(type=type(error).__qualname__, message=masked(str(error)), traceback=told)
+        return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=failure))
+
+    def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
+        if sharing.begun_elsewhere:
+            self._recount(execution, sharing)
+        if execution.status is not ExecutionStatus.COMPLETED:
+            failed = replace(_counted(job, sharing), error=_why(execution))
+            return job.ended(JobStatus.FAILED, execution.id, failed)
+        plan, evaluation = self.plan, self.services.evaluation
+        context = evaluation.context(execution.id, case, plan.definition.restored)
+        begin = sharing.begin()
+        scored = evaluation.scored(context, plan.evaluators)
+        record = replace(
+            _counted(job, sharing),
+            scores=dict(scored.scores),
+            bools=scored.bools,
+            scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
+            scored_by=scored_by(case, plan.digests, self.services.codec),
+            latency_s=context.latency_s,
+            usage=dict(context.usage),
+            unpriced=tuple(context.unpriced),
+            measured=sharing.measured,
+        )
+        return job.ended(JobStatus.COMPLETED, execution.id, record)
+
+
+def _counted(job: Job, sharing: Sharing) -> JobRecord:
+    """Return how much a job executed, shared and spent, before anything is known of its scores."""
+    return JobRecord(
+        executed=sharing.executed,
+        shared=sharing.shared,
+        unshared=dict(sharing.unshared),
+        trace=sharing.trace_id,
+        traces=sharing.all_windows(),
+        spent=job.spent + sharing.spent,
+    )
+
+
+def _why(execution: Execution) -> Failure:
+    if execution.failure is not None:
+        return execution.failure
+    pause = execution.pause
+    reason = pause.reason if pause is not None else str(execution.status)
+    if pause is not None and pause.question is not None:
+        reason = f"it asked {pause.question.get('question')!r}, and a batch has nobody to answer"
+    return Failure(type="NotCompleted", message=reason, node=None if pause is None else pause.node)
+
+
+def _origin(job: Job) -> dict[str, Any]:
+    return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}

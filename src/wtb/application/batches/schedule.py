@@ -1,0 +1,122 @@
+"""JobSchedule: which job runs next, which ones wait for what, and when the batch is over. It runs nothing itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+
+from wtb.domain.batch import Job
+from wtb.domain.spending import Budget, Spent
+
+
+class JobSchedule:
+    """The jobs of one attempt at a batch, by number.
+
+    A job is ready, running, waiting for a result that another job makes, or run by another process. Once the schedule
+    is stopped, or the budget is used up, no job is begun; those that have begun go on to their ends.
+    """
+
+    def __init__(self, jobs: Sequence[Job], *, workers: int, budget: Budget) -> None:
+        self._workers = workers
+        self._budget = budget
+        self._only_scored = {job.number for job in jobs if job.has_run}
+        self._ready = deque(job.number for job in jobs)
+        self._begun: set[int] = set()
+        self._running: set[int] = set()
+        self._waiting: dict[bytes, list[int]] = defaultdict(list)
+        self._elsewhere: deque[int] = deque()
+        self._left = len(jobs)
+        self.is_stopped = False
+        self.dropped: list[int] = []
+        """Jobs that stay as they are, for a later attempt."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every job has ended or was dropped."""
+        return self._left == 0
+
+    @property
+    def awaited(self) -> tuple[bytes, ...]:
+        """The results that jobs wait for."""
+        return tuple(self._waiting)
+
+    def stop(self) -> None:
+        """Begin no job from now on."""
+        self.is_stopped = True
+
+    def begin(self, spent: Spent) -> Iterator[int]:
+        """Yield the jobs to run now, one for each free worker; `spent` is what the batch has taken so far."""
+        while self._ready and len(self._running) < self._workers:
+            number = self._ready.popleft()
+            if number not in self._begun and self._may_not_begin(number, spent):
+                self.stop()
+                self._drop(number)
+                continue
+            self._begun.add(number)
+            self._running.add(number)
+            yield number
+
+    def _may_not_begin(self, number: int, spent: Spent) -> bool:
+        """Whether a job stays as it is; one that has run and is only scored takes nothing of the budget."""
+        return self.is_stopped or (number not in self._only_scored and bool(self._budget.reached(spent)))
+
+    def ended(self, number: int) -> None:
+        """Note that a job has come to its end."""
+        self._running.discard(number)
+        self._left -= 1
+
+    def again(self, number: int) -> None:
+        """Queue a job that failed and is to be tried again."""
+        self._running.discard(number)
+        self._begun.discard(number)
+        self._ready.append(number)
+
+    def waits_for(self, number: int, key: bytes) -> None:
+        """Note that a job needs a result which another one is making; its worker is free meanwhile."""
+        self._running.discard(number)
+        self._waiting[key].append(number)
+
+    def wake(self, key: bytes) -> None:
+        """Queue the jobs that waited for a result."""
+        self._ready.extend(self._waiting.pop(key, ()))
+
+    def runs_elsewhere(self, number: int) -> None:
+        """Note that another process is at a job."""
+        self._running.discard(number)
+        self._begun.discard(number)
+        self._elsewhere.append(number)
+
+    def look_elsewhere(self, most: int) -> Iterator[int]:
+        """Yield jobs of other processes, those first that were not looked at for longest.
+
+        Call `ended`, `come_back` or `drop_elsewhere` for each that is no longer elsewhere.
+        """
+        for _ in range(min(most, len(self._elsewhere))):
+            number = self._elsewhere[0]
+            self._elsewhere.rotate(-1)
+            yield number
+
+    def come_back(self, number: int) -> None:
+        """Queue a job that another process has left."""
+        self._elsewhere.remove(number)
+        self._ready.append(number)
+
+    def ended_elsewhere(self, number: int) -> None:
+        """Note that another process has ended a job."""
+        self._elsewhere.remove(number)
+        self._left -= 1
+
+    def leave_elsewhere(self, number: int) -> None:
+        """Leave a job to the process that is at it."""
+        self._elsewhere.remove(number)
+        self._drop(number)
+
+    def broke(self, number: int) -> None:
+        """Stop, and leave a job as it is, of which nobody knows how far it has come."""
+        self.stop()
+        self._running.discard(number)
+        self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        self.dropped.append(number)
+        self._left -= 1

@@ -1,0 +1,1 @@
+"""Runners: where the jobs of a batch run."""

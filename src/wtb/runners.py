@@ -1,0 +1,37 @@
+"""Runners by name: `threads`, those of installed packages, and your own as `file.py:Runner`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.runner import Runner
+from wtb.infrastructure.runners.threads import ThreadRunner
+from wtb.loading import load_named
+
+ENTRY_POINTS = "wtb.runners"
+"""The group of entry points under which a package offers runners."""
+
+_OWN: dict[str, Callable[[], Runner]] = {"threads": ThreadRunner}
+
+
+def load_runner(name: str) -> Runner:
+    """Return a new runner; InvalidInput names those there are."""
+    if ":" in name:
+        return _made(name, load_named(name, callable, "runner", "Runner")[0])
+    if name in _OWN:
+        return _OWN[name]()
+    offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+    if name in offered:
+        return _made(name, offered[name].load())
+    known = ", ".join(sorted({*_OWN, *offered}))
+    raise InvalidInput(f"there is no runner {name!r}; there are {known}, and your own as file.py:Runner")
+
+
+def _made(name: str, make: Callable[[], Runner]) -> Runner:
+    made = make()
+    lacking = [each for each in ("start", "submit", "close") if not callable(getattr(made, each, None))]
+    if lacking:
+        raise InvalidInput(f"runner {name!r} has no {', '.join(lacking)}: see wtb.domain.runner.Runner")
+    return made
