@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {TUTORIAL})]
 EXAMPLES = [
     pytest.param(code, id=f"{page.name}-{number}")
     for page in PAGES
@@ -47,3 +48,26 @@ def test_the_commands_of_the_quick_start_work(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Invoices are under Account" in done.stdout
+
+
+def test_whoever_follows_the_tutorial_sees_what_it_shows(tmp_path: Path) -> None:
+    """Files are saved, replaced lines are replaced, commands are run, and each line of output that is shown comes."""
+    block = r"(?:Save this as `(?P<file>[^`]+)`:)?\n\n```(?P<kind>\w+)\n(?P<body>.*?)^```"
+    for part in re.finditer(block, TUTORIAL.read_text(), re.DOTALL | re.MULTILINE):
+        body = part["body"]
+        if part["file"] is not None:
+            (tmp_path / part["file"]).write_text(body)
+        elif part["kind"] == "python":
+            lines = (tmp_path / "batch.py").read_text().splitlines(keepends=True)
+            changed = [body if line.startswith("    billing =") else line for line in lines]
+            (tmp_path / "batch.py").write_text("".join(changed))
+        elif "pip install" not in body:
+            _follow(body, tmp_path)
+
+
+def _follow(console: str, folder: Path) -> None:
+    commands = "".join(f"{line[2:]}\n" for line in console.splitlines() if line.startswith("$ "))
+    script = f'exec 2>&1\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}'
+    said = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False).stdout
+    for line in console.splitlines():
+        assert line.startswith("$ ") or line in said, f"{line!r} is not in the output of\n{commands}\n{said}"
