@@ -22,10 +22,10 @@ from typing import Any, Self
 
 from benchmarks.engine_peers import Burr, Dbos, Peer, RawInserts, Wtb, loop
 from benchmarks.report import Figure, Part, measure, timed
-from wtb.application.execution_controller import ExecutionController
-from wtb.application.node_runner import NodeRunner
-from wtb.application.recorder import Recorder
-from wtb.application.reversals import Reversals
+from wtb.application.runs.execution_controller import ExecutionController
+from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.reversals import Reversals
 from wtb.application.tool_registry import TOOLS
 from wtb.bootstrap import bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Snapshot
@@ -178,7 +178,7 @@ class NullStorage:
 def overhead() -> list[Figure]:
     """Take steps that are stored nowhere, in turns with steps that are stored in memory."""
     with bootstrap(load_settings(url="memory://")) as services:
-        storage, masker, runner = NullStorage(), Masker(), NodeRunner(sleep=time.sleep)
+        storage, masker, runner = NullStorage(), Masker(), FunctionCaller(sleep=time.sleep)
         nowhere = ExecutionController(
             storage=storage,
             clock=services.clock,

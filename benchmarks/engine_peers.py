@@ -13,7 +13,7 @@ from burr.core import ApplicationBuilder, action
 from burr.core.persistence import SQLitePersister
 from dbos import DBOS
 
-from wtb.application.execution_controller import ExecutionController
+from wtb.application.runs.execution_controller import ExecutionController
 from wtb.bootstrap import bootstrap
 from wtb.domain.options import RunOptions
 from wtb.flow import Workflow

@@ -23,8 +23,8 @@ from rich.console import Console
 
 from benchmarks.report import Figure, show, timed
 from tests.services import PostgresServer
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import CheckpointDraft
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId

@@ -19,8 +19,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.report import Figure, show, timed
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Ending, Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Ending, Position
 from wtb.bench import Bench
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import ExecutionStatus, Pause

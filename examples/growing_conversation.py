@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bootstrap import bootstrap
 from wtb.domain.state import Append, StateDelta
 from wtb.settings import Settings

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.workspaces import Description, described
-from wtb.application.integrity import Integrity
-from wtb.application.recorder import Recorder
-from wtb.application.retention import Retention
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
+from wtb.application.upkeep.integrity import Integrity
+from wtb.application.upkeep.retention import Retention
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.execution import Branch, Execution, ExecutionStatus

@@ -17,15 +17,15 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Failure, Pause
-from wtb.domain.gate import Gate
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.spending import Spent
-from wtb.domain.statistics import Comparison, NeededCases, Summary
+from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
+from wtb.domain.statistics.gate import Gate
+from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
-from wtb.domain.verdicts import Family, Verdict
 
 START = """# Python API
 

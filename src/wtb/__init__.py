@@ -1,6 +1,6 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
-from wtb.application.context import Context
+from wtb.application.runs.context import Context
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest
 from wtb.bench import Bench

@@ -12,14 +12,14 @@ from wtb.domain.batch import Baseline, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.domain.evaluation import Absent, Score
-from wtb.domain.measurement import is_measured, measured_apart
+from wtb.domain.statistics.measurement import is_measured, measured_apart
 from wtb.domain.variants import label, parse_label
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
-    from wtb.domain.gate import Allowance, Gate
     from wtb.domain.ports import UnitOfWork
-    from wtb.domain.statistics import Comparison
+    from wtb.domain.statistics.comparisons import Comparison
+    from wtb.domain.statistics.gate import Allowance, Gate
 
 KEPT = "baseline/"
 """How the names of the batches begin that hold what was kept."""
@@ -169,7 +169,7 @@ def judge(
     non_inferior: bool,
 ) -> GateResult:
     """Say whether a combination lost more than is allowed on the cases that it and the baseline have."""
-    from wtb.domain import gate
+    from wtb.domain.statistics import gate
 
     chosen = known_combination(candidate, combination)
     allowed = gate.Allowance.of(max_drop)

@@ -26,17 +26,17 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.job_record import error_data
-from wtb.domain.measurement import apart_from_baseline, is_measured
-from wtb.domain.near_copies import NearCopies
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
+from wtb.domain.statistics.near_copies import NearCopies
 
 _FORMULA = tuple("=+-@\t\r\n")
 """What a cell begins with that spreadsheets compute."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
-    from wtb.domain.statistics import Summary
-    from wtb.domain.verdicts import Verdict
+    from wtb.domain.statistics.comparisons import Summary
+    from wtb.domain.statistics.verdicts import Verdict
     from wtb.runs import Run
 
 
@@ -290,8 +290,8 @@ class BatchResult:
         return tuple(each for each in judged if not metrics or each.comparison.metric.name in metrics)
 
     def _judged(self, errors: str, max_errors: int) -> tuple[Verdict, ...]:
-        from wtb.domain.statistics import compare  # numpy and scipy take half a second to load
-        from wtb.domain.verdicts import verdicts
+        from wtb.domain.statistics.comparisons import compare  # numpy and scipy take half a second to load
+        from wtb.domain.statistics.verdicts import verdicts
 
         if len(self.combinations) < 2:
             return ()
@@ -317,7 +317,7 @@ class BatchResult:
         ]
 
     def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
-        from wtb.domain.statistics import summarise
+        from wtb.domain.statistics.comparisons import summarise
 
         return {metric: summarise(self.table(metric)) for metric in metrics}
 
@@ -327,7 +327,7 @@ class BatchResult:
         One is left out if another has at least as good a mean on all of these metrics, and the cases show, beyond
         chance, that it is better on one of them.
         """
-        from wtb.domain.verdicts import beyond_chance
+        from wtb.domain.statistics.verdicts import beyond_chance
 
         wanted = metrics or tuple(self.metrics)
         summaries = self._summaries(wanted)
@@ -445,8 +445,8 @@ def compare_results(
     `pairs` are combinations before and after; without any, those that both have. All metrics that both have are judged,
     in the same two families as those of one result; without names the verdicts on all of them are returned.
     """
-    from wtb.domain.statistics import compare_pairs
-    from wtb.domain.verdicts import verdicts
+    from wtb.domain.statistics.comparisons import compare_pairs
+    from wtb.domain.statistics.verdicts import verdicts
 
     pairs = pairs or [(name, name) for name in before.combinations if name in after.combinations]
     common = [name for name in before.metrics if name in after.metrics]

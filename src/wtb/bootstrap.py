@@ -18,21 +18,21 @@ from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.scoring import Scoring
-from wtb.application.branching import Branching
-from wtb.application.comparison import Comparison
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
-from wtb.application.execution_controller import ExecutionController
-from wtb.application.heartbeat import Heartbeat
-from wtb.application.integrity import Integrity
 from wtb.application.node_cache import NodeCache
-from wtb.application.node_runner import NodeRunner
-from wtb.application.recorder import Recorder
-from wtb.application.replay import Replayer
-from wtb.application.retention import Retention
-from wtb.application.reversals import Reversals
-from wtb.application.time_travel import TimeTravel
+from wtb.application.runs.execution_controller import ExecutionController
+from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.heartbeat import Heartbeat
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.reversals import Reversals
+from wtb.application.time_travel.comparison import Comparison
+from wtb.application.time_travel.replay import Replayer
+from wtb.application.time_travel.run_editor import RunEditor
+from wtb.application.time_travel.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
+from wtb.application.upkeep.integrity import Integrity
+from wtb.application.upkeep.retention import Retention
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
@@ -87,16 +87,16 @@ class _Parts:
     recorder: Recorder
     reversals: Reversals
     heartbeat: Heartbeat
-    runner: NodeRunner
+    caller: FunctionCaller
     garbage: SweptGarbage
     observer: Observer
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return what drives a workflow: the engine that it brings along, or ours."""
         if definition.engine is not None:
-            return definition.engine(definition, self.runner)
+            return definition.engine(definition, self.caller)
         warns = self.settings.preset is Preset.TESTING
-        return NativeEngine(definition, self.conditions, self.runner, warn_of_changes=warns)
+        return NativeEngine(definition, self.conditions, self.caller, warn_of_changes=warns)
 
     @property
     def grace(self) -> timedelta:
@@ -110,7 +110,7 @@ class Services(_Parts):
 
     controller: ExecutionController
     travel: TimeTravel
-    branching: Branching
+    run_editor: RunEditor
     batches: BatchTestRunner
     scoring: Scoring
     replay: Replayer
@@ -141,13 +141,13 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     """Put everything together as the settings say."""
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
     controller = _controller(parts)
-    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.runner, live)
+    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
     return Services(
         **vars(parts),
         controller=controller,
         travel=_travel(parts),
-        branching=Branching(parts.storage, parts.clock, parts.owners, parts.recorder, parts.workspaces),
+        run_editor=RunEditor(parts.storage, parts.clock, parts.owners, parts.recorder, parts.workspaces),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=Comparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
@@ -184,7 +184,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         recorder=Recorder(storage, clock, ids, masker),
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker),
         heartbeat=Heartbeat(storage),
-        runner=NodeRunner(sleep=time.sleep),
+        caller=FunctionCaller(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
         observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
     )
@@ -204,7 +204,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         find_tool=TOOLS.get,
         masker=parts.masker,
         price=price_usd,
-        runner=parts.runner,
+        caller=parts.caller,
         engine_of=parts.engine_of,
     )
 

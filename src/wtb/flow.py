@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from wtb.application.mocks import mock
+from wtb.application.runs.mocks import mock
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from wtb.application.context import Context, current
+from wtb.application.runs.context import Context, current
 from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
 from wtb.bootstrap import open_database
@@ -23,12 +23,12 @@ try:
     from langgraph.graph import StateGraph
     from langgraph.types import Command
 
-    from wtb.infrastructure.langgraph.graphs import Graph
-    from wtb.infrastructure.langgraph.history import history_of as history
-    from wtb.infrastructure.langgraph.importing import Imported, import_threads
-    from wtb.infrastructure.langgraph.returned import spelled_out
-    from wtb.infrastructure.langgraph.saver import StoreSaver
-    from wtb.infrastructure.langgraph.tools import through_context
+    from wtb.infrastructure.langgraph.engine.graphs import Graph
+    from wtb.infrastructure.langgraph.engine.node_output import spelled_out
+    from wtb.infrastructure.langgraph.engine.tools import through_context
+    from wtb.infrastructure.langgraph.saver.history import history_of as history
+    from wtb.infrastructure.langgraph.saver.importing import Imported, import_threads
+    from wtb.infrastructure.langgraph.saver.saver import StoreSaver
     from wtb.infrastructure.state_adapters.langgraph import GraphEngine, Hosting
 except ImportError as error:
     raise MissingLibrary("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error

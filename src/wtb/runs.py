@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.application.branching import Forked, resolved
-from wtb.application.node_host import Watch
-from wtb.application.run_figures import line_figures, measured_history, measured_runs
+from wtb.application.runs.node_runner import Watch
+from wtb.application.runs.run_figures import line_figures, measured_history, measured_runs
+from wtb.application.time_travel.run_editor import Forked, resolved
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
@@ -415,7 +415,7 @@ class Run:
                 "call graph.update_state on the new thread"
             )
         engine = self._engine() if is_changed else None
-        return self._bench.services.branching.fork(self.id, target, update=update, input=input, engine=engine, **how)
+        return self._bench.services.run_editor.fork(self.id, target, update=update, input=input, engine=engine, **how)
 
     def _engine(self) -> Engine | None:
         """Return what drives the run, when that is another library: it must see what is put into the state."""
@@ -429,14 +429,14 @@ class Run:
 
     def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
         """Make a checkpoint where the run stands, to go back to or fork from by its name; nobody may be running it."""
-        return self._bench.services.branching.checkpoint(self.id, name, description, created_by=created_by)
+        return self._bench.services.run_editor.checkpoint(self.id, name, description, created_by=created_by)
 
     def delete(self, target: str | int | None = None) -> None:
         """Delete the run with its checkpoints and files, or one checkpoint; forks stay, and what its tools did too."""
         if target is None:
-            self._bench.services.branching.delete_run(self.id)
+            self._bench.services.run_editor.delete_run(self.id)
         else:
-            self._bench.services.branching.delete_checkpoint(self.id, target)
+            self._bench.services.run_editor.delete_checkpoint(self.id, target)
 
     @property
     def workspace(self) -> Path:

@@ -14,8 +14,8 @@ from typing import Any
 
 import wtb
 from tests.crash import engine_worker as engine
-from wtb.application.journeys import RollbackFailed
-from wtb.application.reversals import ReversalInDoubt
+from wtb.application.runs.reversals import ReversalInDoubt
+from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import ToolCall

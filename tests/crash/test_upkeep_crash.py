@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.upkeep import World
-from wtb.application import retention
+from wtb.application.upkeep import retention
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, StateDelta
 from wtb.infrastructure import unit_of_work

@@ -14,7 +14,7 @@ from typing import Any
 
 import wtb
 from tests.crash import engine_worker as engine
-from wtb.application import retention
+from wtb.application.upkeep import retention
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.upkeep import ledger
 from wtb.testing.fakes import CrashPoints

@@ -27,8 +27,8 @@ from typing import Any
 import alembic.command  # noqa: F401  imported on first use otherwise, which every fork would have to do again
 import psycopg  # noqa: F401
 
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
 from wtb.domain.execution import ExecutionStatus

@@ -14,8 +14,8 @@ from langgraph.types import RetryPolicy
 
 import wtb
 import wtb.langgraph
-from wtb.application import node_host
-from wtb.application.calls_in_flight import list_in_flight, wait_for
+from wtb.application.runs import node_runner
+from wtb.application.runs.calls_in_flight import list_in_flight, wait_for
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import EventType, Severity
@@ -154,7 +154,7 @@ def test_a_call_that_fails_late_is_made_again_once_it_has_ended(bench: Bench, sh
 def test_after_the_bound_the_run_pauses_in_doubt(
     bench: Bench, shop: Shop, rules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_host, "MAX_WAIT_S", 0.01)
+    monkeypatch.setattr(node_runner, "MAX_WAIT_S", 0.01)
     pay = wtb.tool(name="pay", **RULES[rules](shop))(shop.pay)
     flow = Workflow("shop")
     flow.add_node("buy", lambda state, ctx: {"paid": ctx.tool(pay, "pen")}, start=True, timeout_s=0.1, retry=TRIES)

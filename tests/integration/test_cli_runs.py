@@ -17,8 +17,8 @@ import pytest
 
 import wtb
 from tests.shell import Shell, Terminal, environment
+from wtb.cli.commands.runs import advice
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.runs import advice
 from wtb.domain.errors import InvalidTransition
 
 FLOW = """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application import comparison
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
+from wtb.application.time_travel import comparison
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, DiffKind

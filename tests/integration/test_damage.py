@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from wtb.application import listing
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
+from wtb.application.upkeep import listing
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import CheckpointNotFound, DamagedData, NotFound, UnknownFormat, WTBError
 from wtb.domain.events import EventType

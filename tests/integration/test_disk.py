@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import DamagedData, StorageError, StorageUnavailable, WTBError

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.integration.test_damage import HASHED, Disk, flipped
 from tests.upkeep import GRACE, Copy, World
 from tests.workspaces import described
-from wtb.application.steps import Position
+from wtb.application.runs.steps import Position
 from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.errors import DamagedData, WTBError
 from wtb.domain.events import EventType

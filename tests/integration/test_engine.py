@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application import node_runner
+from wtb.application.runs import function_caller
 from wtb.bench import Bench
 from wtb.domain.errors import AlreadyExists, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
@@ -285,7 +285,7 @@ def test_a_node_that_takes_too_long_fails_and_its_late_calls_are_refused(bench: 
 def test_an_async_node_that_takes_too_long_lets_go_of_what_it_holds_before_the_bench_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_runner, "_LET_GO_S", 60)
+    monkeypatch.setattr(function_caller, "_LET_GO_S", 60)
     happened: list[str] = []
 
     async def slow(state: Any) -> None:
@@ -305,7 +305,7 @@ def test_an_async_node_that_takes_too_long_lets_go_of_what_it_holds_before_the_b
 def test_a_bench_is_closed_though_an_async_node_that_took_too_long_blocks_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_runner, "_LET_GO_S", 0.05)
+    monkeypatch.setattr(function_caller, "_LET_GO_S", 0.05)
     let_go, threads = threading.Event(), []
 
     async def blocks(state: Any) -> None:

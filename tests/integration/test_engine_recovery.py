@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.reversals import ReversalFailed
+from wtb.application.runs.reversals import ReversalFailed
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import AlreadyExists, Conflict, InvalidInput
 from wtb.domain.execution import ExecutionStatus

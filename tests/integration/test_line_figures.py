@@ -16,7 +16,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 
 import wtb
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bootstrap import open_database
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.sql import schema
@@ -36,7 +36,7 @@ class OwnTime(threading.local):
 def own_time(monkeypatch: pytest.MonkeyPatch) -> OwnTime:
     passing = OwnTime()
     told = SimpleNamespace(perf_counter=lambda: passing.now, monotonic=time.monotonic, sleep=time.sleep)
-    monkeypatch.setattr("wtb.application.node_host.time", told)
+    monkeypatch.setattr("wtb.application.runs.node_runner.time", told)
     return passing
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import wtb
 from tests.crash import engine_worker, rollback_worker
-from wtb.application import branching, comparison
+from wtb.application.time_travel import comparison, run_editor
 from wtb.domain.errors import CheckpointNotFound
 from wtb.domain.history import Granularity
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -36,7 +36,7 @@ def check_same(monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]) -> Any:
     """Return what is read, which must not depend on how many checkpoints are looked at first."""
     found = []
     for length in (EVERYTHING, 1, 2, 5):
-        for module in (branching, comparison):
+        for module in (run_editor, comparison):
             monkeypatch.setattr(module, "_TAIL", length)
         found.append(read())
     assert found[1:] == found[:1] * 3
@@ -63,13 +63,13 @@ def test_what_differs_is_the_same(run: wtb.Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_target_that_does_not_exist_is_looked_for_everywhere(run: wtb.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branching, "_TAIL", 1)
+    monkeypatch.setattr(run_editor, "_TAIL", 1)
     with pytest.raises(CheckpointNotFound, match="nowhere"):
         run.diff("nowhere")
 
 
 def test_near_the_end_the_whole_is_not_read(run: wtb.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (branching, comparison):
+    for module in (run_editor, comparison):
         monkeypatch.setattr(module, "_TAIL", 8)
     last = targets(run)[-1]
 

@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tests.integration.race import GUN, race
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bootstrap import bootstrap, open_database
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew, StorageError
 from wtb.domain.history import ExecutionHistory

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.services import PgBouncer, PostgresServer
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.upkeep import GRACE, World
-from wtb.application import retention
-from wtb.application.retention import Retention, RunPruning
-from wtb.application.steps import Ending, Position
+from wtb.application.runs.steps import Ending, Position
+from wtb.application.upkeep import retention
+from wtb.application.upkeep.retention import Retention, RunPruning
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.events import EventType

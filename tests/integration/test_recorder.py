@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wtb.application.recorder import MAIN, Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import MAIN, Recorder
+from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import CheckpointDraft, Snapshot
 from wtb.domain.errors import (
     AlreadyExists,

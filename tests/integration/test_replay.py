@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 import wtb
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bench import Bench
 from wtb.domain.errors import DamagedData, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import ExecutionStatus

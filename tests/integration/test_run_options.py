@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.leases import LEASE
+from wtb.application.runs.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind, Trigger
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, StorageUnavailable

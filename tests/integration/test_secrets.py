@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import wtb
-from wtb.application.journeys import RollbackFailed
+from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
 from wtb.cli import main
 from wtb.domain.tools import Tool, ToolSpec

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.race import GUN, Racer, finished, racing
 from tests.integration.writer import SHARED, WORKFLOW
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bootstrap import Services, bootstrap, open_database
 from wtb.domain.events import EventType
 from wtb.domain.history import ExecutionHistory

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.journeys import RollbackFailed
-from wtb.application.leases import Leases
-from wtb.application.reversals import RedoDiverged
+from wtb.application.runs.leases import Leases
+from wtb.application.runs.reversals import RedoDiverged
+from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
@@ -511,7 +511,7 @@ def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects
 
     def node(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.tool(desk.open, title="one")
-        forks.append(bench.services.branching.fork(ctx.run.execution_id))
+        forks.append(bench.services.run_editor.fork(ctx.run.execution_id))
         with pytest.raises(InvalidTransition, match=r"is running; pause it first: `wtb pause"):
             bench.get(ctx.run.execution_id).rollback("before")
         return {"node": True}
@@ -521,7 +521,7 @@ def test_a_fork_of_a_running_run_takes_its_last_checkpoint_and_lists_the_effects
     flow.edge("before", "node")
     run = bench.run(flow, {})
     assert run.status is ExecutionStatus.COMPLETED
-    effects = bench.services.branching.effects_after(run.id, forks[0].checkpoint)
+    effects = bench.services.run_editor.effects_after(run.id, forks[0].checkpoint)
     assert [call.tool for call in effects] == [desk.open.spec.name]
     assert bench.get(forks[0].execution.id).state == {"before": True}
 

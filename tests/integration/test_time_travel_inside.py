@@ -9,9 +9,9 @@ import pytest
 
 import wtb
 from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
-from wtb.application.journeys import Journeys, RollbackFailed
-from wtb.application.leases import LEASE
-from wtb.application.reversals import RedoDiverged, Reversals
+from wtb.application.runs.leases import LEASE
+from wtb.application.runs.reversals import RedoDiverged, Reversals
+from wtb.application.time_travel.rollback_executor import RollbackExecutor, RollbackFailed
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNotSerialisable
@@ -138,7 +138,7 @@ def test_a_checkpoint_named_after_a_rollback_knows_nothing_of_what_the_node_did_
     assert run.resume().status is ExecutionStatus.COMPLETED
     assert sent == ["first", "second", "second"]
     assert len(run.diff(0).calls) == 2
-    branching = bench.services.branching
+    branching = bench.services.run_editor
     assert len(branching.effects_after(run.id, branching.fork(run.id, 0).checkpoint)) == 3
 
 
@@ -360,13 +360,13 @@ def test_a_run_is_not_deleted_while_somebody_alive_rolls_it_back(bench: Bench, d
 def test_a_run_is_let_go_of_when_its_folder_is_tidy(bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes the run up next stages files in the same place."""
     run = bench.run(support(desk), {})
-    folder, end, found = run.workspace, Journeys._end, list[set[str]]()
+    folder, end, found = run.workspace, RollbackExecutor._end, list[set[str]]()
 
     def looked_at(*args: Any) -> Any:
         found.append({path.name for path in folder.iterdir()} - set(AFTER_D[1]))
         return end(*args)
 
-    monkeypatch.setattr(Journeys, "_end", looked_at)
+    monkeypatch.setattr(RollbackExecutor, "_end", looked_at)
     run.rollback("b")
     run.redo()
     run.rollback("b")

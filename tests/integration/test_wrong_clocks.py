@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.leases import LEASE
+from wtb.application.runs.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.errors import Conflict
 from wtb.domain.events import EventType

@@ -5,8 +5,8 @@ Each thread writes a run of its own and, in turn with everybody else, the run ca
 
 from concurrent.futures import ThreadPoolExecutor
 
-from wtb.application.recorder import Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import Conflict
 from wtb.domain.ids import ExecutionId

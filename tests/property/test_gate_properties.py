@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wtb.domain.evaluation import Absent, Direction, Metric, Score, ScoreTable
-from wtb.domain.gate import Outcome, non_inferior, regression
-from wtb.domain.statistics import Comparison, compare
+from wtb.domain.statistics.comparisons import Comparison, compare
+from wtb.domain.statistics.gate import Outcome, non_inferior, regression
 
 Runs = Mapping[str, Sequence[Score]]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.application.recorder import MAIN, Recorder
-from wtb.application.steps import Position
+from wtb.application.runs.recorder import MAIN, Recorder
+from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, NodeStatus, Trigger
 from wtb.domain.execution import Branch, Execution

@@ -34,9 +34,9 @@ from tests.property.time_travel_model import (
 )
 from tests.services import PostgresServer
 from tests.workspaces import described
-from wtb.application.journeys import RollbackFailed
-from wtb.application.retention import Retention
-from wtb.application.reversals import ReversalInDoubt
+from wtb.application.runs.reversals import ReversalInDoubt
+from wtb.application.time_travel.rollback_executor import RollbackFailed
+from wtb.application.upkeep.retention import Retention
 from wtb.domain.checkpoint import NodeStatus
 from wtb.domain.errors import (
     Conflict,

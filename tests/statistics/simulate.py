@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.domain.evaluation import Direction, Metric, ScoreTable
-from wtb.domain.gate import Outcome, non_inferior, regression
-from wtb.domain.resampling import Columns, step_down
-from wtb.domain.statistics import ALPHA, Comparison, compare, summarise
-from wtb.domain.verdicts import Finding, verdicts
+from wtb.domain.statistics.comparisons import ALPHA, Comparison, compare, summarise
+from wtb.domain.statistics.gate import Outcome, non_inferior, regression
+from wtb.domain.statistics.resampling import Columns, step_down
+from wtb.domain.statistics.verdicts import Finding, verdicts
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

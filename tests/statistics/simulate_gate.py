@@ -15,10 +15,10 @@ from unittest.mock import patch
 import numpy as np
 
 from tests.statistics.simulate import BINARY, LOGNORMAL, NORMAL, REPEATED, TIED, Array, Generator, Kind
-from wtb.domain import gate_bounds
 from wtb.domain.evaluation import Metric, ScoreTable
-from wtb.domain.gate import Gate, Outcome, non_inferior, regression
-from wtb.domain.statistics import Comparison, compare
+from wtb.domain.statistics import gate_bounds
+from wtb.domain.statistics.comparisons import Comparison, compare
+from wtb.domain.statistics.gate import Gate, Outcome, non_inferior, regression
 
 SIZES = (8, 20, 80)
 

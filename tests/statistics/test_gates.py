@@ -14,10 +14,10 @@ from tests.statistics import simulate_gate as simulate
 from tests.statistics.simulate import BINARY, LOGNORMAL, NORMAL, TIED
 from tests.statistics.simulate_gate import EDITS, RARE, Edit
 from tests.statistics.test_verdicts import least, most
-from wtb.domain import gate, gate_bounds
-from wtb.domain.gate import Outcome, regression
-from wtb.domain.gate_bounds import Drops
-from wtb.domain.statistics import Comparison
+from wtb.domain.statistics import gate, gate_bounds
+from wtb.domain.statistics.comparisons import Comparison
+from wtb.domain.statistics.gate import Outcome, regression
+from wtb.domain.statistics.gate_bounds import Drops
 
 BATCHES = 4_000 if os.environ.get("WTB_SOAK") else 200
 

@@ -18,11 +18,11 @@ from scipy.stats import binom
 
 from tests.statistics import simulate
 from tests.statistics.simulate import CLUSTERED, KINDS, LOGNORMAL, MORE_KINDS, NORMAL, TIED, ZERO_INFLATED, Kind
-from wtb.domain import intervals, pairing, verdicts
-from wtb.domain.differences import Differences, Runs, differences
-from wtb.domain.resampling import Array
-from wtb.domain.statistics import Comparison
-from wtb.domain.verdicts import Finding
+from wtb.domain.statistics import intervals, pairing, verdicts
+from wtb.domain.statistics.comparisons import Comparison
+from wtb.domain.statistics.differences import Differences, Runs, differences
+from wtb.domain.statistics.resampling import Array
+from wtb.domain.statistics.verdicts import Finding
 
 BATCHES = 4_000 if os.environ.get("WTB_SOAK") else 250
 # Cheaper than comparisons; skewed scores need as many to tell a good interval from a bad one.

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bootstrap import Services, bootstrap, open_database
 from wtb.domain.errors import InvalidInput, SchemaOutdated, StorageError, StorageUnavailable
 from wtb.domain.events import Event, EventType, RecordedEvent

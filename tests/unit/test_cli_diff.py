@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import wtb
-from wtb.application.recorder import Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.bench import Bench
 from wtb.cli import main
 from wtb.testing.stories import Story

@@ -11,8 +11,8 @@ import pytest
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Direction, Metric, Score, ScoreTable
-from wtb.domain.gate import Allowance, Outcome, Reason, non_inferior, regression
-from wtb.domain.statistics import Comparison, compare
+from wtb.domain.statistics.comparisons import Comparison, compare
+from wtb.domain.statistics.gate import Allowance, Outcome, Reason, non_inferior, regression
 
 RIGHT = Metric(name="right", worst=0.0, best=1.0)
 LATENCY = Metric(name="latency", direction=Direction.LOWER)

@@ -13,8 +13,8 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
-from wtb.infrastructure.langgraph.values import packed
+from wtb.infrastructure.langgraph.engine.state_values import KeptValues, LiveList
+from wtb.infrastructure.langgraph.saver.channel_values import packed
 from wtb.langgraph import Saver
 
 START: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

@@ -11,7 +11,7 @@ import pytest
 
 from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
-from wtb.infrastructure.langgraph.waiting import Handed, Place, WaitingWrites, settle
+from wtb.infrastructure.langgraph.saver.write_buffer import Handed, Place, WaitingWrites, settle
 
 LONG_S = 3600.0
 """Longer than a test may take: whoever waits that long fails it."""

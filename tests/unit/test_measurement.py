@@ -8,7 +8,7 @@ import pytest
 
 from wtb.domain.batch import Job
 from wtb.domain.job_record import JobRecord
-from wtb.domain.measurement import Measured, apart_from_baseline, is_measured, measured_apart
+from wtb.domain.statistics.measurement import Measured, apart_from_baseline, is_measured, measured_apart
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.domain.cases import Case
-from wtb.domain.near_copies import NearCopies, find_near_copies
+from wtb.domain.statistics.near_copies import NearCopies, find_near_copies
 from wtb.infrastructure.cases import read_cases
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.domain.intervals import Interval
+from wtb.domain.statistics.intervals import Interval
 from wtb.reporting.content import Figures
 from wtb.reporting.markup import Markup, element
 from wtb.reporting.svg import NARROW, WIDE, Axis, Format, Point, scale, scatter, share_of, track

@@ -14,9 +14,9 @@ from scipy import stats
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Direction, Errors, Metric, Score, Scores, ScoreTable
-from wtb.domain.intervals import Interval, Method
-from wtb.domain.statistics import Comparison, NeededCases, Summary, compare, summarise
-from wtb.domain.verdicts import Finding, beyond_chance, verdicts
+from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary, compare, summarise
+from wtb.domain.statistics.intervals import Interval, Method
+from wtb.domain.statistics.verdicts import Finding, beyond_chance, verdicts
 
 PLAIN = Metric(name="score")
 RIGHT = Metric(name="right", worst=0.0, best=1.0)

@@ -11,8 +11,8 @@ from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
-from wtb.application.run_figures import line_figures
-from wtb.application.tracebacks import own_place
+from wtb.application.runs.run_figures import line_figures
+from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput

@@ -15,11 +15,11 @@ from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.files import EMPTY_TREE
-from wtb.domain.measurement import Measured
 from wtb.domain.observation import Window
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.measurement import Measured
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
@@ -59,8 +59,8 @@ class SharedFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Go:
-    """One go at a batch: failures are final within it, and within another one that goes on at the same time."""
+class Attempt:
+    """One attempt at a batch: failures are final within it, and within another one that goes on at the same time."""
 
     id: str
     began_at: datetime
@@ -95,7 +95,7 @@ class NodeCache:
         return lambda: self._listeners.remove(listener)
 
     def claim(
-        self, key: bytes, go: Go, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
+        self, key: bytes, attempt: Attempt, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
     ) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it.
 
@@ -109,17 +109,19 @@ class NodeCache:
             result = _result(found, state)
             if is_current(result):
                 return result
-        if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, go):
+        if found is not None and found.status is CacheStatus.FAILED and is_legible and _is_final(found, attempt):
             assert found.value is not None
             return SharedFailure(failure=Failure(**found.value))
         if found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found):
             return Busy(key)
         now = self._clock.now()
-        mine = CacheEntry(key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=go.id, expires_at=now + LEASE)
+        mine = CacheEntry(
+            key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=attempt.id, expires_at=now + LEASE
+        )
         with self._storage.unit_of_work() as uow:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, go, state, is_current)
+        return None if claimed else self.claim(key, attempt, state, is_current)
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether somebody who is alive is making a result."""
@@ -138,7 +140,7 @@ class NodeCache:
         """Return that something was measured now, by this process."""
         return Measured.once(self._clock.now(), self._me())
 
-    def settle(self, uow: UnitOfWork, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
+    def settle(self, uow: UnitOfWork, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
         """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
 
         It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
@@ -149,16 +151,16 @@ class NodeCache:
             key=key,
             status=CacheStatus.DONE if done else CacheStatus.FAILED,
             owner=self._me(),
-            attempt=go.id,
+            attempt=attempt.id,
             expires_at=self._clock.now(),
             value=value,
         )
         uow.cache.settle(entry)
 
-    def settle_now(self, key: bytes, go: Go, result: SharedResult | SharedFailure) -> None:
+    def settle_now(self, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
         """Keep a result in a transaction of its own."""
         with self._storage.unit_of_work() as uow:
-            self.settle(uow, key, go, result)
+            self.settle(uow, key, attempt, result)
             uow.commit()
         self.tell(key)
 
@@ -186,9 +188,9 @@ class NodeCache:
             listener(key)
 
 
-def _is_final(failed: CacheEntry, go: Go) -> bool:
+def _is_final(failed: CacheEntry, attempt: Attempt) -> bool:
     """Whether a failure holds in this go at a batch: it was made in it, or by somebody else meanwhile."""
-    return failed.attempt == go.id or failed.expires_at >= go.began_at
+    return failed.attempt == attempt.id or failed.expires_at >= attempt.began_at
 
 
 def _value(result: SharedResult) -> dict[str, Any]:
@@ -238,7 +240,7 @@ class Sharing:
     case_id: str
     repeat: int
     seed: int
-    go: Go
+    attempt: Attempt
     enabled: bool = True
     """Whether anything is shared; what is executed is counted either way."""
     fresh: frozenset[str] = frozenset()
@@ -289,7 +291,7 @@ class Sharing:
 
     def claim(self, key: bytes, node: str, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
         """Return a result, or that somebody makes it; None when it is for this job to make it."""
-        found = self.cache.claim(key, self.go, state, lambda result: self._is_current(result, node))
+        found = self.cache.claim(key, self.attempt, state, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
         elif isinstance(found, SharedResult):
@@ -337,11 +339,11 @@ class Sharing:
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""
-        self.cache.settle(uow, key, self.go, result)
+        self.cache.settle(uow, key, self.attempt, result)
 
     def settle_now(self, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Give a result that is kept nowhere else to everybody who needs it."""
-        self.cache.settle_now(key, self.go, result)
+        self.cache.settle_now(key, self.attempt, result)
         self.claimed.discard(key)
 
     def settled(self, key: bytes) -> None:

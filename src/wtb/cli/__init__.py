@@ -9,20 +9,20 @@ from typing import Any
 
 import click
 
-from wtb.cli.batch import batch
-from wtb.cli.db import db
-from wtb.cli.diff import diff
-from wtb.cli.files import export
-from wtb.cli.importing import import_group
-from wtb.cli.init import init
-from wtb.cli.look import history, ls
+from wtb.cli.commands.batch import batch
+from wtb.cli.commands.db import db
+from wtb.cli.commands.diff import diff
+from wtb.cli.commands.files import export
+from wtb.cli.commands.importing import import_group
+from wtb.cli.commands.init import init
+from wtb.cli.commands.look import history, ls
+from wtb.cli.commands.report import report
+from wtb.cli.commands.runs import pause, resume, run, stop
+from wtb.cli.commands.show import show_run
+from wtb.cli.commands.travel import checkpoint, delete, fork, redo, rollback
+from wtb.cli.commands.upkeep import doctor, prune
+from wtb.cli.commands.verdicts import baseline, compare, gate
 from wtb.cli.output import echo, shown
-from wtb.cli.report import report
-from wtb.cli.runs import pause, resume, run, stop
-from wtb.cli.show import show_run
-from wtb.cli.travel import checkpoint, delete, fork, redo, rollback
-from wtb.cli.upkeep import doctor, prune
-from wtb.cli.verdicts import baseline, compare, gate
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.domain.evaluation import Metric
-from wtb.domain.near_copies import NearCopies
+from wtb.domain.statistics.near_copies import NearCopies
 
 Words = Mapping[str, tuple[str, ...]]
 """Sentences or names by node."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.domain.execution import Failure
-from wtb.domain.measurement import Measured
 from wtb.domain.observation import Window
 from wtb.domain.spending import NOTHING_SPENT, Spent
+from wtb.domain.statistics.measurement import Measured
 
 Scores = Mapping[str, Any]
 """By evaluator: a number, or `{"error": …}` where it failed."""

@@ -12,10 +12,10 @@ from typing import Any
 from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
 from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
-from wtb.domain.intervals import Interval
 from wtb.domain.secrets import Masker
-from wtb.domain.statistics import Summary
-from wtb.domain.verdicts import Family, Finding, Verdict
+from wtb.domain.statistics.comparisons import Summary
+from wtb.domain.statistics.intervals import Interval
+from wtb.domain.statistics.verdicts import Family, Finding, Verdict
 
 BASELINE_KEY = "B"
 _MASKER = Masker()

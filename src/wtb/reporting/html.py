@@ -12,7 +12,7 @@ from typing import Any
 
 from wtb.batch_results import JobResult
 from wtb.domain.evaluation import Direction, Metric
-from wtb.domain.verdicts import Finding
+from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
 from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from wtb.domain.evaluation import Direction, Metric
-from wtb.domain.verdicts import Finding
+from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting.content import Figures, Report, Row, Trouble, counted
 
 SHOWN_ROWS = 6

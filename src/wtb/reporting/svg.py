@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wtb.domain.intervals import Interval
+from wtb.domain.statistics.intervals import Interval
 from wtb.reporting.markup import Markup, element, joined
 
 _CHARACTER = 9

@@ -13,15 +13,15 @@ from wtb.application.batches.forecast import Forecast
 from wtb.application.batches.job_runner import BatchServices, JobRunner
 from wtb.application.batches.plan import BatchPlan, record_of
 from wtb.application.batches.planner import PlannedJobs
-from wtb.application.run_figures import measured_runs
+from wtb.application.runs.run_figures import measured_runs
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.errors import WTBError
 from wtb.domain.events import Event, EventType
-from wtb.domain.measurement import apart_from_baseline
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.runner import Runner
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.measurement import apart_from_baseline
 from wtb.domain.variants import label
 
 

@@ -13,9 +13,9 @@ from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
-from wtb.application.execution_controller import ExecutionController, WaitsForResult
-from wtb.application.node_cache import Go, NodeCache, Sharing
-from wtb.application.run_figures import measured_runs
+from wtb.application.node_cache import Attempt, NodeCache, Sharing
+from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
+from wtb.application.runs.run_figures import measured_runs
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
@@ -54,9 +54,9 @@ class BatchServices:
     planner: BatchPlanner
     traces: Traces
 
-    def new_go(self) -> Go:
-        """Return a new go at a batch or a job: failures are final within it."""
-        return Go(id=self.ids.new(), began_at=self.clock.now())
+    def new_attempt(self) -> Attempt:
+        """Return a new attempt at a batch or a job: failures are final within it."""
+        return Attempt(id=self.ids.new(), began_at=self.clock.now())
 
 
 @dataclass(slots=True)
@@ -84,12 +84,12 @@ class JobRunner:
     """How long the batch has taken so far."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
-    _go: Go = field(init=False)
+    _attempt: Attempt = field(init=False)
 
     def __post_init__(self) -> None:
         self._work = {job.number: _Work(job, job.spent) for job in self.jobs}
         self._cases = {case.id: case for case in self.plan.cases}
-        self._go = self.services.new_go()
+        self._attempt = self.services.new_attempt()
 
     def run(self, number: int) -> JobReport:
         """Take a job to its end, or to where it has to wait, and keep what came of it."""
@@ -111,8 +111,8 @@ class JobRunner:
         """Keep what came of a job, unless it is to be tried again."""
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self.plan.retries:
-            go = self.services.new_go()
-            work.sharing = replace(sharing, go=go, claimed=set(), begun_elsewhere=False, spent=Spent())
+            attempt = self.services.new_attempt()
+            work.sharing = replace(sharing, attempt=attempt, claimed=set(), begun_elsewhere=False, spent=Spent())
             work.job, work.begun = self.services.planner.queued_again(job), False
             self._save(work.job, 0.0)
             return JobFailedForNow(job.number)
@@ -184,7 +184,7 @@ class JobRunner:
             case_id=job.case_id,
             repeat=job.repeat,
             seed=self.plan.seed,
-            go=self._go,
+            attempt=self._attempt,
             enabled=self.plan.share and not job.record.alone,
             fresh=self.plan.fresh_nodes,
         )

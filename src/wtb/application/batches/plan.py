@@ -16,9 +16,9 @@ from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
-from wtb.domain.near_copies import find_near_copies
 from wtb.domain.ports import Codec
 from wtb.domain.spending import Budget
+from wtb.domain.statistics.near_copies import find_near_copies
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 

@@ -22,13 +22,13 @@ from wtb.domain.engine import Advance, Make, Runs, Standpoint
 from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
 from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
-from wtb.infrastructure.langgraph.finished import updates_in, with_updates
-from wtb.infrastructure.langgraph.graphs import App, Graph
-from wtb.infrastructure.langgraph.hosting import STEP, Hosted, Step, restored_update
-from wtb.infrastructure.langgraph.kept import KeptValues, LiveList
-from wtb.infrastructure.langgraph.messages import Identified, ids_in, message_channels
-from wtb.infrastructure.langgraph.records import SENT, is_inner
-from wtb.infrastructure.langgraph.tools import record_tool_nodes
+from wtb.infrastructure.langgraph.engine.finished import updates_in, with_updates
+from wtb.infrastructure.langgraph.engine.graphs import App, Graph
+from wtb.infrastructure.langgraph.engine.hosted_node import STEP, Hosted, Step, restored_update
+from wtb.infrastructure.langgraph.engine.messages import Identified, ids_in, message_channels
+from wtb.infrastructure.langgraph.engine.state_values import KeptValues, LiveList
+from wtb.infrastructure.langgraph.engine.tools import record_tool_nodes
+from wtb.infrastructure.langgraph.saver.records import SENT, is_inner
 
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
 _INPUTS = KeptValues()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from wtb.application.context import CURRENT
-from wtb.application.node_runner import NodeRunner
-from wtb.application.state_view import StateView
+from wtb.application.runs.context import CURRENT
+from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.state_view import StateView
 from wtb.domain.engine import Advance, Call, Make, Standpoint
 from wtb.domain.ports import Conditions
 from wtb.domain.routing import Finished, Router
@@ -32,14 +32,14 @@ class NativeEngine:
         self,
         definition: WorkflowDefinition,
         conditions: Conditions,
-        runner: NodeRunner,
+        caller: FunctionCaller,
         *,
         warn_of_changes: bool = False,
     ) -> None:
         self._definition = definition
         self._nodes = {node.name: node for node in definition.nodes}
         self._router = Router(definition, conditions)
-        self._runner = runner
+        self._caller = caller
         self._warn_of_changes = warn_of_changes
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
@@ -79,7 +79,7 @@ class NativeEngine:
             view = StateView(state, node.name, node.reads)
             token = CURRENT.set(context)
             try:
-                returned = self._runner.call(node, view, context, timeout_s)
+                returned = self._caller.call(node, view, context, timeout_s)
             finally:
                 CURRENT.reset(token)
             if lost := self._lost(view, returned):

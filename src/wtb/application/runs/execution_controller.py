@@ -1,0 +1,432 @@
+"""ExecutionController: create, run, pause, resume and stop executions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wtb.application.dependencies.workflow_code import differences, with_code
+from wtb.application.node_cache import Sharing
+from wtb.application.runs.context import Price
+from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.heartbeat import Heartbeat
+from wtb.application.runs.leases import Leases, alone, check_not_rolling_back
+from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
+from wtb.application.runs.progress import Progress
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.recovery import Recovery, Standing
+from wtb.application.runs.reversals import Reversals
+from wtb.application.runs.run_driver import RunDriver
+from wtb.application.runs.steps import Ending, Position
+from wtb.application.runs.unfinished import unfinished
+from wtb.application.workspaces import Workspaces
+from wtb.domain.engine import Engine, ShowsFinished
+from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
+from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.ids import ExecutionId
+from wtb.domain.options import Keep, OnFailure, RunOptions
+from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
+from wtb.domain.secrets import Masker, masked_logger
+from wtb.domain.state import StateDelta
+from wtb.domain.tools import Tool
+from wtb.domain.values import evolve
+from wtb.domain.workflow import BASELINE, WorkflowDefinition
+
+_log = masked_logger(__name__)
+
+_RESUMABLE = (ExecutionStatus.PENDING, ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.RUNNING)
+
+
+_THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
+    Keep.EVERY_NODE: (),
+    Keep.ON_SUCCESS: (ExecutionStatus.FAILED, ExecutionStatus.CANCELLED),
+    Keep.ON_ERROR: (ExecutionStatus.COMPLETED,),
+}
+"""After which ends only the first and the last checkpoint are kept."""
+
+
+class WaitsForResult(Exception):
+    """The run needs a result that somebody else is making; run it again when that is there."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key.hex())
+        self.key = key
+
+
+class ExecutionController:
+    """Runs executions in this process; every one under a lease that a heartbeat keeps alive."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        conditions: Conditions,
+        engine_of: Callable[[WorkflowDefinition], Engine],
+        caller: FunctionCaller,
+        owners: Owners,
+        workspaces: Workspaces,
+        recorder: Recorder,
+        reversals: Reversals,
+        heartbeat: Heartbeat,
+        find_tool: Callable[[str], Tool],
+        masker: Masker,
+        price: Price = lambda model, input_tokens, output_tokens: None,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._conditions = conditions
+        self._engine_of = engine_of
+        self._owners = owners
+        self._recorder = recorder
+        self._recovery = Recovery(storage, clock, recorder)
+        self._reversals = reversals
+        self._leases = Leases(storage, clock, owners)
+        self._heartbeat = heartbeat
+        self._caller = caller
+        self._equipment = Equipment(
+            storage=storage,
+            clock=clock,
+            codec=codec,
+            recorder=self._recorder,
+            caller=self._caller,
+            workspaces=workspaces,
+            find_tool=find_tool,
+            masker=masker,
+            price=price,
+        )
+        self._drivers: dict[ExecutionId, RunDriver] = {}
+        self._lock = threading.Lock()
+
+    def create(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str | None = None,
+        source: str | None = None,
+        workspace: Path | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+    ) -> Execution:
+        """Check the workflow and the options, and record a pending run with its input.
+
+        `workspace` is a folder whose files the run begins with; it is copied, never written to.
+        """
+        facts: dict[str, Any] = {"source": source, "metadata": metadata, "created_by": created_by}
+        at = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, facts=facts)
+        return at.execution
+
+    def _created(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str | None,
+        workspace: Path | None = None,
+        facts: Mapping[str, Any],
+    ) -> Position:
+        definition.validate(self._conditions)
+        options.check(definition)
+        files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
+        engine = self._engine_of(definition.with_variants(options.variants))
+        begun = engine.begin(state)
+        return self._recorder.create(
+            with_code(definition),
+            begun.state,
+            execution_id=execution_id,
+            next_nodes=begun.next_nodes,
+            joins=begun.joins,
+            memory={engine.remembers: begun.memory} if engine.remembers else None,
+            options=options.to_dict(),
+            files=None if files is None else files.save,
+            **facts,
+        )
+
+    def run_new(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        execution_id: str,
+        sharing: Sharing,
+        **facts: Any,
+    ) -> Execution:
+        """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
+        at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
+        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, (), False)):
+            with_variants = definition.with_variants(options.variants)
+            engine = self._engine_of(with_variants)
+            standing = self._recovery.beginning(claimed, engine.remembers)
+            driver = self._driver(with_variants, options, claimed, standing, engine=engine, sharing=sharing)
+            return self._driven(driver, options, pass_breakpoint=False)
+
+    def run(
+        self,
+        execution_id: ExecutionId,
+        definition: WorkflowDefinition,
+        *,
+        update: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        rerun_node: bool = False,
+        strict: bool = False,
+        take_over: bool = False,
+        options: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+    ) -> Execution:
+        """Run an execution from where it stands until it ends or pauses.
+
+        `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
+        undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
+        as breakpoints, `watch` looks on. A workflow that changed since the run began is warned of, or refused when
+        `strict`. `take_over` takes a lease that a wrong clock has put far into the future.
+        """
+        definition.validate(self._conditions)
+        found = self._recorder.load(execution_id)
+        chosen = RunOptions.from_dict({**found.execution.options, **(options or {})})
+        chosen.check(definition)
+        _check_nodes(found, definition)
+        changed = self._changes(found, definition)
+        definition = definition.with_variants(chosen.variants)
+        if changed and strict:
+            raise InvalidInput(
+                f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
+                "go on with the workflow as it is now"
+            )
+        if changed:
+            _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
+        with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
+            try:
+                if rerun_node:
+                    self._abandon_open_runs(at)
+                engine = self._engine_of(definition)
+                change = engine.accepted(update or {})
+                at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
+                driver = self._driver(definition, chosen, at, standing, engine=engine, watch=watch, sharing=sharing)
+            except Exception:
+                self._recorder.end(at, _as_it_was(found.execution))
+                raise
+            return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
+
+    def state_with_finished(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> dict[str, Any] | None:
+        """Return the state with what nodes have written whose siblings wait; None when there is nothing to add."""
+        engine = self._engine_of(definition)
+        if not isinstance(engine, ShowsFinished):
+            return None
+        at = self._recorder.load(execution_id)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = unfinished(uow, at, engine.remembers)
+        try:
+            return None if found is None else engine.with_finished(*found)
+        except Exception:  # noqa: BLE001  what a reducer of the user's raises is said when the run goes on
+            return None
+
+    def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
+        """Drive a run, within reach of those who ask it to pause, until it ends, pauses or waits for another one."""
+        execution_id = driver.at.execution.id
+        with self._lock:
+            self._drivers[execution_id] = driver
+        try:
+            ended = driver.drive(pass_breakpoint=pass_breakpoint)
+            if driver.waits_for is not None:
+                raise WaitsForResult(driver.waits_for)
+            if ended.execution.status in _THINNED[options.checkpoints]:
+                self._recorder.thin(ended)
+            return ended.execution
+        finally:
+            with self._lock:
+                del self._drivers[execution_id]
+
+    def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
+        """Return what is not as it was when the run began."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            began_with = uow.workflows.get(at.execution.workflow_id)
+        if "edges" not in began_with:
+            raise InvalidInput(
+                f"{at.execution.id!r} is a thread that LangGraph runs itself; go on with graph.invoke and its "
+                "thread_id, or begin a run with bench.run(graph, …)"
+            )
+        return list(differences(began_with, with_code(definition)))
+
+    def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:
+        """Take the lease, unless somebody who is alive holds it."""
+        execution = at.execution
+        check_not_rolling_back(execution)
+        if execution.status not in _RESUMABLE:
+            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
+        abandoned = self._leases.check_free(execution, take_over=take_over)
+        # The options are kept, so that whoever resumes the run after this goes on in the same way.
+        replaced = _replaced(execution.options.get("variants", {}), options.variants)
+        at = replace(at, execution=evolve(execution, options=options.to_dict()))
+        return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
+
+    def _changed(
+        self,
+        at: Position,
+        update: Mapping[str, Any],
+        pause: Pause | None,
+        answer: Any,
+        *,
+        remembers: str,
+    ) -> tuple[Position, Standing]:
+        """Take down an answer and a change of the state, and return where the run stands then."""
+        if update and answer is not None:
+            raise InvalidInput(
+                "a change of the state begins the node afresh, which then asks again; resume twice: first the update, "
+                "then the answer"
+            )
+        standing = self._recovery.standing(at, remembers)
+        if answer is not None:
+            self._recovery.answer(at, standing.open_runs, pause, answer)
+        if update:
+            self._recovery.check_nothing_called(at, standing.open_runs)
+            delta = StateDelta.setting(update)
+            at = self._recorder.change_state(at, delta)
+            standing = replace(standing, state=standing.state.apply(delta), open_runs=())
+        return at, standing
+
+    def _driver(
+        self,
+        definition: WorkflowDefinition,
+        options: RunOptions,
+        at: Position,
+        standing: Standing,
+        *,
+        engine: Engine,
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+    ) -> RunDriver:
+        progress = Progress(
+            self._recorder,
+            at,
+            state=standing.state,
+            memory=standing.memory,
+            visits=standing.visits,
+            steps=standing.steps,
+            fatal=options.checkpoint_failure is OnFailure.FATAL,
+        )
+        bases = standing.bases
+        host = NodeRunner(
+            self._equipment,
+            definition,
+            options,
+            progress,
+            bases=bases,
+            watch=watch,
+            sharing=sharing,
+            calls_begun=standing.calls_begun,
+        )
+        return RunDriver(
+            self._equipment,
+            definition,
+            options,
+            progress,
+            engine=engine,
+            host=host,
+            open_runs=standing.open_runs,
+            bases=bases,
+        )
+
+    def _abandon_open_runs(self, at: Position) -> None:
+        """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
+
+        What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
+        finished stays as it is.
+        """
+        for run in self._recovery.standing(at).open_runs:
+            if run.pending is not None:
+                continue
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+                history = uow.checkpoints.load_history(at.execution.id)
+            for call in reversed(calls):
+                if history.is_inherited(call):
+                    continue
+                if self._reversals.can_reverse(call):
+                    self._reversals.reverse(call, at.token)
+                elif call.may_have_happened:
+                    _log.warning(
+                        "run %s: %s (%s) stays as it is, and may be done again",
+                        at.execution.id,
+                        call.tool,
+                        call.identity,
+                    )
+            self._recorder.abandon(at, run)
+
+    def request(self, execution_id: ExecutionId, request: str) -> None:
+        """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""
+        with self._lock:
+            driver = self._drivers.get(execution_id)
+        if driver is not None:
+            driver.interrupt(request)
+            return
+        at = self._recorder.load(execution_id)
+        if self._nobody_runs(at.execution, request):
+            self._recorder.end(at, Ending.requested(request))
+            return
+        if at.execution.status is not ExecutionStatus.RUNNING:
+            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
+        with self._storage.unit_of_work() as uow:
+            uow.executions.request(execution_id, request)
+            uow.commit()
+
+    def _nobody_runs(self, execution: Execution, request: str) -> bool:
+        """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
+        if execution.status is ExecutionStatus.RUNNING:
+            gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+            return execution.neglect(self._clock.now(), gone) is not None
+        return request == "stop" and execution.status in _RESUMABLE
+
+    def is_free(self, execution_id: ExecutionId) -> bool:
+        """Whether nobody who is alive runs the execution."""
+        try:
+            self._leases.check_free(self._recorder.load(execution_id).execution)
+        except Conflict:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop the threads of this process's runs."""
+        self._caller.close()
+
+
+def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return which nodes go on with another implementation: what they had, and what they have now."""
+    pairs = {node: (before.get(node, BASELINE), now.get(node, BASELINE)) for node in {**before, **now}}
+    return {node: (old, new) for node, (old, new) in pairs.items() if old != new}
+
+
+def _folder(workspace: Path) -> Path:
+    if not workspace.is_dir():
+        raise InvalidInput(f"workspace={str(workspace)!r} is no folder; name one whose files the run begins with")
+    return workspace
+
+
+def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:
+    """Refuse to go on with a workflow that lost a node which comes next; nothing must end silently."""
+    names = [node.name for node in definition.nodes]
+    missing = [name for name in at.head.next_nodes if name not in names]
+    if missing:
+        raise InvalidInput(
+            f"run {at.execution.id!r} goes on with {', '.join(missing)}, which the workflow no longer has "
+            f"(it has {', '.join(names)}); resume it with the workflow that it was begun with"
+        )
+
+
+def _as_it_was(execution: Execution) -> Ending:
+    """Return how to leave a run that could not go on because of what it was given: as it stood before."""
+    if execution.failure is not None:
+        return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
+    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
+
+
+def _stopped_before(at: Position) -> bool:
+    return at.execution.pause is not None and at.execution.pause.reason.startswith("break before")

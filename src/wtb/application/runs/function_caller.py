@@ -1,0 +1,205 @@
+"""FunctionCaller: calls one node's function, sync or async, within its time, as often as its retry policy allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import random
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any
+
+from wtb.application.runs.state_view import StateView
+from wtb.domain.copies import IMMUTABLE
+from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.execution import Failure
+from wtb.domain.workflow import Node, RetryPolicy
+
+_LET_GO_S = 1.0
+"""How long coroutines that were given up may take to let go of what they hold when the loop is closed."""
+
+
+class NodeTimeout(WTBError, TimeoutError):
+    """A node did not finish within its timeout_s."""
+
+
+class EventLoopThread:
+    """One event loop on a thread of ours, so that async nodes run in scripts and notebooks alike."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Run a coroutine on the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="wtb-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        """Stop the loop; what still runs on it was given up before, and gets the time to let go of what it holds.
+
+        A node that blocks the loop keeps its thread, a daemon, which ends when the node lets it.
+        """
+        with self._lock:
+            if self._loop is not None and self._thread is not None:
+                asyncio.run_coroutine_threadsafe(_let_go(), self._loop)
+                self._thread.join(2 * _LET_GO_S)
+                self._loop = None
+
+
+async def _let_go() -> None:
+    """Cancel everything else on this loop, wait for its end, though not for ever, and stop the loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        if not task.cancelling():  # a second time would break off what it does about the first
+            task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_LET_GO_S)
+    asyncio.get_running_loop().stop()
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped: a node that exits breaks out of it, which must not end the others."""
+    while not loop.is_closed():
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+            loop.close()
+
+
+class FunctionCaller:
+    """Runs functions of nodes; knows threads and loops, not what is recorded."""
+
+    def __init__(self, *, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._loop = EventLoopThread()
+
+    def call(self, node: Node, state: StateView, context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+        """Call the function once and return its update, as a copy that nobody else holds."""
+        function = node.function
+        if function is None:
+            raise InvalidInput(f"node {node.name!r} has no function; import {node.reference!r} before running")
+        arguments = (state, context) if takes_context(function) else (state,)
+        if timeout_s is not None and not inspect.iscoroutinefunction(function):
+            returned = self._in_thread(node.name, partial(function, *arguments), timeout_s)
+        else:
+            returned = function(*arguments)
+        if type(returned) is not dict and inspect.iscoroutine(returned):
+            returned = self._awaited(node.name, returned, timeout_s)
+        return _checked(node, returned, state)
+
+    def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
+        """Call what is no function of a node of ours, and wait for it if it is a coroutine."""
+        is_sync = not inspect.iscoroutinefunction(function)
+        returned = function() if timeout_s is None or not is_sync else self._in_thread(name, function, timeout_s)
+        return self._awaited(name, returned, timeout_s) if inspect.iscoroutine(returned) else returned
+
+    def _awaited(self, name: str, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        future = self._loop.submit(coroutine)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the node's own
+            future.cancel()
+            raise _too_slow(name, timeout_s) from None
+
+    def _in_thread(self, name: str, function: Callable[[], Any], timeout_s: float) -> Any:
+        """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind.
+
+        A daemon: one that never returns must not keep the process from ending.
+        """
+        future: Future[Any] = Future()
+        target = partial(_settle, future, partial(contextvars.copy_context().run, function))
+        threading.Thread(target=target, name=f"wtb-{name}", daemon=True).start()
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError:
+            if future.done():
+                raise  # the node's own
+            raise _too_slow(name, timeout_s) from None
+
+    def wait_before_retry(self, policy: RetryPolicy, attempt: int, rng: random.Random) -> None:
+        """Wait as long as the policy says after this attempt."""
+        wait_s = min(policy.wait_s * policy.backoff ** (attempt - 1), policy.max_wait_s)
+        self._sleep(wait_s * (1 + policy.jitter * rng.uniform(-1, 1)))
+
+    def close(self) -> None:
+        """Stop the loop."""
+        self._loop.close()
+
+
+def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001  it is raised again where the result is waited for
+        future.set_exception(error)
+
+
+@lru_cache(maxsize=4096)  # reading a signature takes longer than a step may
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether a node function wants the context beside the state."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and (parameter.default is parameter.empty or parameter.name == "ctx")
+    ]
+    return len(positional) > 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+
+
+def may_retry(policy: RetryPolicy | None, attempt: int, error: BaseException) -> bool:
+    """Whether the policy allows another attempt after this error."""
+    if policy is None or attempt >= policy.times:
+        return False
+    if policy.when is not None:
+        return isinstance(error, Exception) and policy.when(error)
+    names = {
+        name for kind in type(error).__mro__ for name in (kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}")
+    }
+    return not policy.errors or not names.isdisjoint(policy.errors)
+
+
+def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Failure:
+    """Describe an exception so that it can be kept."""
+    return Failure(
+        type=type(error).__qualname__,
+        message=str(error),
+        traceback="".join(traceback.format_exception(error)),
+        node=node,
+        visit=visit,
+        input_checkpoint_id=input_id,
+    )
+
+
+def _checked(node: Node, returned: Any, state: StateView) -> Mapping[str, Any]:
+    if returned is None:
+        return {}
+    if type(returned) is not dict and not isinstance(returned, Mapping):
+        raise InvalidInput(
+            f"node {node.name!r} returned a {type(returned).__name__}; return a mapping of what changes, or None"
+        )
+    is_plain = True
+    for key, value in returned.items():
+        if not isinstance(key, str):
+            raise InvalidInput(f"node {node.name!r} returned the key {key!r}; keys of the state are strings")
+        is_plain = is_plain and type(value) in IMMUTABLE
+    return dict(returned) if is_plain else state.copy_in(dict(returned))
+
+
+def _too_slow(node: str, timeout_s: float | None) -> NodeTimeout:
+    return NodeTimeout(f"node {node!r} took longer than its {timeout_s:g} s")

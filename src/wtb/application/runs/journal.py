@@ -1,0 +1,426 @@
+"""CallJournal: what a node run asked of the outside, recorded so that trying again does not ask twice."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from wtb.application.runs.calls_in_flight import CallInFlight, in_flight
+from wtb.application.runs.node_files import NodeFiles
+from wtb.application.runs.progress import Mark
+from wtb.domain.checkpoint import Kind, NodeRun, Trigger
+from wtb.domain.errors import InvalidInput, LeaseLost, WTBError
+from wtb.domain.events import Event, EventType
+from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+from wtb.domain.secrets import Masker, unrevealed
+from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
+from wtb.domain.values import evolve
+
+_EVENTS = {
+    CallStatus.INTENDED: EventType.TOOL_STARTED,
+    CallStatus.SUCCEEDED: EventType.TOOL_COMPLETED,
+    CallStatus.FAILED: EventType.TOOL_FAILED,
+}
+
+
+_TRIGGERS = {
+    (CallKind.TOOL, CallStatus.INTENDED): Trigger.TOOL_START,
+    (CallKind.TOOL, CallStatus.SUCCEEDED): Trigger.TOOL_END,
+    (CallKind.TOOL, CallStatus.FAILED): Trigger.TOOL_END,
+    (CallKind.STEP, CallStatus.SUCCEEDED): Trigger.LLM_CALL,
+}
+"""What makes a checkpoint inside a node when checkpoints are fine-grained."""
+
+
+_AROUND: ContextVar[tuple[CallJournal | None, str]] = ContextVar("wtb_call", default=(None, ""))
+"""The call that is being made here, and in whose record."""
+
+
+class Interruption(BaseException):
+    """Leaves a node without a result; no error, so that a node's `except Exception` does not swallow it."""
+
+
+class Asked(Interruption):
+    """The node waits for a person's answer."""
+
+    def __init__(self, call: ToolCall) -> None:
+        super().__init__(call.tool)
+        self.call = call
+
+
+class InDoubt(Interruption):
+    """An external call was begun by an earlier attempt, and nobody knows whether it happened."""
+
+    def __init__(self, call: ToolCall) -> None:
+        super().__init__(call.identity)
+        self.call = call
+
+
+class ContextRevoked(WTBError):
+    """The node was given up (its time was over); what it still does has no effect."""
+
+
+class CallJournal:
+    """The record of one node run, for one attempt after the other.
+
+    Each intent and each result is a transaction of its own, fenced by the lease. Thread-safe: tools may be called
+    concurrently, and calls are known by what they are, never by their order.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        run: NodeRun,
+        *,
+        token: int | None,
+        masker: Masker,
+        files: NodeFiles,
+        mark: Mark | None = None,
+        fine_grained: bool = False,
+        place: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._codec = codec
+        self._token = token
+        self._masker = masker
+        self._files = files
+        self._mark = mark
+        self._fine_grained = fine_grained
+        self._place = place
+        self._lock = threading.Lock()
+        self._calls: dict[str, ToolCall] = {}
+        self._asked: set[str] = set()
+        self._given: set[str] = set()
+        """Calls whose recorded result was the answer."""
+        self._earlier: set[str] = set()
+        """Calls that earlier attempts made, whose results this one has not asked for yet."""
+        self._occurrences: Counter[str] = Counter()
+        self._begun: dict[str, CallInFlight] = {}
+        """External calls that this attempt has begun."""
+        self._revoked = False
+        self._before = run.figures or NO_FIGURES
+        self._used: dict[str, Usage] = {}
+        """What was used inside each call of this attempt."""
+        self._owes_figures = False
+        """Whether the node run has figures that are not stored yet."""
+        self._recalled = NOTHING
+        """What the calls of earlier attempts used whose results this one took."""
+        self._recalled_ms = 0.0
+        self._errors = 0
+        self.run = run
+        self.spent = NOTHING
+        """What this attempt has used."""
+
+    def load(self, ended: Sequence[ToolCall] = ()) -> None:
+        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again.
+
+        `ended` are calls whose end an earlier attempt saw but could no longer record: this one does.
+        """
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
+        now = self._clock.now()
+        self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
+        for call in ended:
+            known = self._calls.get(call.identity)
+            if known is not None and known.status is CallStatus.INTENDED:  # nobody has decided about it meanwhile
+                self._save(call)
+        self._earlier = {id for id, call in self._calls.items() if call.status is CallStatus.SUCCEEDED}
+
+    def use(self, usage: Usage) -> None:
+        """Count what the node used, for the call in which it did so as well."""
+        journal, identity = _AROUND.get()
+        with self._lock:
+            self.spent += usage
+            self._owes_figures = True
+            if journal is self:
+                self._used[identity] = self._used.get(identity, NOTHING) + usage
+
+    def _recall(self, call: ToolCall) -> None:
+        """Count a call that an earlier attempt made and whose result is taken now."""
+        if call.identity in self._earlier:
+            self._earlier.discard(call.identity)
+            self._recalled += call.figures.usage
+            self._used[call.identity] = call.figures.usage  # a call around it, made again, has it as well
+            self._recalled_ms += call.ms
+
+    @property
+    def usage(self) -> Usage:
+        """What led to the result: what this attempt used, and the earlier calls whose results it took."""
+        return self.spent + self._recalled
+
+    def measured(self) -> NodeRun:
+        """Return the node run with what all its attempts have spent so far."""
+        if self.spent is NOTHING and not self._errors:
+            return self.run
+        return self.run.measured(self._figures())
+
+    def completed(self, ms: float) -> NodeRun:
+        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        return self.run.measured(self._figures(ms=round(ms + self._recalled_ms, 3), usage=self.usage))
+
+    def _figures(self, **of_the_result: Any) -> Figures:
+        before = self._before
+        return Figures(spent=before.spent + self.spent, tool_errors=before.tool_errors + self._errors, **of_the_result)
+
+    def revoke(self) -> None:
+        """Refuse everything that a node which was given up still asks for; an intent being written is waited for."""
+        with self._lock:
+            self._revoked = True
+
+    def lookup(
+        self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
+    ) -> ToolCall:
+        """Return the call that this is: with its result when it was recorded, or new."""
+        if self._revoked:
+            raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
+        arguments = unrevealed(dict(arguments))
+        digest = self._codec.digest(self._codec.encode(dict(arguments), f"{tool}()")[1]).hex()[:32]
+        around = self._around()
+        with self._lock:
+            self._occurrences[f"{around}{tool}:{digest}"] += 1
+            identity = around + identity_of(tool, digest, self._occurrences[f"{around}{tool}:{digest}"], key)
+            self._asked.add(identity)
+            known = self._calls.get(identity)
+            if known is not None and known.status is CallStatus.SUCCEEDED:
+                self._given.add(identity)
+                self._recall(known)
+        if known is not None:
+            return known
+        return ToolCall(
+            execution_id=self.run.execution_id,
+            node_run_id=self.run.id,
+            identity=identity,
+            sequence=len(self._calls),
+            kind=kind,
+            tool=tool,
+            effects=effects,
+            arguments=dict(arguments),
+            started_at=self._clock.now(),
+        )
+
+    def _around(self) -> str:
+        """Return what calls inside another are known by beside themselves.
+
+        Once the other one's result is recorded they are not asked for again: equal ones would be taken for them.
+        """
+        journal, identity = _AROUND.get()
+        return f"{identity}/" if journal is self else ""
+
+    @contextmanager
+    def inside(self, call: ToolCall) -> Iterator[None]:
+        """Know what is called inside the block as a part of this call."""
+        token = _AROUND.set((self, call.identity))
+        try:
+            yield
+        finally:
+            _AROUND.reset(token)
+
+    @contextmanager
+    def flying(self, call: ToolCall) -> Iterator[None]:
+        """Keep other attempts from this call inside the block, if it changes the world."""
+        if not _changes_the_world(call):
+            yield
+            return
+        with in_flight(call) as flight:
+            self._begun[call.identity] = flight
+            yield
+
+    def intend(self, call: ToolCall) -> ToolCall:
+        """Record that the call is about to be made; a failure here means that it is not made."""
+        call = call.again(self._clock.now()) if call.identity in self._calls else call
+        return self._save(call)
+
+    def is_recorded(self, call: ToolCall) -> bool:
+        """Whether an earlier attempt recorded this call."""
+        return call.identity in self._calls
+
+    def settled(self, call: ToolCall, result: Any) -> ToolCall:
+        """Record the result and return the call with it."""
+        return self._save(self._with_usage(call).succeeded(result, self._clock.now()))
+
+    def _with_usage(self, call: ToolCall) -> ToolCall:
+        """Return a call with what was used in it, and in calls inside it: those are not asked for again."""
+        inside = [
+            usage for id, usage in self._used.items() if id == call.identity or id.startswith(f"{call.identity}/")
+        ]
+        return call.using(sum(inside, NOTHING)) if inside else call
+
+    def settle(self, call: ToolCall, result: Any) -> Any:
+        """Record the result and return it."""
+        return self.settled(call, result).result
+
+    def fail(self, call: ToolCall, error: BaseException) -> None:
+        """Record that the call failed; it will be made again when the node is tried again."""
+        failed = call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now())
+        if not isinstance(error, Interruption):  # one that waits for a person has not gone wrong
+            failed = failed.counted_failure()
+            with self._lock:
+                self._errors += 1
+                self._owes_figures = True
+        self._save(failed)
+
+    def _save(self, call: ToolCall) -> ToolCall:
+        with self._lock:
+            call = self._placed(call)
+            if self._revoked:
+                self._save_late(call)
+            is_new = call.identity not in self._calls
+            if is_new:
+                self.run = self.run.called_tool()
+            self.run = self.measured()
+            trigger = _TRIGGERS.get((call.kind, call.status)) if self._fine_grained and self._mark else None
+            if trigger is None:
+                self._write(call, with_run=is_new or self._owes_figures)
+            else:
+                self._mark_call(call, trigger=trigger)
+            self._owes_figures = False
+            self._calls[call.identity] = call
+        return call
+
+    def _placed(self, call: ToolCall) -> ToolCall:
+        """Return a call with where it starts or ends among the steps of the run; no checkpoint may come in between."""
+        step, number = self._place()
+        if call.status is CallStatus.INTENDED:
+            return evolve(call, started_step=step, started_number=number)
+        if call.started_step is None:  # it starts and ends at once
+            return evolve(call, started_step=step, started_number=number, ended_step=step)
+        return evolve(call, ended_step=step)
+
+    def _save_late(self, call: ToolCall) -> NoReturn:
+        """Record how a call ended that a node which was given up was in, and nothing else: the node run is others'.
+
+        A new attempt takes that result, or makes the call anew, once this one is out of it.
+        """
+        given_up = f"node {self.run.node!r} was given up"
+        if call.status is CallStatus.INTENDED:
+            raise ContextRevoked(f"{given_up}; its call of {call.tool!r} is refused")
+        if call.identity not in self._begun:
+            raise ContextRevoked(f"{given_up}; the result of {call.tool!r} is discarded")
+        self._write(call, with_run=False)
+        raise ContextRevoked(f"{given_up}; the result of {call.tool!r} is recorded for its next attempt")
+
+    def _write(self, call: ToolCall, *, with_run: bool) -> None:
+        with self._storage.unit_of_work() as uow:
+            self._check_lease(uow, call)
+            if with_run:
+                uow.node_runs.save(self.run)
+            uow.tool_calls.save(call)
+            uow.events.append(self._event(call))
+            uow.commit()
+
+    def _check_lease(self, uow: UnitOfWork, call: ToolCall) -> None:
+        try:
+            uow.executions.check_lease(call.execution_id, self._token)
+        except LeaseLost:
+            if call.ended_at is not None and call.identity in self._begun:
+                self._begun[
+                    call.identity
+                ].unrecorded = call  # whoever has the lease now may wait for it, and records it
+            raise
+
+    def _mark_call(self, call: ToolCall, **facts: Any) -> None:
+        """Record a call with a checkpoint of its own, of the files too as they are now."""
+        assert self._mark is not None
+        files = self._files.prepared()
+
+        def write(uow: UnitOfWork, run: NodeRun) -> None:
+            uow.tool_calls.save(call)
+            uow.events.append(self._event(call))
+
+        self.run = self._mark(self.measured(), files=None if files is None else files.save, also=write, **facts)
+
+    def checkpoint(self, name: str, description: str) -> None:
+        """Record a checkpoint that the node asked for by name; when the node is tried again it is there already."""
+        if self._mark is None:
+            raise InvalidInput(
+                f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
+                f"{name!r} would show half a step; make it in the node that follows"
+            )
+        description = self._masker.text(description)
+        arguments = {"description": description}
+        call = self.lookup(CallKind.CHECKPOINT, "checkpoint", Effects.NONE, arguments, name)
+        if call.status is CallStatus.SUCCEEDED:
+            return
+        done = call.succeeded(None, self._clock.now())
+        with self._lock:
+            done = self._placed(done)
+            facts = {"kind": Kind.MANUAL, "name": name, "description": description}
+            self._mark_call(done, trigger=Trigger.USER_REQUEST, **facts)
+            self._calls[done.identity] = done
+
+    def _event(self, call: ToolCall) -> Event:
+        """Say what happened, without arguments and results: they may be large, and secret."""
+        data = {"node": self.run.node, "visit": self.run.visit, "tool": call.tool, "call": call.identity}
+        if call.error is not None:
+            data["error"] = call.error
+        at = call.ended_at or call.started_at
+        return Event(type=_EVENTS[call.status], stream=call.execution_id, at=at, data=data)
+
+    def answered(self) -> list[ToolCall]:
+        """Return the questions that people have answered, in the order of asking."""
+        found = [call for call in self._calls.values() if call.kind is CallKind.ASK]
+        return sorted((call for call in found if call.status is CallStatus.SUCCEEDED), key=lambda call: call.sequence)
+
+    def unshareable(self) -> str | None:
+        """Return why the result of this run must not be taken by others; None when it may."""
+        for call in self._calls.values():
+            if call.kind is CallKind.ASK:
+                return "it asked a person"
+            if call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL:
+                return f"it called {call.tool}, which changes the world"
+        return None
+
+    def unasked(self) -> tuple[ToolCall, ...]:
+        """Return external calls that an earlier attempt made and this one never asked for, nor for one around them."""
+        inside = tuple(f"{identity}/" for identity in self._given)
+        return tuple(
+            call
+            for identity, call in self._calls.items()
+            if identity not in self._asked
+            and not identity.startswith(inside)
+            and call.effects is Effects.EXTERNAL
+            and call.status is CallStatus.SUCCEEDED
+            and call.kind is CallKind.TOOL
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unawaited:
+    """A call whose function returned a coroutine, which has yet to be awaited."""
+
+    call: ToolCall
+    coroutine: Coroutine[Any, Any, Any]
+
+
+def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any], *, is_awaited: bool = False) -> Any:
+    """Make a call: intent, function, result; or the recorded result when there is one.
+
+    With `is_awaited` the caller awaits a coroutine that the function returns, and settles the call.
+    """
+    if call.status is CallStatus.SUCCEEDED:
+        return call.result
+    with journal.flying(call):
+        call = journal.intend(call)
+        try:
+            with journal.inside(call):
+                result = function()
+        except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
+            journal.fail(call, error)
+            raise
+        if is_awaited and inspect.iscoroutine(result):
+            return Unawaited(call, result)
+        return journal.settle(call, result)
+
+
+def _changes_the_world(call: ToolCall) -> bool:
+    return call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL

@@ -1,0 +1,100 @@
+"""Leases: one process, and in it one thread, at a time changes a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from wtb.application.runs.steps import Position
+from wtb.domain.errors import Conflict, InvalidTransition
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import BranchId
+from wtb.domain.ports import Clock, Owners, Storage
+
+LEASE = timedelta(seconds=30)
+"""How long a process may be silent before others may take its run over."""
+
+_TAKEN: set[BranchId] = set()
+"""Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def alone(at: Position) -> Iterator[None]:
+    """Refuse a run that another thread of this process is at."""
+    with _LOCK:
+        if at.branch.id in _TAKEN:
+            raise Conflict(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
+        _TAKEN.add(at.branch.id)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _TAKEN.discard(at.branch.id)
+
+
+class Leases:
+    """Who may take a run over, and from whom."""
+
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._owners = owners
+
+    def check_free(self, execution: Execution, *, take_over: bool = False) -> str | None:
+        """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known.
+
+        With `take_over` a lease that a wrong clock has put far into the future is taken too.
+        """
+        lease, me = execution.lease, self._owners.me()
+        if lease is None:
+            return None
+        gone = self._owners.is_gone(lease.owner)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            now = uow.now()
+            execution.check_free(me, now, gone, is_clock_distrusted=take_over)
+        if lease.owner == me:
+            return None
+        if not gone and lease.is_too_long(now):
+            return f"{lease.owner} had a lease until {lease.expires_at} by a wrong clock; somebody said to take over"
+        return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
+
+    def taken(self, execution: Execution) -> Execution:
+        """Take the lease of a run without changing how it stands."""
+        self.check_free(execution)
+        try:
+            with self._storage.unit_of_work() as uow:
+                execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
+                uow.executions.save(execution)
+                uow.commit()
+        except Conflict as error:
+            raise Conflict(
+                f"somebody else has changed run {execution.id!r} in this moment, and nothing was done; look at it with "
+                f"`wtb show {execution.id}`, and decide anew"
+            ) from error
+        return execution
+
+    def released(self, execution: Execution) -> Execution:
+        """Let go of a run."""
+        assert execution.lease is not None
+        token = execution.lease.token
+        execution = execution.released(token, self._clock.now())
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution, token=token)
+            uow.commit()
+        return execution
+
+    def me(self) -> str:
+        """Return the name of this process."""
+        return self._owners.me()
+
+
+def check_not_rolling_back(execution: Execution) -> None:
+    """Raise InvalidTransition, saying what to do, when a rollback of the run is half done."""
+    if execution.status is ExecutionStatus.ROLLING_BACK:
+        raise InvalidTransition(
+            f"run {execution.id!r} is in the middle of a rollback; finish it with `wtb rollback {execution.id} "
+            "--continue`, or give it up with `--abandon`"
+        )

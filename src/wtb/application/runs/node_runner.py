@@ -1,0 +1,454 @@
+"""NodeRunner: runs one node of a run, again while its policy allows, or takes what somebody else made of it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
+from wtb.application.runs.context import Context, Price
+from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, failure_of, may_retry
+from wtb.application.runs.journal import Asked, CallJournal, InDoubt
+from wtb.application.runs.node_files import NodeFiles
+from wtb.application.runs.progress import Progress
+from wtb.application.runs.recorder import Recorder
+from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.engine import Call
+from wtb.domain.errors import LeaseLost
+from wtb.domain.events import EventType
+from wtb.domain.execution import Failure, Pause
+from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import NodeRunId
+from wtb.domain.observation import Window
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+from wtb.domain.secrets import Masker
+from wtb.domain.tools import CallStatus, Tool, ToolCall
+from wtb.domain.workflow import Node, WorkflowDefinition
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.02
+
+MAX_WAIT_S = 60.0
+"""How long a new attempt waits for a call that an earlier one is still in; then the run pauses in doubt."""
+
+Watch = Callable[[NodeRun], AbstractContextManager[object]]
+"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One node run to make: what the node may see of the state, and how its function is called."""
+
+    node: Node
+    run: NodeRun
+    state: Mapping[str, Any]
+    call: Call
+    with_context: bool
+    member: str = ""
+    """What it is called among siblings that run at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one node: an update, a failure, or a reason to wait."""
+
+    run: NodeRun
+    returned: Mapping[str, Any] | None = None
+    failure: Failure | None = None
+    pause: Pause | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    files: PreparedCommit | None = None
+    taken: FileCommitId | None = None
+    """The files that come with a shared result."""
+    unshareable: str | None = None
+    """Why others must not take this result, if so."""
+
+
+class Attempt:
+    """One attempt of a node, with what it may call, if it asks for that."""
+
+    __slots__ = ("_files", "_journal", "_run", "context")
+
+    def __init__(
+        self,
+        run: NodeRun,
+        journal: CallJournal | None = None,
+        files: NodeFiles | None = None,
+        context: Context | None = None,
+    ) -> None:
+        self._run = run
+        self._journal = journal
+        self._files = files
+        self.context = context
+
+    @property
+    def run(self) -> NodeRun:
+        """The node run as it is now: calls are counted in it, and what was spent."""
+        return self._run if self._journal is None else self._journal.measured()
+
+    def unasked(self) -> tuple[ToolCall, ...]:
+        """Return external calls that an earlier attempt made and this one never asked for."""
+        return () if self._journal is None else self._journal.unasked()
+
+    def data(self) -> Mapping[str, Any]:
+        """Return what is to be said of it in the event."""
+        if self.context is None or self._journal is None:
+            return {}
+        used, inside = self._journal.usage, self.context.inside
+        return ({} if used is NOTHING else {"usage": used.to_data()}) | ({"inside": inside} if inside else {})
+
+    def completed(self, ms: float) -> NodeRun:
+        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        if self._journal is not None:
+            return self._journal.completed(ms)
+        known = self._run.figures
+        return self._run.measured(Figures(ms=ms) if known is None else replace(known, ms=ms))
+
+    def spent(self) -> Usage:
+        """Return what it has used, whatever came of it."""
+        return NOTHING if self._journal is None else self._journal.spent
+
+    def files(self) -> PreparedCommit | None:
+        """Return what it left in the workspace; None when it never looked."""
+        return None if self._files is None else self._files.left()
+
+    def unshareable(self) -> str | None:
+        """Return why its result must not be taken by others: it asked a person, or changed the world."""
+        return None if self._journal is None else self._journal.unshareable()
+
+    def revoke(self) -> None:
+        """Refuse whatever it still asks for."""
+        if self._journal is not None:
+            self._journal.revoke()
+
+    def give_back_files(self, error: BaseException | None = None) -> None:
+        """Let others have its workspace, unless it ran out of time: then it may still be writing there."""
+        if self._files is None:
+            return
+        if isinstance(error, NodeTimeout):
+            self._files.give_up()
+        else:
+            self._files.give_back()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What every driver of a process shares."""
+
+    storage: Storage
+    clock: Clock
+    codec: Codec
+    recorder: Recorder
+    caller: FunctionCaller
+    workspaces: Workspaces
+    find_tool: Callable[[str], Tool]
+    masker: Masker
+    price: Price
+
+
+def file_commit(id: str | None) -> FileCommitId | None:
+    """Return the commit that a checkpoint names."""
+    return None if id is None else FileCommitId(id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Writes a result for others, with the step that it belongs to."""
+
+    sharing: Sharing
+    key: bytes
+    window: Window
+    outcome: Outcome
+    has_files: bool
+    known: str | None
+    """The files, when the step leaves them as they were."""
+
+    def __call__(self, uow: UnitOfWork, file_commit: str | None) -> None:
+        """Write it, given the commit of the step's files."""
+        figures = self.outcome.run.figures or NO_FIGURES
+        result = SharedResult(
+            returned=self.outcome.returned or {},
+            file_commit=file_commit if self.has_files else self.known,
+            usage=self.outcome.data.get("usage", {}),
+            ms=figures.ms,
+            tool_errors=figures.tool_errors,
+            window=self.window,
+            held=self.sharing.fingerprints[self.outcome.run.node].held,
+        )
+        self.sharing.settle(uow, self.key, result)
+
+
+class NodeRunner:
+    """Runs nodes of one run in this process: their attempts, what they may call, and what is shared of them."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        definition: WorkflowDefinition,
+        options: RunOptions,
+        progress: Progress,
+        *,
+        bases: Mapping[NodeRunId, FileCommitId | None],
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+        calls_begun: int = 0,
+    ) -> None:
+        self._equipment = equipment
+        self._definition = definition
+        self._options = options
+        self._progress = progress
+        self._bases = bases
+        self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+        self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
+        self._watch = watch
+        self._sharing = sharing
+        self._numbers = itertools.count(calls_begun + 1)
+        self.waits_for: bytes | None = None
+        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+
+    def run(self, work: Work) -> Outcome:
+        """Make one node run, or take the result of one with the same input that somebody else made."""
+        return self._made(work) if self._sharing is None else self._made_or_taken(work, self._sharing)
+
+    def _made(self, work: Work) -> Outcome:
+        """Run the node, again while its policy allows."""
+        node, run = work.node, work.run
+        while True:
+            flights = list_in_flight(run.execution_id, run.id) if run.attempt > 1 else ()
+            if flights and (still := self._waited_for(run, flights)):
+                return Outcome(run=run, pause=_in_doubt(run, InDoubt(still.call)))
+            attempt = self._attempt(work, run, flights)
+            try:
+                return self._tried(work, attempt)
+            except Asked as asked:
+                attempt.give_back_files()
+                question = {**asked.call.arguments, "identity": asked.call.identity}
+                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
+            except InDoubt as doubt:
+                attempt.give_back_files()
+                return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
+            except LeaseLost:
+                raise  # this process must stop writing; no retry can help
+            except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
+                attempt.revoke()
+                attempt.give_back_files(error)
+                run = attempt.run
+                if not may_retry(node.retry, run.attempt, error):
+                    failure = self._equipment.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
+                    return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
+                run = self._retried(node, run, error)
+            finally:
+                if self._sharing is not None:
+                    self._sharing.charge(attempt.spent().totals())
+
+    def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
+        """Run a node of a batch, or take what somebody else made of it.
+
+        A run that needs what another is making gives up its worker until then; a member of a parallel superstep
+        waits, since its siblings are at work.
+        """
+        node, run, head = work.node, work.run, self._progress.at.head
+        key = sharing.key(node, run, work.state, head.file_commit)
+        found = None if key is None else sharing.claim(key, node.name, work.state)
+        while isinstance(found, Busy) and work.member:
+            time.sleep(_POLL_S)
+            found = sharing.claim(found.key, node.name, work.state)
+        if isinstance(found, Busy):
+            self.waits_for = found.key
+            return Outcome(run=run)
+        if isinstance(found, SharedFailure):
+            sharing.count(shared=True)
+            return Outcome(run=run.measured(Figures(is_shared=True)), failure=found.failure)
+        if isinstance(found, SharedResult):
+            sharing.count(shared=True)
+            return _taken(run, found, head.file_commit)
+        sharing.count(shared=False)
+        position = sharing.begin()
+        outcome = self._made(work)
+        window = sharing.observed(position)
+        outcome = replace(outcome, data={**outcome.data, "trace": window.to_data()})
+        sharing.failed += outcome.failure is not None
+        if key is not None and (reason := _cannot_be_shared(outcome)):
+            sharing.unshared[node.name] = reason
+            sharing.leave_to_each(key)
+        elif key is not None and outcome.failure is not None:
+            sharing.settle_now(key, SharedFailure(failure=outcome.failure))
+        elif key is not None:
+            self._unshared_keys[run.id] = (key, window)
+        return outcome
+
+    def count_again(self, data: Mapping[str, Any]) -> None:
+        """Count a node run that was finished before a crash, of which this was recorded."""
+        if self._sharing is not None:
+            self._sharing.count_again(data)
+
+    def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
+        """Return how to give away what was made here, in the transaction that keeps it and its files."""
+        waiting = self._unshared_keys.pop(outcome.run.id, None) if self._unshared_keys else None
+        if waiting is None or self._sharing is None:
+            return None
+        key, window = waiting
+        known = None if has_files else self._progress.at.head.file_commit
+        return Share(sharing=self._sharing, key=key, window=window, outcome=outcome, has_files=has_files, known=known)
+
+    def shared(self, share: Share | None) -> None:
+        """Tell those who wait for a result that it is there: its transaction is committed."""
+        if share is not None:
+            share.sharing.settled(share.key)
+
+    def _waited_for(self, run: NodeRun, flights: Sequence[CallInFlight]) -> CallInFlight | None:
+        """Wait until earlier attempts are out of their calls, which would be made twice; return one that does not end.
+
+        What a person has settled meanwhile is not waited for.
+        """
+        with self._equipment.storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+        settled = {call.identity for call in calls if call.status is CallStatus.SUCCEEDED}
+        flights = [flight for flight in flights if flight.call.identity not in settled]
+        for flight in flights:
+            self._say_waiting(run, flight.call)
+        left_s = MAX_WAIT_S if self.deadline is None else self.deadline - time.monotonic()
+        return next(iter(wait_for(flights, max(0.0, min(MAX_WAIT_S, left_s)))), None)
+
+    def _say_waiting(self, run: NodeRun, call: ToolCall) -> None:
+        _log.warning(
+            "run %s: node %s is tried again, but its call of %s, begun at %s UTC, has not ended; waiting up to %g s",
+            run.execution_id,
+            run.node,
+            call.tool,
+            f"{call.started_at:%H:%M:%S}",
+            MAX_WAIT_S,
+        )
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "tool": call.tool, "call": call.identity}
+        self._equipment.recorder.note(self._progress.at, EventType.TOOL_AWAITED, data)
+
+    def _attempt(self, work: Work, run: NodeRun, flights: Sequence[CallInFlight]) -> Attempt:
+        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
+        return Attempt(run, *self._context(work.node, run, work.member, flights)) if work.with_context else Attempt(run)
+
+    def _context(
+        self, node: Node, run: NodeRun, member: str, flights: Sequence[CallInFlight]
+    ) -> tuple[CallJournal, NodeFiles, Context]:
+        base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
+        folder = member if run.attempt == 1 else f"{member or run.node}:{run.attempt}"  # no node's name has a colon
+        files = NodeFiles(self._equipment.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
+        journal = CallJournal(
+            self._equipment.storage,
+            self._equipment.clock,
+            self._equipment.codec,
+            run,
+            token=self._progress.at.token,
+            masker=self._equipment.masker,
+            mark=None if member else self._progress.mark,
+            files=files,
+            fine_grained=self._options.fine_grained,
+            place=self._place,
+        )
+        if run.attempt > 1:
+            journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
+        context = Context(
+            journal,
+            find_tool=self._equipment.find_tool,
+            workspace=files.folder,
+            masker=self._equipment.masker,
+            price=self._equipment.price,
+            seed=self._seed(run),
+            config=node.config,
+            workflow=self._definition,
+        )
+        return journal, files, context
+
+    def _place(self) -> tuple[int, int]:
+        """Return the step that comes next, and a number that is higher than any before."""
+        return self._progress.at.head.step + 1, next(self._numbers)
+
+    def _tried(self, work: Work, attempt: Attempt) -> Outcome:
+        began = time.perf_counter()
+        with self._watch(attempt.run) if self._watch else nullcontext():
+            returned = work.call(attempt.context, self._time_for(work.node))
+        ms = round((time.perf_counter() - began) * 1e3, 3)
+        diverged = attempt.unasked()
+        if diverged:
+            attempt.give_back_files()
+            return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
+        return Outcome(
+            run=attempt.completed(ms),
+            returned=returned,
+            data=attempt.data(),
+            files=attempt.files(),
+            unshareable=attempt.unshareable(),
+        )
+
+    def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
+        assert node.retry is not None
+        told = f"{type(error).__name__}: {error}"
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
+        self._equipment.recorder.note(self._progress.at, EventType.NODE_RETRIED, data, run)
+        self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
+        return run.tried_again()
+
+    def _time_for(self, node: Node) -> float | None:
+        if self.deadline is None:
+            return node.timeout_s
+        left = max(0.001, self.deadline - time.monotonic())
+        return left if node.timeout_s is None else min(left, node.timeout_s)
+
+    def _seed(self, run: NodeRun) -> int:
+        return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())
+
+
+def _cannot_be_shared(outcome: Outcome) -> str | None:
+    return "it waits for a person" if outcome.pause is not None else outcome.unshareable
+
+
+def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
+    """Return a shared result as if the node had run here."""
+    data: dict[str, Any] = {"shared": True, "ms": result.ms}
+    if result.usage:
+        data["usage"] = dict(result.usage)
+    if result.tool_errors:
+        data["tool_errors"] = result.tool_errors
+    if result.window is not None:
+        data["trace"] = result.window.to_data()
+    usage = Usage.from_data(result.usage) if result.usage else NOTHING
+    figures = Figures(ms=result.ms, usage=usage, tool_errors=result.tool_errors, is_shared=True)
+    changed = result.file_commit is not None and result.file_commit != base
+    return Outcome(
+        run=run.measured(figures),
+        returned=result.returned,
+        data=data,
+        taken=FileCommitId(str(result.file_commit)) if changed else None,
+    )
+
+
+def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
+    call = doubt.call
+    return Pause(
+        reason="in doubt",
+        node=run.node,
+        question={
+            "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
+            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to go on.",
+            "identity": call.identity,
+        },
+    )
+
+
+def _diverged(node: Node, tools: list[str]) -> Pause:
+    return Pause(
+        reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
+        "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        node=node.name,
+    )

@@ -1,0 +1,135 @@
+"""Progress: how far a run has come in this process, and how much of that is stored."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Ending, Position, Step
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import StorageUnavailable
+from wtb.domain.secrets import masked_logger
+from wtb.domain.state import State
+
+_log = masked_logger(__name__)
+
+_WAITS_S = (0.05, 0.2, 1.0)
+"""How long an end that cannot be written is waited for: what is still in memory would be lost with it."""
+
+
+class Progress:
+    """State, counters and what comes next; `at` is the last position that is stored.
+
+    A step whose checkpoint cannot be written is kept here and goes into the next one, unless that is to be fatal:
+    the run is then marked as degraded. A crash meanwhile loses such steps but repeats no call of a tool, since a
+    call whose intent cannot be written is not made.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        at: Position,
+        *,
+        state: State,
+        memory: Mapping[str, Any],
+        visits: Mapping[str, int],
+        steps: int,
+        fatal: bool,
+    ) -> None:
+        self._recorder = recorder
+        self._fatal = fatal
+        self._unsaved: list[Step] = []
+        self._trouble: str | None = None
+        self._attempted = 0
+        self._lock = threading.Lock()
+        self.at = at
+        self.state = state
+        self.memory = memory
+        """What the engine remembers beside the state."""
+        self.visits = dict(visits)
+        self.steps = steps
+        """Supersteps from the beginning of the run; checkpoints inside nodes are not counted."""
+        self.next_nodes = at.head.next_nodes
+        self.joins = at.head.joins
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether all steps so far are stored."""
+        return not self._unsaved
+
+    def advance(self, step: Step, state: State) -> None:
+        """Go on by one superstep and store it, if that is possible."""
+        self._unsaved.append(step)
+        try:
+            self._store(step.ending)
+        except StorageUnavailable as error:
+            if self._fatal or step.files is not None:  # files lie in a folder, and only a commit keeps them
+                raise
+            _log.warning(
+                "run %s goes on, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
+            )
+        except BaseException:
+            self._unsaved.pop()
+            raise
+        self.state = state
+        self.steps += 1
+        self.next_nodes, self.joins = step.next_nodes, step.joins
+        for run in step.runs:
+            self.visits[run.node] = run.visit
+
+    def _store(self, ending: Ending | None) -> None:
+        """Write everything that is not stored yet as one checkpoint; an end is worth waiting for."""
+        for wait_s in (*_WAITS_S, None) if ending is not None and not self._fatal else (None,):
+            try:
+                self._write()
+            except StorageUnavailable:
+                if wait_s is None:
+                    raise
+                time.sleep(wait_s)
+            else:
+                return
+
+    def _write(self) -> None:
+        if self._trouble is not None:
+            self._adopt()
+        if self._unsaved:
+            self._attempted = len(self._unsaved)
+            whole = self._unsaved[0] if len(self._unsaved) == 1 else reduce(Step.followed_by, self._unsaved)
+            try:
+                self.at = self._recorder.step(self.at, whole, degraded=self._trouble)
+            except StorageUnavailable as error:
+                self._trouble = str(error)
+                raise
+            self._unsaved.clear()
+        self._trouble = None
+
+    def _adopt(self) -> None:
+        """See whether a step that seemed to fail was stored after all: its answer may have been lost on the way."""
+        stored = self._recorder.load(self.at.execution.id)
+        mine = stored.execution.lease_token == self.at.execution.lease_token
+        if mine and stored.head.parent_id == self.at.head.id:
+            self.at = stored
+            del self._unsaved[: self._attempted]
+            self._trouble = None
+
+    def end(self, ending: Ending, runs: tuple[NodeRun, ...] = ()) -> None:
+        """Store what is not stored yet, and that the run is not driven any further here."""
+        if self._unsaved:
+            self._store(ending)
+        self.at = self._recorder.end(self.at, ending, runs)
+
+    def mark(self, run: NodeRun, **facts: Any) -> NodeRun:
+        """Store a checkpoint in the middle of a node (see `Recorder.mark`), and return the run with it."""
+        with self._lock:
+            if self._unsaved:
+                self._write()
+            self.at, run = self._recorder.mark(self.at, run, **facts)
+            return run
+
+
+Mark = Callable[..., NodeRun]
+"""What a journal is given to make checkpoints with: `Progress.mark`."""

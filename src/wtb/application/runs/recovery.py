@@ -1,0 +1,231 @@
+"""Recovery: where a run goes on, whoever left it there and however."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from wtb.application.runs.calls_in_flight import is_in_flight
+from wtb.application.runs.question_schema import check_answer
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Position
+from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
+from wtb.domain.errors import ExecutionNotFound, InvalidInput
+from wtb.domain.execution import Pause
+from wtb.domain.figures import Figures
+from wtb.domain.files import FileCommitId
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import NodeRunId
+from wtb.domain.ports import Clock, Storage, UnitOfWork
+from wtb.domain.state import State
+from wtb.domain.tools import CallKind, CallStatus, ToolCall
+from wtb.domain.values import evolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands: what was begun and has not led on, with the files that each node began with."""
+
+    open_runs: tuple[NodeRun, ...]
+    bases: Mapping[NodeRunId, FileCommitId | None]
+    visits: Mapping[str, int]
+    steps: int
+    state: State
+    memory: Mapping[str, Any]
+    calls_begun: int = 0
+    """How many calls were begun in the step that is open."""
+
+
+class Recovery:
+    """Finds out how to go on with a run from what is stored of it."""
+
+    def __init__(self, storage: Storage, clock: Clock, recorder: Recorder) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._recorder = recorder
+
+    def standing(self, at: Position, remembers: str = "") -> Standing:
+        """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
+
+        An engine that remembers something beside the state did so with the last step that it made.
+        """
+        with self._storage.unit_of_work(readonly=True) as uow:
+            head = uow.checkpoints.load(at.head.id)
+            history = uow.checkpoints.load_history(at.execution.id)
+            memory = engine_memory(uow, head, remembers) if remembers else {}
+        open_runs = tuple(run for run in history.node_runs if is_open(run, at))
+        if at.head.is_inside and not open_runs:
+            open_runs = (self._inherited(at, history),)
+        begun = {run.id for run in open_runs}
+        numbers = self._numbers(open_runs) if open_runs else ()
+        current = at.head.node_run_id if at.head.is_inside else None
+        visits = {
+            boundary.node: boundary.visit
+            for boundary in history.boundaries()
+            if boundary.last_id is not None and boundary.node_run_id not in begun | {current}
+        }
+        return Standing(
+            open_runs=open_runs,
+            bases={run.id: _commit(_start(history, at.head)) for run in open_runs},
+            visits=visits,
+            steps=sum(checkpoint.trigger is Trigger.NODE_END for checkpoint in history.lineage()),
+            state=head.state,
+            memory=memory,
+            calls_begun=max(numbers, default=0),
+        )
+
+    def _numbers(self, open_runs: Sequence[NodeRun]) -> list[int]:
+        """Return the numbers of the calls that were begun in the open step; further ones count on from there."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = [call for run in open_runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
+        return [call.started_number for call in calls if call.started_number is not None]
+
+    def beginning(self, at: Position, remembers: str) -> Standing:
+        """Return where a run stands that has just been recorded."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            head = uow.checkpoints.load(at.head.id)
+        memory = head.returned.get(remembers, {})
+        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=head.state, memory=memory)
+
+    def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
+        """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
+        known = next((run for run in history.node_runs if run.id == at.head.node_run_id), None)
+        assert at.head.node is not None
+        assert at.head.visit is not None
+        run = self._recorder.node_run(at, at.head.node, at.head.visit)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            made = _original(uow, history, at.head)
+            found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
+            calls = [call for call in found if call.had_ended_at(made.step, made.created_at)]
+            tool_errors = sum(call.figures.failures for call in calls)
+            run = evolve(
+                run,
+                tool_count=sum(call.kind is not CallKind.CHECKPOINT for call in calls),
+                figures=Figures(tool_errors=tool_errors) if tool_errors else None,
+            )
+            uow.node_runs.save(run)
+            for call in calls:
+                uow.tool_calls.save(evolve(call, execution_id=run.execution_id, node_run_id=run.id))
+            uow.commit()
+        return run
+
+    def check_nothing_called(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
+        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        if at.head.is_inside:
+            raise InvalidInput(
+                f"run {at.execution.id!r} is in the middle of node {at.head.node!r}, which has begun with the state as "
+                "it is; resume without update, or roll back to before the node"
+            )
+        for run in open_runs:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
+            if tools := sorted({call.tool for call in calls if call.may_have_happened}):
+                raise InvalidInput(
+                    f"node {run.node!r} has called {', '.join(tools)} and would do so again with another state; resume "
+                    "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
+                )
+
+    def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
+        """Record what a person says to the question that the run waits for.
+
+        A process that was killed while it took an answer left no question behind, but the call that asked for it.
+        """
+        wanted = None if pause is None or pause.question is None else pause.question.get("identity")
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            asked = [
+                call
+                for run in open_runs
+                for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+                if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
+            ]
+            if not asked or (pause is not None and pause.question is None):
+                raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+            if answer == "again" and is_in_flight(asked[0]):
+                raise InvalidInput(
+                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called a "
+                    "second time meanwhile; answer again once that call has ended, or say done"
+                )
+            answered = _answered(asked[0], answer, self._clock.now())
+            uow.tool_calls.save(evolve(answered, ended_step=at.head.step + 1))
+            uow.commit()
+
+
+def engine_memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
+    """Return what the engine of a run remembers beside the state: it did so with the last step that it made."""
+    while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
+        snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
+    return snapshot.returned.get(name, {})
+
+
+def is_open(run: NodeRun, at: Position) -> bool:
+    """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
+    if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
+        return False
+    if at.head.is_inside and run.id == at.head.node_run_id:
+        return run.last_id == at.head.id
+    return run.input_id == at.head.id and run.last_id is None
+
+
+def _original(uow: UnitOfWork, history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
+    """Return the checkpoint that a head inside a node stands for, which may be one of another run: that one knows."""
+    found = history.original(head)
+    if found.execution_id != history.execution_id:
+        with suppress(ExecutionNotFound):
+            return uow.checkpoints.load_history(found.execution_id).original(found)
+    return found
+
+
+def _settled_calls(uow: UnitOfWork, history: ExecutionHistory, run: NodeRun) -> list[ToolCall]:
+    """Return the calls of a run that answer; one that it inherited does for as long as it does where it was made."""
+    origin = _origin(history, run)
+    valid = None if origin is None else {call.identity for call in _settled_calls(uow, history, origin)}
+    return [
+        call
+        for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+        if call.status is CallStatus.SUCCEEDED
+        and (valid is None or call.identity in valid or not history.is_inherited(call))
+    ]
+
+
+def _origin(history: ExecutionHistory, run: NodeRun) -> NodeRun | None:
+    """Return the run in the middle of which this one began, if it did and that one is still there."""
+    began = next((checkpoint for checkpoint in history.checkpoints if checkpoint.id == run.input_id), None)
+    if began is None or not began.is_inside:
+        return None
+    return next((known for known in history.node_runs if known.id == began.node_run_id), None)
+
+
+def _start(history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
+    """Return the checkpoint that the node which a checkpoint stands in began from; itself, when in none."""
+    by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
+    while head.is_inside and head.parent_id is not None:
+        head = by_id[head.parent_id]
+    return head
+
+
+def _commit(checkpoint: Checkpoint) -> FileCommitId | None:
+    return None if checkpoint.file_commit is None else FileCommitId(checkpoint.file_commit)
+
+
+def _waits(call: ToolCall) -> bool:
+    return call.status is CallStatus.INTENDED and (call.kind is CallKind.ASK or call.may_have_happened)
+
+
+def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
+    """Return the call with what a person said of it: the answer itself, or whether it happened."""
+    if call.kind is CallKind.ASK:
+        check_answer(call.arguments["question"], call.arguments["schema"], answer)
+        return call.succeeded(answer, now)
+    match answer:
+        case "again":
+            return call.failed("never reported back; somebody said to call it again", now)
+        case "done":
+            return call.succeeded(None, now)
+        case {"done": result}:
+            return call.succeeded(result, now)
+    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')

@@ -1,0 +1,160 @@
+"""Reversals: takes back what tools did, and does it again, each journalled before and after."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any
+
+from wtb.application.runs.calls_in_flight import is_in_flight
+from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.events import Event, EventType
+from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.rollback import can_reverse
+from wtb.domain.secrets import Masker
+from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
+from wtb.domain.values import evolve
+
+
+class ReversalFailed(WTBError):
+    """A call could not be taken back; it is in effect as before."""
+
+
+class ReversalInDoubt(InvalidInput):
+    """A process died while it took a call back, or made it again, and nobody knows whether it happened."""
+
+
+class RedoDiverged(WTBError):
+    """A call that was made again gave something else than before."""
+
+
+class Doubt(StrEnum):
+    """What a person says of a reversal whose fate is unknown."""
+
+    AGAIN = "again"
+    DONE = "done"
+
+
+class Reversals:
+    """Reverses and repeats recorded calls of tools; every write is fenced by the lease of the run."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, codec: Codec, find_tool: Callable[[str], Tool], masker: Masker
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._codec = codec
+        self._find_tool = find_tool
+        self._masker = masker
+
+    def find_tool(self, name: str) -> Tool | None:
+        """Return a registered tool; None for a function that was never declared one: nothing is known of it."""
+        with suppress(InvalidInput):
+            return self._find_tool(name)
+        return None
+
+    def can_reverse(self, call: ToolCall) -> bool:
+        """Whether the call may be in effect and its tool can take it back."""
+        return call.may_have_happened and can_reverse(call, self.find_tool(call.tool))
+
+    def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None) -> None:
+        """Take back a call that is in effect; one that is not is left alone."""
+        if call.status in (CallStatus.FAILED, CallStatus.REVERSED):
+            return
+        tool = self.find_tool(call.tool)
+        if tool is None or tool.reverse is None:
+            raise InvalidInput(f"there is no tool {call.tool!r} with a reverse= here; import its module first")
+        if call.status is CallStatus.INTENDED and is_in_flight(call):
+            raise ReversalFailed(
+                f"{call.tool} ({call.identity}) is still being called by a node that was given up, and "
+                "cannot be taken back before that call has ended; try again then"
+            )
+        if call.status is CallStatus.REVERSING and not self._is_to_be_repeated(call, tool, doubt):
+            self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+            return
+        if call.status is CallStatus.INTENDED and tool.confirm is not None and not tool.spec.reverse_in_doubt:
+            result = tool.confirm(call)
+            if result is None:  # it never happened
+                self._save(call.failed("never happened", self._clock.now()), token, None)
+                return
+            call = call.succeeded(result, self._clock.now())
+        self._save(call.reversing(), token, None)
+        try:
+            tool.reverse(call)
+        except Exception as error:
+            told = self._masker.text(f"{type(error).__qualname__}: {error}")
+            self._save(call.not_reversed(told), token, EventType.TOOL_FAILED)
+            raise ReversalFailed(f"{call.tool} ({call.identity}) could not be taken back: {told}") from error
+        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+
+    def repeat(self, call: ToolCall, token: int | None, redo_id: str, doubt: Doubt | None = None) -> None:
+        """Make a call again that was taken back, with the arguments that it had; its result must be the same."""
+        tool = self.find_tool(call.tool)
+        if tool is None:
+            raise InvalidInput(f"there is no tool {call.tool!r} here to be called again; import its module first")
+        if call.status is CallStatus.SUCCEEDED and call.error is not None:  # found by a process that died then
+            raise RedoDiverged(call.error)
+        if call.status is CallStatus.REDOING and not self._is_to_be_repeated(call, tool, doubt):
+            self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+            return
+        if call.status not in (CallStatus.REVERSED, CallStatus.REDOING) or call.ended_at is None:
+            return  # nobody ever knew whether one that has not ended happened: whoever goes on makes it
+        self._save(call.redoing(), token, EventType.TOOL_STARTED)
+        try:
+            result = self._called(tool, call, redo_id)
+        except Exception as error:
+            told = self._masker.text(f"{type(error).__qualname__}: {error}")
+            self._save(call.reversed(), token, EventType.TOOL_FAILED)
+            raise RedoDiverged(f"{call.tool} ({call.identity}) failed when it was called again: {told}") from error
+        if self._are_same(result, call.result):
+            self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+            return
+        told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
+        self._save(call.diverged(told), token, EventType.TOOL_COMPLETED)
+        self._take_back_other(tool, call, result, told)
+        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+        raise RedoDiverged(told)
+
+    def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, told: str) -> None:
+        """Take back what gave another result than the recorded one, which is not what its reverse must be given."""
+        try:
+            assert tool.reverse is not None
+            tool.reverse(evolve(call, result=result))
+        except Exception as error:
+            why = self._masker.text(f"{type(error).__qualname__}: {error}")
+            raise ReversalFailed(f"{told}; that could not be taken back: {why}") from error
+
+    def _called(self, tool: Tool, call: ToolCall, redo_id: str) -> Any:
+        arguments = dict(call.arguments)
+        if tool.takes_key:  # another key: the receiver has seen the first one
+            arguments["idempotency_key"] = uuid.uuid5(uuid.NAMESPACE_OID, f"{redo_id}/{call.identity}").hex
+        return tool.function(**arguments)
+
+    def _are_same(self, one: Any, other: Any) -> bool:
+        return self._codec.encode(one, "result")[1] == self._codec.encode(other, "result")[1]
+
+    def _is_to_be_repeated(self, call: ToolCall, tool: Tool, doubt: Doubt | None) -> bool:
+        """Whether what was begun before a crash is to be done again; whoever can be asked is asked."""
+        if tool.confirm is not None:
+            is_in_effect = tool.confirm(call) is not None
+            return is_in_effect if call.status is CallStatus.REVERSING else not is_in_effect
+        if tool.spec.in_doubt is InDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
+            return True
+        if doubt is Doubt.DONE:
+            return False
+        begun = "taken back" if call.status is CallStatus.REVERSING else "made again"
+        raise ReversalInDoubt(
+            f"{call.tool} ({call.identity}) was being {begun} when its process died; find out whether that happened, "
+            "and say so: `--in-doubt done` if it did, `--in-doubt again` if not"
+        )
+
+    def _save(self, call: ToolCall, token: int | None, event: EventType | None) -> None:
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(call.execution_id, token)
+            uow.tool_calls.save(call)
+            if event is not None:
+                data = {"tool": call.tool, "call": call.identity} | ({"error": call.error} if call.error else {})
+                uow.events.append(Event(type=event, stream=call.execution_id, at=self._clock.now(), data=data))
+            uow.commit()

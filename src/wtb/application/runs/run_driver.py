@@ -1,0 +1,299 @@
+"""RunDriver: takes one run from superstep to superstep until it ends, pauses or fails."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.application.runs.function_caller import failure_of, takes_context
+from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
+from wtb.application.runs.progress import Progress
+from wtb.application.runs.steps import Ending, Position, SaveFiles, Step
+from wtb.domain.checkpoint import NodeRun, NodeStatus
+from wtb.domain.engine import Advance, Call, Engine, Standpoint
+from wtb.domain.errors import (
+    Conflict,
+    MergeConflict,
+    StateNotSerialisable,
+    StorageError,
+    StorageUnavailable,
+    WTBError,
+)
+from wtb.domain.execution import ExecutionStatus, Failure, Pause
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import NodeRunId
+from wtb.domain.options import RunOptions
+from wtb.domain.ports import Clock
+from wtb.domain.secrets import masked_logger
+from wtb.domain.updates import restored, shortened
+from wtb.domain.workflow import WorkflowDefinition
+
+_log = masked_logger(__name__)
+
+
+class StepLimitReached(WTBError):
+    """The run took as many steps as it may."""
+
+
+class RunTimeout(WTBError, TimeoutError):
+    """The run took longer than it may."""
+
+
+class RunDriver:
+    """One run, in this process."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        definition: WorkflowDefinition,
+        options: RunOptions,
+        progress: Progress,
+        *,
+        engine: Engine,
+        host: NodeRunner,
+        open_runs: Sequence[NodeRun] = (),
+        bases: Mapping[NodeRunId, FileCommitId | None],
+    ) -> None:
+        self._tools = equipment
+        self._nodes = {node.name: node for node in definition.nodes}
+        self._engine = engine
+        self._options = options
+        self._progress = progress
+        self._open_runs = {(run.node, run.visit): run for run in open_runs}
+        self._host = host
+        self._bases = bases
+        self._interrupt: str | None = None
+        self.began_here = bool(open_runs)
+        """Whether a node that comes next was begun before: its breakpoint is behind it."""
+
+    @property
+    def at(self) -> Position:
+        """The last position that is stored."""
+        return self._progress.at
+
+    @property
+    def waits_for(self) -> bytes | None:
+        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+        return self._host.waits_for
+
+    def interrupt(self, request: str) -> None:
+        """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
+        self._interrupt = request
+
+    def drive(self, *, pass_breakpoint: bool) -> Position:
+        """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
+        self._host.waits_for = None
+        while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
+            nodes = self._progress.next_nodes
+            stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
+            pass_breakpoint = False
+            if stop is not None:
+                self._progress.end(stop)
+            else:
+                self._superstep(nodes)
+        return self.at
+
+    def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
+        if self._interrupt is not None:
+            return _interrupted(self._interrupt)
+        if not nodes:
+            return Ending(status=ExecutionStatus.COMPLETED)
+        broken = [name for name in nodes if name in self._options.break_before]
+        if broken and not pass_breakpoint:
+            return _paused(f"break before {', '.join(dict.fromkeys(broken))}")
+        if self._progress.steps >= self._options.max_steps:
+            limit = self._options.max_steps
+            return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
+        if self._host.deadline is not None and time.monotonic() >= self._host.deadline:
+            return self._failed(RunTimeout(f"the run took longer than its {self._options.timeout_s:g} s"))
+        return None
+
+    def _failed(self, error: Exception) -> Ending:
+        failure = Failure(type=type(error).__qualname__, message=str(error), input_checkpoint_id=self.at.head.id)
+        return Ending(status=ExecutionStatus.FAILED, failure=failure)
+
+    def _superstep(self, nodes: tuple[str, ...]) -> None:
+        runs = self._node_runs(nodes)
+        outcomes: dict[int, Outcome] = {}
+
+        def make(position: int, state: Mapping[str, Any], call: Call) -> Mapping[str, Any] | None:
+            run = runs[position]
+            outcome = self._run(run, state, call) if len(runs) == 1 else self._run_member(run, state, call)
+            outcomes[position] = outcome
+            return outcome.returned
+
+        try:
+            advance = self._engine.step(self._standpoint(), make)
+            if advance is None:
+                self._halt([outcome for _, outcome in sorted(outcomes.items())])
+                return
+            made = [outcomes[position] for position in range(len(runs))]
+            self._advance(advance, made)
+        except MergeConflict as error:
+            self._fail(runs[0], error)
+        except (Conflict, StorageError):
+            raise  # nothing can be recorded, or must be: the run is somebody else's
+        except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
+            self._fail(runs[0], error)
+
+    def _standpoint(self) -> Standpoint:
+        return Standpoint(
+            state=self._progress.state,
+            next_nodes=self._progress.next_nodes,
+            joins=self._progress.joins,
+            memory=self._progress.memory,
+            run_id=self.at.execution.id,
+            steps_left=self._options.max_steps - self._progress.steps,
+        )
+
+    def _halt(self, outcomes: list[Outcome]) -> None:
+        """Record why a superstep led to nothing, unless a result is only waited for."""
+        if self.waits_for is not None:
+            return
+        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        paused = [outcome for outcome in outcomes if outcome.pause is not None]
+        if failed:
+            runs = tuple(_ended(outcome, self._tools.clock) for outcome in failed)
+            self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failed[0].failure), runs)
+        else:
+            runs = tuple(outcome.run for outcome in paused)
+            self._progress.end(Ending(status=ExecutionStatus.PAUSED, pause=paused[0].pause), runs)
+
+    def _fail(self, run: NodeRun, error: Exception) -> None:
+        failure = failure_of(error, run.node, run.visit, self.at.head.id)
+        failed = run.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
+        self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
+
+    def _node_runs(self, nodes: tuple[str, ...]) -> list[NodeRun]:
+        """Return the node runs to make; a node that is due several times is visited as often."""
+        visits = Counter(self._progress.visits) if len(nodes) > 1 else self._progress.visits
+        runs = []
+        for name in nodes:
+            visit = visits.get(name, 0) + 1
+            runs.append(self._node_run(name, visit))
+            if len(nodes) > 1:
+                visits[name] = visit
+        return runs
+
+    def _node_run(self, name: str, visit: int) -> NodeRun:
+        """Return a node run that was begun from here before and not led on, or a new one."""
+        known = self._open_runs.pop((name, visit), None) if self._open_runs else None
+        if known is not None:
+            return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
+        return self._tools.recorder.node_run(self.at, name, visit)
+
+    def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
+        """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
+        if run.pending is not None:  # finished before a crash
+            data = run.pending.get("data", {})
+            self._host.count_again(data)
+            return Outcome(run=run, returned=restored(run.pending, state), data=data)
+        outcome = self._run(run, state, call, member=self._member(run))
+        if outcome.returned is None:
+            return outcome
+        files = outcome.files
+        pending = shortened(outcome.returned) | {"file_commit": _side(outcome), "data": dict(outcome.data)}
+        kept = outcome.run.finished(pending, self._tools.clock.now())
+        shared = self._host.share(outcome, has_files=True)
+        try:
+            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save, shared)
+        except StateNotSerialisable as error:
+            return Outcome(run=outcome.run, failure=failure_of(error, run.node, run.visit, run.input_id))
+        except StorageUnavailable:
+            if self._options.checkpoint_failure == "fatal" or files is not None:
+                raise
+            _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
+        else:
+            self._host.shared(shared)  # now: a sibling may wait for a run that waits for this one
+        return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
+
+    def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
+        node = self._nodes[run.node]
+        with_context = not self._engine.hosts_functions or (node.function is not None and takes_context(node.function))
+        return self._host.run(
+            Work(node=node, run=run, state=state, call=call, with_context=with_context, member=member)
+        )
+
+    def _member(self, run: NodeRun) -> str:
+        """Return what a node run is called among those that run at the same time."""
+        is_first = run.visit == self._progress.visits.get(run.node, 0) + 1
+        return run.node if is_first else f"{run.node}#{run.visit}"
+
+    def _advance(self, advance: Advance, outcomes: list[Outcome]) -> None:
+        """Record it all as one step."""
+        runs = tuple([outcome.run for outcome in outcomes])
+        files = self._files(outcomes)
+        shared = self._host.share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else None
+        step = Step(
+            runs=runs,
+            delta=advance.delta,
+            returned=_by_node(runs, advance.returned),
+            next_nodes=advance.next_nodes,
+            joins=advance.joins,
+            memory={self._engine.remembers: advance.memory} if self._engine.remembers else {},
+            data=tuple([outcome.data for outcome in outcomes]),
+            ending=self._ending(advance, runs),
+            files=files,
+            also=() if shared is None else (shared,),
+        )
+        self._progress.advance(step, advance.state)
+        self._progress.memory = advance.memory
+        if self._progress.is_stored:
+            self._host.shared(shared)
+
+    def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
+        """Return how to save what became of the files; None when nothing did."""
+        if len(outcomes) == 1:
+            taken = outcomes[0].taken
+            return self._files_of(outcomes[0]) if taken is None else (lambda uow: taken)
+        sides = {
+            self._member(outcome.run): FileCommitId(outcome.run.pending["file_commit"])
+            for outcome in outcomes
+            if outcome.run.pending is not None and outcome.run.pending["file_commit"] is not None
+        }
+        base = file_commit(self.at.head.file_commit)
+        return (lambda uow: self._tools.workspaces.merge(uow, base, sides)) if sides else None
+
+    def _files_of(self, outcome: Outcome) -> SaveFiles | None:
+        """Compare with the head, which may be a checkpoint in the middle of the node that holds other files."""
+        head, files = file_commit(self.at.head.file_commit), outcome.files
+        left = self._bases.get(outcome.run.id, head) if files is None else files.id
+        if left == head:
+            return None
+        return (lambda uow: left) if files is None else files.save
+
+    def _ending(self, advance: Advance, runs: Sequence[NodeRun]) -> Ending | None:
+        """Return the end that this step makes, so that it is written with it."""
+        if not advance.next_nodes:
+            return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes)
+        broken = [run.node for run in runs if run.node in self._options.break_after]
+        if broken:
+            return _paused(f"break after {', '.join(dict.fromkeys(broken))}")
+        return None if self._interrupt is None else _interrupted(self._interrupt)
+
+
+def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return what each node returned; further visits of a node in the same superstep are told apart: `node#3`."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for run, update in zip(runs, returned, strict=True):
+        found[run.node if run.node not in found else f"{run.node}#{run.visit}"] = update
+    return found
+
+
+def _side(outcome: Outcome) -> str | None:
+    """Return the files that a member of a superstep brings to the barrier."""
+    return outcome.taken if outcome.files is None else str(outcome.files.id)
+
+
+def _ended(outcome: Outcome, clock: Clock) -> NodeRun:
+    return outcome.run.ended(NodeStatus.FAILED, clock.now(), outcome.failure)
+
+
+def _interrupted(request: str) -> Ending:
+    return Ending(status=ExecutionStatus.CANCELLED) if request == "stop" else _paused("interrupted")
+
+
+def _paused(reason: str) -> Ending:
+    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason))

@@ -1,0 +1,1 @@
+"""Time travel: rollback and redo, forks and edits, comparison and replay."""

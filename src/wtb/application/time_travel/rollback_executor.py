@@ -1,0 +1,223 @@
+"""RollbackExecutor: does what the journal of a rollback or redo says, in steps that anybody can take up and finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from wtb.application.runs.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
+from wtb.application.runs.steps import Position
+from wtb.application.workspaces import Workspaces
+from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
+from wtb.domain.errors import LeaseLost, WTBError
+from wtb.domain.events import Event, EventType
+from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import CheckpointId
+from wtb.domain.ports import Clock, Storage, UnitOfWork
+from wtb.domain.rollback import Direction, Rollback, RollbackStatus, chosen, redoable
+from wtb.domain.secrets import Masker
+from wtb.domain.tools import CallStatus, ToolCall
+from wtb.domain.values import evolve
+
+
+class RollbackFailed(WTBError):
+    """A rollback or redo stopped half-way; the run waits in `rolling_back`, and the journal knows what is left."""
+
+
+class RollbackExecutor:
+    """Takes back calls or makes them again, puts files in place and moves the head, in this order; each is recorded."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, workspaces: Workspaces, reversals: Reversals, masker: Masker
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._workspaces = workspaces
+        self._reversals = reversals
+        self._masker = masker
+
+    def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
+        """Carry out a rollback or redo, or what is left of one; before it begins files are got ready and verified."""
+        target = self._checkpoint(journal.target_id)
+        try:
+            with self._staged(at, self._commit_of(journal)) as swap:
+                if at.execution.status is not ExecutionStatus.ROLLING_BACK:
+                    at = self._begun(at, journal)
+                self._move(at, journal, swap, doubt)
+        except RedoDiverged as error:
+            told = self._masker.text(f"{error}; the run stays where it is: resume it to run the node again")
+            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
+            raise RedoDiverged(told) from error
+        # Nothing is staged any more: from here on the folder may be somebody else's.
+        return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
+
+    def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
+        """Leave the run where it is; calls of which nobody knows how they stand are settled first."""
+        self._settle(at, journal, doubt)
+        if journal.direction is Direction.REDO:
+            self._take_back(at, journal)
+        files = at.head if journal.direction is Direction.REDO else self._checkpoint(journal.safety_id)
+        with self._staged(at, files.file_commit) as swap:
+            swap()
+        return self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()), at.head)
+
+    def _commit_of(self, journal: Rollback) -> str | None:
+        """Return the files that belong to where it goes: forward, they are those that lay there before."""
+        wanted = journal.safety_id if journal.direction is Direction.REDO else journal.target_id
+        return self._checkpoint(wanted).file_commit
+
+    def _checkpoint(self, checkpoint_id: CheckpointId) -> Checkpoint:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.checkpoints.get(checkpoint_id)
+
+    @contextmanager
+    def _staged(self, at: Position, commit: str | None) -> Iterator[Callable[[], object]]:
+        """Get the files of a commit ready beside those that are there; a run that never had files has no folder."""
+        if commit is None and at.head.file_commit is None:
+            yield lambda: None
+            return
+        folder = self._workspaces.path(at.execution.id, at.branch.id)
+        wanted = None if commit is None else FileCommitId(commit)
+        with self._workspaces.staged(folder, wanted) as swap:
+
+            def swap_in() -> None:
+                self._workspaces.note(folder, None)
+                swap()
+                self._workspaces.note(folder, wanted)
+
+            yield swap_in
+
+    def _begun(self, at: Position, journal: Rollback) -> Position:
+        """Record that the run is being rolled back and how far; from here on anybody can finish it."""
+        now = journal.created_at
+        execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, now)
+        data = {"direction": journal.direction.value, "from": at.head.id, "to": journal.target_id}
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution, token=at.token)
+            uow.rollbacks.save(journal)
+            uow.events.append(Event(type=EventType.ROLLBACK_STARTED, stream=execution.id, at=now, data=data))
+            uow.commit()
+        return replace(at, execution=execution)
+
+    def _move(self, at: Position, journal: Rollback, swap: Callable[[], object], doubt: Doubt | None) -> None:
+        """Deal with the calls that are left, and put the files in place; a redo that diverges takes its calls back."""
+        try:
+            self._deal_with_calls(at, journal, doubt)
+            swap()
+        except LeaseLost:
+            raise
+        except RedoDiverged:
+            self._take_back(at, journal)
+            raise
+        except Exception as error:
+            raise self._failed(at, journal, error) from error
+
+    def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
+        for call in self._calls(journal):
+            if journal.direction is Direction.ROLLBACK:
+                self._reverse(at, call, doubt)
+            else:
+                self._reversals.repeat(call, at.token, journal.id, doubt)
+
+    def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
+        """Finish what was being done to a call; when that fails, it is known that it was not done."""
+        for call in self._calls(journal):
+            with suppress(ReversalFailed, RedoDiverged):
+                if call.status is CallStatus.REVERSING:
+                    self._reversals.reverse(call, at.token, doubt)
+                elif call.status is CallStatus.REDOING:
+                    self._reversals.repeat(call, at.token, journal.id, doubt)
+
+    def _take_back(self, at: Position, journal: Rollback) -> None:
+        """Take back what a redo has repeated."""
+        try:
+            for call in reversed(self._calls(journal)):
+                self._reverse(at, call)
+        except LeaseLost:
+            raise
+        except Exception as error:
+            raise self._failed(at, journal, error) from error
+
+    def _reverse(self, at: Position, call: ToolCall, doubt: Doubt | None = None) -> None:
+        """Take back a call, or raise: the workflow may have lost the tool since the plan was made."""
+        tool = self._reversals.find_tool(call.tool)
+        if call.may_have_happened and (tool is None or tool.reverse is None):
+            raise ReversalFailed(
+                f"{call.tool} ({call.identity}) cannot be taken back: no tool of that name with reverse= is known here"
+            )
+        self._reversals.reverse(call, at.token, doubt)
+
+    def _calls(self, journal: Rollback) -> list[ToolCall]:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            runs = {key.node_run_id for key in journal.calls}
+            calls = [call for run in runs for call in uow.tool_calls.list_calls(journal.execution_id, run)]
+        return chosen(calls, journal.calls)
+
+    def _failed(self, at: Position, journal: Rollback, error: Exception) -> RollbackFailed:
+        """Record why it stopped; it can be continued or abandoned from any process."""
+        now = self._clock.now()
+        told = self._masker.text(str(error))
+        with self._storage.unit_of_work() as uow:
+            uow.executions.check_lease(at.execution.id, at.token)
+            uow.rollbacks.save(journal.ended(RollbackStatus.FAILED, now, told))
+            data = {"direction": journal.direction.value, "error": told}
+            uow.events.append(Event(type=EventType.ROLLBACK_FAILED, stream=at.execution.id, at=now, data=data))
+            uow.commit()
+        return RollbackFailed(
+            f"{told}. Run {at.execution.id!r} waits in the middle of its {journal.direction}: put that right and go on "
+            f"with `wtb rollback {at.execution.id} --continue`, or give it up with `--abandon`"
+        )
+
+    def _end(self, at: Position, journal: Rollback, head: Checkpoint) -> Execution:
+        now = self._clock.now()
+        was_done = journal.status is RollbackStatus.COMPLETED
+        where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
+        reason = f"{'rolled back' if journal.direction is Direction.ROLLBACK else 'gone forward'} to {where}"
+        execution = at.execution.moved_to(
+            ExecutionStatus.PAUSED, now, pause=Pause(reason=reason if was_done else f"{journal.direction} given up")
+        )
+        with self._storage.unit_of_work() as uow:
+            if was_done:
+                for run in _left_or_taken_up(uow, at, journal, head):
+                    uow.node_runs.save(run)
+                uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+                if journal.direction is Direction.ROLLBACK and head.id != at.head.id:
+                    uow.writes.delete(execution.id, [head.id])  # else LangGraph takes its tasks for done
+                data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
+                uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
+            uow.executions.save(execution, token=at.token)
+            uow.rollbacks.save(journal)
+            data = {"direction": journal.direction.value, "status": journal.status.value, "error": journal.error}
+            uow.events.append(Event(type=EventType.ROLLBACK_COMPLETED, stream=execution.id, at=now, data=data))
+            uow.commit()
+        return execution
+
+
+def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:
+    """Return the rollback of a run that the next redo takes back."""
+    found = uow.rollbacks.list_rollbacks(at.execution.id)
+    return redoable([journal for journal in found if journal.branch_id == at.branch.id])
+
+
+def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
+    """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
+    begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
+    current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
+    assert journal.ended_at is not None
+    left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
+    if journal.direction is Direction.ROLLBACK:
+        return left
+    undone = last_undone(uow, at)
+    assert undone is not None
+    again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == undone.ended_at]
+    begun_since = left if head.id == at.head.id else []  # a rollback to where the run stood, and a new try from there
+    return [*begun_since, *(evolve(run, status=NodeStatus.STARTED) for run in again)]
+
+
+def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
+    """Whether a run began at a checkpoint, or made it in its middle, and got no further."""
+    began = run.input_id == head.id and run.last_id is None
+    return run.branch_id == at.branch.id and (began or (head.is_inside and run.last_id == head.id))

@@ -1,0 +1,241 @@
+"""RunEditor: new runs from any checkpoint, checkpoints with names, and the end of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.application.runs.leases import Leases, check_not_rolling_back
+from wtb.application.runs.recorder import MAIN, Recorder
+from wtb.application.runs.recovery import is_open
+from wtb.application.workspaces import Workspaces
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.engine import Engine
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
+from wtb.domain.events import Event, EventType
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.history import ExecutionHistory, check_name
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork
+from wtb.domain.state import State, StateDelta
+from wtb.domain.tools import ToolCall
+from wtb.domain.values import evolve
+
+STILL = (ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
+"""A run that has begun and that nobody drives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """A new run, and the checkpoint of another that it goes on from."""
+
+    execution: Execution
+    checkpoint: Checkpoint
+
+
+class RunEditor:
+    """Forks and names; what is there already stays as it is."""
+
+    def __init__(
+        self, storage: Storage, clock: Clock, owners: Owners, recorder: Recorder, workspaces: Workspaces
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._leases = Leases(storage, clock, owners)
+        self._recorder = recorder
+        self._workspaces = workspaces
+
+    def fork(
+        self,
+        execution_id: ExecutionId,
+        target: str | int | None = None,
+        *,
+        run_id: str | None = None,
+        name: str = MAIN,
+        update: Mapping[str, Any] | None = None,
+        input: Mapping[str, Any] | None = None,
+        variants: Mapping[str, str] | None = None,
+        created_by: str | None = None,
+        engine: Engine | None = None,
+    ) -> Forked:
+        """Begin a new run at a checkpoint of this one, which stays as it is; it costs the same whatever its state.
+
+        Without a target it is the last checkpoint, also of a run that is being run. `update` overwrites keys of the
+        state first; `input` begins from the start, with another input. An engine of another library, when it drives
+        the run, sees both first.
+        """
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(execution_id)
+            check_not_rolling_back(execution)
+            point = _fork_point(uow, execution, target, from_start=input is not None)
+            state = None if input is None else uow.checkpoints.load(point.id).state
+        change = StateDelta.setting(update or {} if engine is None else engine.accepted(update or {}))
+        begun = None
+        if input is not None and state is not None:
+            begun = None if engine is None else engine.begin(input)
+            given = State({**input}) if begun is None else begun.state
+            change = StateDelta.between(state, given).compose(change)
+        if change and point.is_inside:
+            raise InvalidInput(
+                f"checkpoint {point.id!r} is in the middle of node {point.node!r}, which has begun with the state as "
+                "it is; fork it without update, or from before the node"
+            )
+        chosen = {**execution.options.get("variants", {}), **(variants or {})}
+        source = evolve(execution, options={**execution.options, "variants": chosen})
+        forked = self._recorder.fork_run(
+            source,
+            point,
+            name=name,
+            execution_id=run_id,
+            change=change,
+            begun=begun,
+            remembers="" if engine is None else engine.remembers,
+            created_by=created_by,
+        )
+        return Forked(execution=forked.execution, checkpoint=point)
+
+    def effects_after(self, execution_id: ExecutionId, point: Checkpoint) -> tuple[ToolCall, ...]:
+        """Return what a run has done to the world since a checkpoint was made; a fork does not take it back."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(execution_id)
+        after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
+        return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one
+
+    def checkpoint(
+        self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None
+    ) -> Checkpoint:
+        """Make a checkpoint with a name where a run stands that nobody drives."""
+        at = self._recorder.load(execution_id)
+        check_still(at.execution, STILL)
+        with self._storage.unit_of_work(readonly=True) as uow:
+            runs = uow.node_runs.list_leading_to(execution_id, [at.head])
+            nodes = uow.workflows.get(at.execution.workflow_id)["nodes"]
+            check_name(name, [node["name"] for node in nodes])
+        begun = [run for run in runs if is_open(run, at)]
+        if len(begun) > 1:
+            raise InvalidInput(
+                f"run {execution_id!r} is in the middle of a parallel step ({', '.join(run.node for run in begun)}); "
+                "resume it, and name a checkpoint where the step has ended"
+            )
+        facts = {"name": name, "description": description, "created_by": created_by}
+        try:
+            return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+        except AlreadyExists as error:
+            raise AlreadyExists(
+                f"run {execution_id!r} has a checkpoint {name!r} already; choose another name, or delete that one: "
+                f"`wtb delete '{execution_id}@{name}'`"
+            ) from error
+
+    def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
+        """Delete one checkpoint; everything that builds on it stays whole."""
+        with self._storage.unit_of_work() as uow:
+            check_not_rolling_back(uow.executions.get(execution_id))
+            _, found = resolved(uow, execution_id, target)
+            if found.execution_id != execution_id:
+                raise InvalidInput(
+                    f"checkpoint {found.id!r} belongs to run {found.execution_id!r}, which this one was forked from; "
+                    f"delete it there: `wtb delete {found.execution_id}@{found.id}`"
+                )
+            uow.checkpoints.delete([found.id])
+            data = {"checkpoint": found.id, "name": found.name, "count": 1}
+            now = self._clock.now()
+            uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=execution_id, at=now, data=data))
+            uow.commit()
+        return found
+
+    def delete_run(self, execution_id: ExecutionId) -> None:
+        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(execution_id)
+        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        self._leases.check_free(execution)
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
+            for fork, origin in _forks_without(uow, execution_id):
+                uow.branches.fork_from(fork.id, origin.id)
+            uow.checkpoints.delete_run(execution_id)
+            uow.executions.delete(execution_id)
+            data = {"workflow": execution.workflow_name}
+            now = self._clock.now()
+            uow.events.append(Event(type=EventType.EXECUTION_DELETED, stream=execution_id, at=now, data=data))
+            uow.commit()
+        self._workspaces.discard_all(execution_id)
+
+
+def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> None:
+    """Raise InvalidTransition, saying what to do, unless a run stands still in one of these ways."""
+    if execution.status in allowed:
+        return
+    check_not_rolling_back(execution)
+    todo = "resume" if execution.status is ExecutionStatus.PENDING else "pause"
+    raise InvalidTransition(f"run {execution.id!r} is {execution.status}; {todo} it first: `wtb {todo} {execution.id}`")
+
+
+def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:
+    """Return the checkpoint that a person means, and as much of the history, from its end, as it took to find it.
+
+    A node that it lies in the middle of is part of that as a whole.
+    """
+    length = _TAIL
+    while True:
+        history = uow.checkpoints.load_tail(execution_id, length)
+        try:
+            found = history.resolve(target)
+            if history.complete or not _began_before(history, found):
+                return history, found
+        except CheckpointNotFound:
+            if history.complete:
+                raise
+        length = _steps_back(history, target) or length * 8
+
+
+def _began_before(history: ExecutionHistory, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint lies in the middle of a node that began before what was read."""
+    known = {each.id for each in history.checkpoints}
+    inputs = [run.input_id for run in history.node_runs if run.id == checkpoint.node_run_id]
+    return checkpoint.is_inside and not known.issuperset(inputs)
+
+
+def _steps_back(history: ExecutionHistory, target: str | int) -> int:
+    """Return how far back a target that is a step lies; 0 for others."""
+    text, last = str(target), history.lineage()[-1].step
+    is_behind = text.isdecimal() and len(text) < 19 and int(text) <= last - len(history.checkpoints)
+    return last - int(text) + 1 if is_behind else 0
+
+
+_TAIL = 64
+"""How many checkpoints are looked at first: what a person means is mostly near."""
+
+
+def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None, *, from_start: bool) -> Checkpoint:
+    """Return where a fork begins: the head, the start, or what is named; an id is looked up, whatever came after it."""
+    if from_start and target is not None:
+        raise InvalidInput("a fork with another input begins at the start; leave out the target, or the input")
+    wanted: str | int | None = 0 if from_start else target
+    if wanted is None:
+        wanted = uow.branches.get(execution.branch_id).head_id
+    try:
+        point = uow.checkpoints.get(CheckpointId(str(wanted)))
+    except CheckpointNotFound:
+        point = None
+    if point is None or point.execution_id != execution.id:
+        _, point = resolved(uow, execution.id, str(wanted))
+    if not point.restore_point:
+        raise InvalidInput(f"checkpoint {point.id!r} is no restore point; `wtb history` shows those there are")
+    return point
+
+
+def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
+    """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
+    history = uow.checkpoints.load_history(execution_id)
+    own = [checkpoint for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
+    stay: dict[ExecutionId, bool] = {execution_id: False}
+    for fork in uow.branches.list_forks([checkpoint.id for checkpoint in own]):
+        for checkpoint in reversed(history.lineage_of(fork.forked_from_id)):
+            run_id = checkpoint.execution_id
+            if run_id not in stay:
+                stay[run_id] = bool(uow.branches.list_branches(run_id))
+            if stay[run_id] and fork.execution_id != execution_id:
+                yield fork, checkpoint
+                break

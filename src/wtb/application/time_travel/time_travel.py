@@ -1,0 +1,337 @@
+"""TimeTravel: rollback and redo. What is to be done, and whether it may be; `RollbackExecutor` carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from wtb.application.runs.heartbeat import Heartbeat
+from wtb.application.runs.leases import Leases, alone
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.recovery import is_open
+from wtb.application.runs.reversals import Doubt, Reversals
+from wtb.application.runs.steps import Position
+from wtb.application.time_travel.rollback_executor import RollbackExecutor, last_undone
+from wtb.application.time_travel.run_editor import STILL, check_still, resolved
+from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
+from wtb.domain.rollback import (
+    CallKey,
+    CannotUndo,
+    Direction,
+    Rollback,
+    RollbackPlan,
+    keys_of,
+    plan_rollback,
+)
+from wtb.domain.secrets import Masker
+from wtb.domain.tools import ToolCall
+from wtb.domain.values import evolve
+
+_TRIES = 5
+"""How often a lease is given back that others change the run beside."""
+
+
+class TimeTravel:
+    """Takes runs that nobody drives back in their own history, and forward again."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        ids: Ids,
+        owners: Owners,
+        workspaces: Workspaces,
+        recorder: Recorder,
+        reversals: Reversals,
+        heartbeat: Heartbeat,
+        masker: Masker,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._ids = ids
+        self._workspaces = workspaces
+        self._recorder = recorder
+        self._reversals = reversals
+        self._leases = Leases(storage, clock, owners)
+        self._heartbeat = heartbeat
+        self._executor = RollbackExecutor(storage, clock, workspaces, reversals, masker)
+
+    def plan(self, execution_id: ExecutionId, target: str | int, **options: Any) -> RollbackPlan:
+        """Return what going back to a target would do (options as for `rollback`); nothing is changed."""
+        return self._plan(self._recorder.load(execution_id), target, **options)
+
+    def rollback(
+        self,
+        execution_id: ExecutionId,
+        target: str | int,
+        *,
+        tools: bool = True,
+        files: bool = True,
+        allow_irreversible: bool = False,
+        shared: str = "keep",
+        expected: RollbackPlan | None = None,
+        created_by: str | None = None,
+    ) -> RollbackPlan:
+        """Go back to a checkpoint of the run's own lineage; afterwards it is paused there. Return what was done.
+
+        A safety checkpoint of the run as it is comes first, and files are staged and verified before any call is
+        taken back. A reversal that fails leaves the run `rolling_back`. When anything else than an `expected` plan
+        would be done, nothing is.
+        """
+        with self._claimed(execution_id) as at:
+            plan = self._plan(at, target, tools=tools, files=files, shared=shared)
+            if expected is not None and plan != expected:
+                raise Conflict(
+                    f"run {execution_id!r} has changed since its plan was made, and nothing was done; look at what "
+                    "a rollback would do now, and decide anew"
+                )
+            if plan.irreversible and not allow_irreversible:
+                raise CannotUndo(_cannot_undo(plan.irreversible))
+            safety, goal = self._safety(at, plan.target, files=files)
+            calls = keys_of(plan.reverse)
+            journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by)
+            self._executor.carry_out(at, journal)
+        return plan
+
+    def continue_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
+        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call."""
+        doubt = None if in_doubt is None else Doubt(in_doubt)
+        with self._half_done(execution_id) as (at, journal):
+            return self._executor.carry_out(at, journal, doubt)
+
+    def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
+        """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
+
+        A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
+        was killed is settled first, so that everybody knows how it stands.
+        """
+        doubt = None if in_doubt is None else Doubt(in_doubt)
+        with self._half_done(execution_id) as (at, journal):
+            return self._executor.give_up(at, journal, doubt)
+
+    def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
+        """Go forward again to where the last rollback came from, if the run stands where it left it.
+
+        The next redo takes back the rollback before that one, and so on. Calls that were taken back are made again, and
+        must give what they gave before; if one does not, those that were made again are taken back, and the run stays
+        where it is.
+        """
+        with self._claimed(execution_id) as at:
+            last = self._last_rollback(at)
+            self._keep_changes(at)
+            calls = tuple(reversed(last.calls))
+            journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by)
+            return self._executor.carry_out(at, journal)
+
+    def _still(self, execution_id: ExecutionId) -> Position:
+        at = self._recorder.load(execution_id)
+        check_still(at.execution, STILL)
+        return at
+
+    def _plan(
+        self, at: Position, target: str | int, *, tools: bool = True, files: bool = True, shared: str = "keep"
+    ) -> RollbackPlan:
+        if shared not in ("keep", "reverse"):
+            raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
+        with self._storage.unit_of_work(readonly=True) as uow:
+            history, found = resolved(uow, at.execution.id, target)
+            if _concerns_nobody_else(uow, at, history, found):
+                calls = _calls_since(uow, history, found)
+            else:
+                calls = uow.tool_calls.list_calls(at.execution.id)
+                if calls and not history.complete:
+                    history = uow.checkpoints.load_history(at.execution.id)
+            return plan_rollback(
+                history,
+                found,
+                calls,
+                find_tool=self._reversals.find_tool,
+                files=_tree_delta(uow, at.head.file_commit, found.file_commit) if files else TreeDelta(),
+                forks=uow.branches.list_forks(history.builds_on(found.id)) if calls else (),
+                tools=tools,
+                reverse_shared=shared == "reverse",
+            )
+
+    def _safety(self, at: Position, target: Checkpoint, *, files: bool) -> tuple[Checkpoint, Checkpoint]:
+        """Keep the run as it is, and return that checkpoint with the one to go to.
+
+        When the files are to stay as they are, that is a new one behind the target, which holds them.
+        """
+        present = self._present_files(at)
+        save = None if present is None else present.save
+        with self._storage.unit_of_work() as uow:
+            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save)
+            if not files and safety.file_commit != target.file_commit:
+                behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
+                target = self._recorder.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
+            uow.commit()
+        return safety, target
+
+    def _journal(  # noqa: PLR0917  a private name for a value with many facts
+        self,
+        direction: Direction,
+        at: Position,
+        target_id: CheckpointId,
+        safety_id: CheckpointId,
+        calls: tuple[CallKey, ...],
+        created_by: str | None,
+    ) -> Rollback:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            number = len(uow.rollbacks.list_rollbacks(at.execution.id))
+        return Rollback(
+            id=self._ids.new(),
+            number=number,
+            execution_id=at.execution.id,
+            branch_id=at.branch.id,
+            direction=direction,
+            head_id=at.head.id,
+            target_id=target_id,
+            safety_id=safety_id,
+            calls=calls,
+            created_by=created_by,
+            created_at=self._clock.now(),
+        )
+
+    def _present_files(self, at: Position) -> PreparedCommit | None:
+        """Return the files as they lie in the folder now, if it held those of the head and a person changed them."""
+        if at.head.file_commit is None:
+            return None
+        folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
+        return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
+
+    def _keep_changes(self, at: Position) -> None:
+        """Keep files that a person has changed since the rollback: a redo puts others in their place."""
+        present = self._present_files(at)
+        if present is not None:
+            with self._storage.unit_of_work() as uow:
+                safety = self._recorder.safety_checkpoint(uow, at, "before a redo", present.save)
+                if safety.file_commit != at.head.file_commit:
+                    uow.commit()
+
+    @contextmanager
+    def _claimed(self, execution_id: ExecutionId) -> Iterator[Position]:
+        """Hold the lease of a run that stands still, for the time of the block; it is let go of unless it has ended."""
+        at = self._still(execution_id)
+        with alone(at):
+            at = replace(at, execution=self._leases.taken(at.execution))
+            with self._letting_go(at):
+                yield at
+
+    @contextmanager
+    def _half_done(self, execution_id: ExecutionId) -> Iterator[tuple[Position, Rollback]]:
+        """Take over a rollback that is half done, unless somebody who is alive is at it."""
+        at = self._recorder.load(execution_id)
+        if at.execution.status is not ExecutionStatus.ROLLING_BACK:
+            raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
+        with alone(at):
+            at = replace(at, execution=self._leases.taken(at.execution))
+            with self._storage.unit_of_work(readonly=True) as uow:
+                journals = uow.rollbacks.list_rollbacks(execution_id)
+            with self._letting_go(at):
+                yield at, next(journal for journal in reversed(journals) if journal.is_open)
+
+    @contextmanager
+    def _letting_go(self, at: Position) -> Iterator[None]:
+        with self._heartbeat.keeping(at):
+            try:
+                yield
+            except Exception:
+                self._let_go(at)
+                raise
+
+    def _let_go(self, at: Position) -> None:
+        """Give the lease back if it is still ours; somebody who names a checkpoint may change the run meanwhile."""
+        for _ in range(_TRIES):
+            current = self._recorder.load(at.execution.id).execution
+            if current.lease is None or current.lease.token != at.token:
+                return
+            with suppress(Conflict):
+                self._leases.released(current)
+
+    def _last_rollback(self, at: Position) -> Rollback:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            last = last_undone(uow, at)
+            begun = {
+                run.id: run for run in uow.node_runs.list_leading_to(at.execution.id, [at.head]) if is_open(run, at)
+            }
+            called = [call for call in _calls_of(uow, begun) if call.may_have_happened]
+        if last is None:
+            raise InvalidInput(f"run {at.execution.id!r} has no rollback to redo")
+        if at.head.id != last.target_id or called:
+            raise InvalidInput(
+                f"run {at.execution.id!r} has gone on since it was rolled back; what was undone lies at checkpoint "
+                f"{last.safety_id}: fork it with `wtb fork {at.execution.id} {last.safety_id}`"
+            )
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                uow.checkpoints.get(last.head_id)
+                uow.checkpoints.get(last.safety_id)
+        except CheckpointNotFound as error:
+            raise InvalidInput(
+                f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew"
+            ) from error
+        return last
+
+
+def _cannot_undo(calls: Sequence[ToolCall]) -> str:
+    named = ", ".join(f"{call.tool} ({call.identity})" for call in calls)
+    return (
+        f"{named} cannot be taken back: no reverse= is known for it, or nobody knows whether it happened; roll back "
+        "with allow_irreversible=True (`--allow-irreversible`) to leave it in effect"
+    )
+
+
+def _calls_of(uow: UnitOfWork, runs: Mapping[NodeRunId, NodeRun]) -> list[ToolCall]:
+    return [
+        call for run in runs.values() if run.tool_count for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+    ]
+
+
+def _concerns_nobody_else(uow: UnitOfWork, at: Position, history: ExecutionHistory, target: Checkpoint) -> bool:
+    """Whether a run has one line only, and nobody branched off what would be undone: then its end tells all.
+
+    A degraded run may hold visits that the end of its history does not show.
+    """
+    if at.execution.degraded or uow.rollbacks.list_rollbacks(at.execution.id):
+        return False
+    if len(uow.branches.list_branches(at.execution.id)) > 1:
+        return False
+    return not uow.branches.list_forks([target.id, *(checkpoint.id for checkpoint in _after(history, target))])
+
+
+def _calls_since(uow: UnitOfWork, history: ExecutionHistory, target: Checkpoint) -> Sequence[ToolCall]:
+    """Return the calls of the node runs that led on from a checkpoint, or have not ended."""
+    undone = _after(history, target)
+    own, ends = {checkpoint.node_run_id for checkpoint in undone}, {checkpoint.id for checkpoint in undone}
+    head = history.branch().head_id
+    runs = [run for run in history.node_runs if run.id in own or run.last_id in ends or run.last_id in (None, head)]
+    if len(runs) > _MANY:
+        return uow.tool_calls.list_calls(history.execution_id)
+    return [call for run in runs for call in uow.tool_calls.list_calls(history.execution_id, run.id)]
+
+
+def _after(history: ExecutionHistory, target: Checkpoint) -> Sequence[Checkpoint]:
+    """Return what follows a checkpoint on the active line; nothing when it does not lie there."""
+    line = history.lineage()
+    return line[line.index(target) + 1 :] if target in line else ()
+
+
+_MANY = 200
+"""More node runs than this are not asked for their calls one by one."""
+
+
+def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:
+    if old == new:
+        return TreeDelta()
+    trees = [EMPTY_TREE if commit is None else uow.files.get(FileCommitId(commit)) for commit in (old, new)]
+    return diff(trees[0], trees[1])

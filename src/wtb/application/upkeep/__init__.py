@@ -1,0 +1,1 @@
+"""Upkeep: find what is damaged, delete what nobody needs."""

@@ -1,0 +1,229 @@
+"""Integrity: finds everything that is wrong with a store, says whom it concerns, and puts right what it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from wtb.application.upkeep.listing import every_execution
+from wtb.application.workspaces import WorkspaceFolder, Workspaces
+from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
+from wtb.domain.events import Event, EventType
+from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause
+from wtb.domain.files import FileCommitId
+from wtb.domain.ids import ExecutionId
+from wtb.domain.integrity import Fault, FaultKind
+from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
+
+_BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+_ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found. `garbage` is what nothing refers to, `swept` what was collected of it."""
+
+    faults: tuple[Fault, ...]
+    looked_at: Mapping[str, int]
+    garbage: Swept
+    swept: Swept | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong any more."""
+        return all(fault.repaired for fault in self.faults)
+
+
+class Integrity:
+    """Inspects the store, the leases of runs, and the workspaces of this machine. Never stops at the first fault."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        owners: Owners,
+        inspection: Inspection,
+        garbage: Garbage,
+        workspaces: Workspaces,
+        folders: FolderCare,
+        grace: timedelta,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._owners = owners
+        self._inspection = inspection
+        self._garbage = garbage
+        self._workspaces = workspaces
+        self._folders = folders
+        self._grace = grace
+
+    def check(self, watch: Watch = lambda kind: None) -> Report:
+        """Look at everything and change nothing."""
+        inspected = self._inspection.inspect(watch)
+        here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
+        return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
+
+    def repair(self, watch: Watch = lambda kind: None) -> Report:
+        """Put right what can be, collect garbage, and look again: what is not found a second time was repaired."""
+        before = self.check(watch)
+        self._inspection.repair(before.faults)
+        for fault in before.faults:
+            self._mend(fault)
+        after = self.check(watch)
+        left = {(fault.kind, fault.what) for fault in after.faults}
+        faults = tuple(fault if (fault.kind, fault.what) in left else fault.mended() for fault in before.faults)
+        known = {(fault.kind, fault.what) for fault in faults}
+        faults += tuple(fault for fault in after.faults if (fault.kind, fault.what) not in known)
+        return Report(faults=faults, looked_at=after.looked_at, garbage=after.garbage, swept=self._swept())
+
+    def _swept(self) -> Swept | None:
+        try:
+            return self._garbage.sweep(self._grace)
+        except (DamagedData, UnknownFormat):
+            return None  # what is damaged may refer to anything
+
+    def _neglected(self) -> Iterator[Fault]:
+        for execution in every_execution(self._storage, statuses=_BUSY):
+            gone = self._is_gone(execution)
+            neglect = execution.neglect(self._clock.now(), gone)
+            if neglect is not None:
+                yield _neglected(execution, neglect, gone)
+
+    def _too_long_leases(self) -> Iterator[Fault]:
+        """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            now = uow.now()
+        for execution in every_execution(self._storage, statuses=_BUSY):
+            lease = execution.lease
+            if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
+                yield Fault(
+                    kind=FaultKind.LEASE,
+                    what=execution.id,
+                    problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
+                    f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
+                    f"`wtb resume {execution.id} --take-over`",
+                    runs=(execution.id,),
+                    remedy=None,
+                )
+
+    def _is_gone(self, execution: Execution) -> bool | None:
+        return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+
+    def _half_restored(self) -> Iterator[Fault]:
+        half = [each for each in self._workspaces.list_folders() if self._folders.is_half_restored(each.folder)]
+        for each in half:
+            remedy: str | None = "restored again, or removed when it is nobody's"
+            try:
+                execution = self._owner(each)
+            except StorageError:  # named by the inspection; whose folder it is cannot be told
+                execution, remedy = None, None
+            if execution is not None and self._is_being_run(execution):
+                continue  # it may be restoring the folder right now
+            if execution is not None and each.is_member and execution.status in _ENDED:
+                continue  # nobody needs it any more, and who tries the node again restores it first
+            yield Fault(
+                kind=FaultKind.WORKSPACE,
+                what=str(each.folder),
+                problem=f"a restore of the workspace {each.folder} was interrupted",
+                runs=() if execution is None else (execution.id,),
+                remedy=remedy,
+            )
+
+    def _is_being_run(self, execution: Execution) -> bool:
+        return execution.status in _BUSY and execution.neglect(self._clock.now(), self._is_gone(execution)) is None
+
+    def _damaged_indexes(self) -> Iterator[Fault]:
+        damaged = self._folders.list_damaged_indexes()
+        owners = {self._folders.index_of(each.folder): each for each in self._workspaces.list_folders() if damaged}
+        for index in damaged:
+            execution = None
+            with suppress(StorageError):
+                execution = self._owner(owners[index]) if index in owners else None
+            yield Fault(
+                kind=FaultKind.STAT_INDEX,
+                what=str(index),
+                problem=f"the stat index {index} is damaged; it only saves time",
+                runs=() if execution is None else (execution.id,),
+                remedy="removed; the next scan makes it anew",
+            )
+
+    def _owner(self, place: WorkspaceFolder) -> Execution | None:
+        """Return the run that a folder belongs to; None when there is none any more."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            try:
+                found = uow.executions.get(ExecutionId(place.execution_name))
+            except NotFound:
+                found = None
+        if found is not None and place.is_of(found.id):
+            return found
+        return next((each for each in every_execution(self._storage) if place.is_of(each.id)), None)
+
+    def _mend(self, fault: Fault) -> None:
+        """Put right what is no matter of the database or the object store."""
+        if fault.remedy is None:
+            return
+        match fault.kind:
+            case FaultKind.ABANDONED_RUN:
+                self._pause(ExecutionId(fault.what), fault.problem)
+            case FaultKind.WORKSPACE:
+                for place in self._workspaces.list_folders():
+                    if str(place.folder) == fault.what:
+                        self._put_right(place)
+            case FaultKind.STAT_INDEX:
+                for index in self._folders.list_damaged_indexes():
+                    if str(index) == fault.what:
+                        self._folders.drop_index(index)
+
+    def _pause(self, execution_id: ExecutionId, reason: str) -> None:
+        """Give up a run for a process that is gone, so that nobody waits for it."""
+        now = self._clock.now()
+        with self._storage.unit_of_work() as uow:
+            execution = uow.executions.get(execution_id)
+            if (
+                execution.status is not ExecutionStatus.RUNNING
+                or execution.neglect(now, self._is_gone(execution)) is None
+            ):
+                return
+            try:
+                uow.executions.save(
+                    execution.moved_to(ExecutionStatus.PAUSED, now, pause=Pause(reason="its process was gone"))
+                )
+            except Conflict:
+                return  # somebody goes on with it
+            for kind in (EventType.EXECUTION_ABANDONED, EventType.EXECUTION_PAUSED):
+                uow.events.append(Event(type=kind, stream=execution_id, at=now, data={"reason": reason}))
+            uow.commit()
+
+    def _put_right(self, place: WorkspaceFolder) -> None:
+        execution = self._owner(place)
+        if execution is None or place.is_member:  # whoever tries the node again begins with a fresh one
+            self._workspaces.discard(place.folder)
+            return
+        with suppress(StorageError, NotFound):  # what it needs may be damaged itself, and is named then
+            self._workspaces.restore(place.folder, self._head_commit(execution, place))
+
+    def _head_commit(self, execution: Execution, place: WorkspaceFolder) -> FileCommitId | None:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            heads = [each.head_id for each in uow.branches.list_branches(execution.id) if place.is_on(each.id)]
+            found = uow.checkpoints.get(heads[0]).file_commit if heads and heads[0] is not None else None
+        return None if found is None else FileCommitId(found)
+
+
+def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fault:
+    owner = "nobody" if execution.lease is None else execution.lease.owner
+    why = "has ended" if neglect is Neglect.GONE else "has not been heard of for an hour"
+    remedy: str | None = "paused, to be resumed"
+    if execution.status is ExecutionStatus.ROLLING_BACK or gone is False:
+        remedy = None
+    return Fault(
+        kind=FaultKind.ABANDONED_RUN,
+        what=execution.id,
+        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})",
+        runs=(execution.id,),
+        remedy=remedy,
+    )

@@ -1,0 +1,438 @@
+"""`wtb batch run`, `retry`, `ls`, `show`, `cancel`: every combination over every case."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wtb.baselines import KEPT
+from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.batches import BatchTest, load_batch
+from wtb.bench import Bench
+from wtb.cli.interrupts import Interrupts
+from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
+from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_noticed
+from wtb.cli.views.batch_live import BatchDisplay
+from wtb.cli.views.batch_tables import (
+    as_data,
+    best_first,
+    case_rows,
+    evaluation_failures,
+    failure_rows,
+    failures,
+    print_crowding,
+    print_evaluation_counts,
+    print_evaluation_failures,
+    print_failures,
+    print_matrix,
+    print_measured_apart,
+    print_sharing,
+    print_spent,
+    spending,
+    why,
+)
+from wtb.domain.batch import Batch, JobStatus
+from wtb.domain.cases import Case
+from wtb.domain.errors import InvalidInput
+from wtb.domain.spending import Budget
+from wtb.infrastructure.cases import read_cases
+
+FAILED = 3
+"""Exit code of a batch in which jobs or evaluators failed, or whose budget was used up with jobs left."""
+
+_STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
+
+EVERYTHING = "*"
+
+cases_file = click.option(
+    "--cases",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Other cases than those of the file: JSONL or CSV.",
+)
+fresh_nodes = click.option(
+    "--fresh",
+    multiple=True,
+    is_flag=False,
+    flag_value=EVERYTHING,
+    metavar="[NODE]",
+    help="Ignore earlier results, of all nodes or of NODE; may be given several times, after FILE.",
+)
+workers_number = click.option("--workers", type=click.IntRange(1), metavar="N", help="How many jobs at a time.")
+
+
+@click.group()
+def batch() -> None:
+    """Run every combination of variants over every case, and find out which is better."""
+
+
+@batch.command()
+@click.argument("file", metavar="FILE[:BATCH]")
+@click.option(
+    "--name", metavar="NAME", help="What to call the batch, if not as the file does: a name is a batch of its own."
+)
+@cases_file
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination so often on each case.")
+@click.option(
+    "--only", multiple=True, metavar="COMBINATION", help="Only this one, as 'answer=long', beside the baseline."
+)
+@workers_number
+@click.option("--runner", default=None, metavar="NAME", help="What runs the jobs: threads.")
+@click.option(
+    "--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once it has cost so much."
+)
+@click.option(
+    "--budget-tokens", type=click.IntRange(0), metavar="N", help="Begin no more jobs once it has used so many tokens."
+)
+@click.option(
+    "--budget-s", type=click.FloatRange(0), metavar="S", help="Begin no more jobs once it has run for so many seconds."
+)
+@fresh_nodes
+@click.option("--no-share", is_flag=True, help="Share and keep nothing: run every node of every job.")
+@click.option(
+    "--remeasure",
+    is_flag=True,
+    help="Run the baseline again beside the others where latency and cost would be measured at different times.",
+)
+@url
+@as_json
+@example(
+    "wtb batch run batch.py",
+    "wtb batch run batch.py --fresh",
+    "wtb batch run batch.py --only 'answer=long, retrieve=bm25' --repeats 3",
+)
+def run(
+    *,
+    file: str,
+    name: str | None,
+    cases: Path | None,
+    repeats: int | None,
+    only: tuple[str, ...],
+    workers: int | None,
+    runner: str | None,
+    budget_usd: float | None,
+    budget_tokens: int | None,
+    budget_s: float | None,
+    fresh: tuple[str, ...],
+    no_share: bool,
+    remeasure: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Run the batch test that a file defines.
+
+    FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
+
+    What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
+    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. A budget is for all the times
+    that the batch is run; what is shared counts once.
+
+    With --remeasure, when jobs are left to run or were measured apart from the baseline, every job of this command runs
+    anew and takes nothing from others, so that times and costs can be compared. --only limits which.
+
+    Exits with 3 when jobs or evaluators failed, or when the budget was used up with jobs left.
+    """
+    given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if no_share:
+        changes["share"] = False
+    if fresh:
+        changes["fresh"] = _fresh(fresh)
+    with Bench(url) as bench:
+        test = _loaded(bench, file)
+        limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
+        more = {name: limit for name, limit in limits.items() if limit is not None}
+        budget = Budget.of({**Budget.of(test.budget).limits(), **more})
+        _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
+
+
+def _loaded(bench: Bench, file: str) -> BatchTest:
+    """Load a batch; what its file reads while it is loaded is noted."""
+    bench.services.observer.start()
+    return load_batch(file)
+
+
+def _fresh(nodes: Sequence[str]) -> bool | tuple[str, ...]:
+    return True if EVERYTHING in nodes else tuple(nodes)
+
+
+@batch.command("plan")
+@click.argument("file", metavar="FILE[:BATCH]")
+@click.option("--name", metavar="NAME", help="Plan it as a batch of this name.")
+@cases_file
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Plan so many repeats of each case.")
+@click.option("--only", multiple=True, metavar="COMBINATION", help="Only this one beside the baseline.")
+@fresh_nodes
+@url
+@as_json
+@example("wtb batch plan batch.py", "wtb batch plan batch.py --fresh answer")
+def plan_batch(
+    *,
+    file: str,
+    name: str | None,
+    cases: Path | None,
+    repeats: int | None,
+    only: tuple[str, ...],
+    fresh: tuple[str, ...],
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Show what `wtb batch run` would do, without running anything.
+
+    It shows how many jobs and node runs would be kept, shared and executed, and what has changed since the last time:
+    functions, values, files that nodes read, variables.
+    """
+    given = {"name": name, "cases": cases, "repeats": repeats}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if fresh:
+        changes["fresh"] = _fresh(fresh)
+    with Bench(url) as bench:
+        test = replace(_loaded(bench, file), **changes)
+        forecast = bench.plan(test, only=only)
+    if as_json:
+        print_json({"batch": test.name or test.flow.name, **forecast_data(forecast)})
+    else:
+        print_forecast(forecast, test.name or test.flow.name)
+
+
+@batch.command("delete")
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch delete support_qa")
+def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
+    """Delete a batch with its results.
+
+    The runs behind the results stay: `wtb delete RUN` deletes one. Baselines made from the batch stay, too. Results of
+    nodes can still be shared with other batches; `--fresh` ignores them.
+    """
+    with Bench(url) as bench:
+        deleted = bench.delete_batch(name)
+    text = f"{deleted.name} is deleted."
+    show({"batch": deleted.id, "name": deleted.name, "deleted": True}, text, as_json=as_json)
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@click.argument("file", metavar="FILE[:BATCH]")
+@cases_file
+@workers_number
+@url
+@as_json
+@example("wtb batch retry support_qa batch.py")
+def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
+    """Run the failed jobs of BATCH again, and score again what an evaluator failed to score.
+
+    FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
+    changed is run too. A run that only lacks scores is not run again. Exits with 3 when something failed again.
+    """
+    with Bench(url) as bench:
+        before = bench.get_batch(name)
+        if not failures(before) and not evaluation_failures(before):
+            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
+        test = _loaded(bench, file)
+        test = replace(
+            test,
+            name=before.batch.name,
+            cases=_cases_of(before, cases or test.cases),
+            repeats=before.batch.record.repeats,
+            workers=workers or test.workers,
+        )
+        _run(bench, test, before.combinations, as_json=as_json)
+
+
+def _cases_of(result: BatchResult, source: Any) -> list[Case]:
+    """Return the cases that a batch had, as they are now."""
+    now = {case.id: case for case in read_cases(source)}
+    gone = [case for case in result.batch.record.cases if case not in now]
+    if gone:
+        raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
+    return [now[case] for case in result.batch.record.cases]
+
+
+def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
+    name = test.name or test.flow.name
+    test.plan(only)  # says what is wrong before anything is drawn
+    display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
+    interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
+    with display.shown(), interrupts.handled():
+        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
+    used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
+    _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
+    if used_up or failures(result) or evaluation_failures(result):
+        sys.exit(FAILED)
+
+
+def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
+    rows = best_first(result)
+    data = as_data(result, rows)
+    if as_json:
+        data["jobs"]["kept"] = kept
+        print_json(data)
+        return
+    _print(result, rows)
+    jobs, name = data["jobs"], shlex.quote(result.batch.name)
+    if kept:
+        echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+    if result.left:
+        left = f"{counted(result.left, 'job')} left to run"
+        if used_up:
+            larger = ", ".join(f"--budget-{name}" for name in used_up)
+            echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+        else:
+            echo(f"Stopped with {left}: the same command goes on.")
+    echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
+
+
+def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
+    record = result.batch.record
+    repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
+    sizes = f"{counted(len(record.combinations), 'combination')} × {counted(len(record.cases), 'case')}{repeats}"
+    echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
+    print_matrix(result, rows)
+    echo()
+    print_sharing(result)
+    print_noticed(result)
+    print_crowding(result)
+    print_measured_apart(result)
+    print_spent(result)
+    print_failures(result)
+    print_evaluation_failures(result)
+
+
+@batch.command("ls")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@url
+@as_json
+@example("wtb batch ls")
+def list_batches(*, limit: int, url: str | None, as_json: bool) -> None:
+    """List batches, newest first."""
+    with Bench(url) as bench:
+        found = [each for each in bench.list_batches(limit=10_000) if not each.name.startswith(KEPT)]
+    empty = "No batches here yet; `wtb batch run file.py` makes one."
+    show_rows([_row(each) for each in found[:limit]], as_json=as_json, empty=empty)
+
+
+def _row(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch": batch.name,
+        "workflow": batch.workflow_name,
+        "status": batch.status.value,
+        "combinations": len(batch.record.combinations),
+        "cases": len(batch.record.cases),
+        "repeats": batch.record.repeats,
+        "updated": batch.updated_at,
+        "id": batch.id,
+    }
+
+
+@batch.command("show")
+@click.argument("name", metavar="BATCH")
+@click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
+@click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
+@click.option(
+    "--pareto", multiple=True, metavar="METRIC", help="Only combinations that are not shown to be beaten on these."
+)
+@click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
+@click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
+@url
+@as_json
+@example(
+    "wtb batch show support_qa",
+    "wtb batch show support_qa --different token_f1",
+    "wtb batch show support_qa --pareto token_f1 --pareto latency_s",
+)
+def show_batch(
+    *,
+    name: str,
+    by_case: bool,
+    different: str | None,
+    pareto: tuple[str, ...],
+    failed: bool,
+    csv_file: Path | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a batch found.
+
+    BATCH is its name or id. One that still runs, or was stopped, is shown as far as it has come.
+    """
+    with Bench(url) as bench:
+        result = bench.get_batch(name)
+        if csv_file is not None:
+            _write(result, csv_file, as_json=as_json)
+        elif failed:
+            show_rows(failure_rows(result), as_json=as_json, empty="No job failed, and no evaluator.")
+            if not as_json:
+                print_evaluation_counts(result)
+        elif by_case or different is not None:
+            _show_cases(result, different, as_json=as_json)
+        else:
+            front = result.pareto(*pareto) if pareto else result.combinations
+            rows = [row for row in best_first(result) if row.combination in front]
+            if as_json:
+                print_json(as_data(result, rows))
+            else:
+                _print(result, rows)
+
+
+def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
+    try:
+        result.to_csv(path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error}") from error
+    count = len(result.results)
+    show({"file": str(path), "rows": count}, f"{counted(count, 'row')} written to {path}.", as_json=as_json)
+
+
+def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) -> None:
+    order = list(result.batch.record.cases) if different is None else result.different(different)
+    place = {case: number for number, case in enumerate(order)}
+    columns = {name: number for number, name in enumerate(result.combinations)}
+    jobs = [job for job in result.results if job.case_id in place]
+    jobs.sort(key=lambda job: (place[job.case_id], columns[job.combination], job.repeat))
+    if as_json:
+        print_json([_plain(job) for job in jobs])
+        return
+    metrics = list(result.metrics) if different is None else [different]
+    empty = "No results yet." if different is None else f"All combinations agree on {different}."
+    show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
+    if jobs:
+        echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+
+
+def _plain(job: JobResult) -> dict[str, Any]:
+    return {
+        "case": job.case_id,
+        "combination": job.combination,
+        "repeat": job.repeat,
+        "status": job.status,
+        "scores": job.scores,
+        "latency_s": job.latency_s,
+        "error": why(job) if job.status == JobStatus.FAILED else None,
+        "run": job.run_id,
+    }
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch cancel support_qa")
+def cancel(*, name: str, url: str | None, as_json: bool) -> None:
+    """Cancel a batch that runs.
+
+    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is
+    done is kept.
+    """
+    with Bench(url) as bench:
+        cancelled = bench.cancel_batch(name)
+    shown = cancelled.batch.name
+    text = f"{shown} is cancelled: whoever is at it begins no more jobs. Running it again goes on."
+    show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

@@ -1,0 +1,337 @@
+"""`wtb rollback`, `redo`, `fork`, `checkpoint`, `delete`: go back, forward again, apart, and away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from wtb.application.runs.leases import check_not_rolling_back
+from wtb.application.runs.reversals import Doubt, RedoDiverged
+from wtb.application.time_travel.rollback_executor import RollbackFailed
+from wtb.application.time_travel.run_editor import STILL, check_still
+from wtb.bench import Bench
+from wtb.cli.commands.files import readable
+from wtb.cli.commands.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
+from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
+from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
+from wtb.domain.errors import InvalidInput
+from wtb.domain.execution import THREAD, ExecutionStatus
+from wtb.domain.rollback import RollbackPlan, chosen, redoable
+from wtb.loading import load_workflow
+from wtb.runs import Run
+
+_MOST = 20
+"""Files that a person is shown."""
+
+workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the workflow is now, if not where it was.")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("target", metavar="[TARGET]", required=False)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-tools", is_flag=True, help="Leave what tools did as it is.")
+@click.option("--no-files", is_flag=True, help="Leave the files as they are.")
+@click.option("--allow-irreversible", is_flag=True, help="Go back though some calls cannot be taken back.")
+@click.option(
+    "--shared",
+    type=click.Choice(["keep", "reverse"]),
+    default="keep",
+    show_default=True,
+    help="What becomes of calls that a fork builds on.",
+)
+@click.option("--continue", "go_on", is_flag=True, help="Finish a rollback or redo that failed or was killed.")
+@click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
+@click.option(
+    "--in-doubt",
+    type=click.Choice([doubt.value for doubt in Doubt]),
+    help="With either: whether the reversal whose process died had happened (done) or is to be made (again).",
+)
+@workflow_option
+@url
+@as_json
+@example("wtb rollback first draft#1 --dry-run", "wtb rollback first 'before review'", "wtb rollback first --continue")
+def rollback(
+    *,
+    run_id: str,
+    target: str | None,
+    dry_run: bool,
+    yes: bool,
+    no_tools: bool,
+    no_files: bool,
+    allow_irreversible: bool,
+    shared: str,
+    go_on: bool,
+    in_doubt: str | None,
+    abandon: bool,
+    workflow: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Take a run back to TARGET: state, files and effects of tools together. What is left behind is kept.
+
+    TARGET is a step number, a node (its last exit), node#2, a name or the beginning of a checkpoint's id. The plan is
+    shown before anything is done. Afterwards the run is paused there, and `wtb redo` goes forward again. Exits
+    with 3 when a call could not be taken back and the run waits half-way, for `--continue` or `--abandon`.
+    """
+    if go_on + abandon + (target is not None) != 1:
+        raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
+    if in_doubt is not None and target is not None:
+        raise InvalidInput("--in-doubt belongs to --continue and --abandon")
+    with Bench(url) as bench:
+        run = _run(bench, run_id, workflow)
+        if go_on:
+            _act(run, lambda: run.continue_rollback(in_doubt=in_doubt), as_json=as_json)
+        elif abandon:
+            _act(run, lambda: run.abandon_rollback(in_doubt=in_doubt), as_json=as_json)
+        else:
+            assert target is not None
+            options = {"tools": not no_tools, "files": not no_files, "shared": shared}
+            _roll_back(run, target, options, dry_run=dry_run, yes=yes, allowed=allow_irreversible, as_json=as_json)
+
+
+def _roll_back(
+    run: Run, target: str, options: dict[str, Any], *, dry_run: bool, yes: bool, allowed: bool, as_json: bool
+) -> None:
+    """Show the plan, ask, and do exactly that."""
+    if not dry_run:
+        check_still(run.execution, STILL)  # said before a plan is shown that cannot be carried out
+    plan = run.rollback(target, dry_run=True, **options)
+    result = {"run": run.id, "status": run.status.value, "plan": plan.to_dict()}
+    text = _plan_text(run, plan, tools=options["tools"])
+    if dry_run:
+        show(result, text, as_json=as_json)
+    elif run.status is ExecutionStatus.PAUSED and not _changes(plan):  # a rollback to here would only be in redo's way
+        show(result, f"{run.id} waits there already, and nothing was done. {advice(run)}", as_json=as_json)
+    elif plan.irreversible and not allowed:
+        show(result, text, as_json=as_json)
+        raise InvalidInput(
+            f"{counted(len(plan.irreversible), 'call')} cannot be taken back, so nothing was done; with "
+            "--allow-irreversible the run goes back, and the effects of such calls stay"
+        )
+    else:
+        if not as_json:
+            echo(text)
+        _ask("Go back?", yes=yes)
+        how = {**options, "allow_irreversible": allowed, "expected": plan}
+        _act(run, lambda: run.rollback(target, **how), as_json=as_json, plan=plan.to_dict())
+
+
+def _changes(plan: RollbackPlan) -> bool:
+    return bool(plan.checkpoints or plan.nodes or plan.reverse or plan.irreversible or plan.kept or plan.files)
+
+
+def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
+    why = "a fork builds on them; --shared reverse takes them back" if tools else "--no-tools"
+    nodes = [f"  {node.node}#{node.visit}" for node in plan.nodes]
+    return "\n".join(
+        [
+            f"Back to {place_of(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
+            *(["Undone, newest first:", *nodes] if nodes else []),
+            *listed("Calls taken back, in this order", plan.reverse),
+            *listed("Calls that cannot be taken back", plan.irreversible),
+            *listed(f"Calls kept ({why})", plan.kept),
+            *_file_lines(run, plan),
+        ]
+    )
+
+
+def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
+    """Return the files that change: + comes back, - goes, ~ is as it was."""
+    if not plan.files:
+        return []
+    now = run.files()
+    marks = dict.fromkeys(plan.files.removed, "-") | {path: "~" if path in now else "+" for path in plan.files.put}
+    lines = [f"  {mark} {readable(path)}" for path, mark in sorted(marks.items())]
+    more = [f"  and {len(lines) - _MOST:,} more; --json has all"] if len(lines) > _MOST else []
+    return ["Files:", *lines[:_MOST], *more]
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@workflow_option
+@url
+@as_json
+@example("wtb redo first")
+def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_json: bool) -> None:
+    """Go forward again to where the last rollback came from, unless the run has gone on since.
+
+    Calls that were taken back are shown, and made again. When one gives something else than before, they are taken back
+    once more and the run stays where it is. Exits with 3 then, and when a call fails.
+    """
+    with Bench(url) as bench:
+        run = _run(bench, run_id, workflow)
+        last = redoable(run.rollbacks)
+        again = chosen(run.calls, last.calls)[::-1] if last is not None else []
+        if again and run.status is ExecutionStatus.PAUSED:
+            echo("\n".join(listed("Calls made again, in this order", again)), err=as_json)
+            _ask("Go forward?", yes=yes)
+        _act(run, run.redo, as_json=as_json)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("target", metavar="[TARGET]", required=False)
+@click.option("--run-id", "new_id", metavar="ID", help="The id of the new run; a reused one is refused.")
+@click.option("--name", metavar="BRANCH", default="main", show_default=True, help="What its branch is called.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
+@variant_option
+@click.option("--input", "given", metavar="JSON|@FILE", help="Begin at the start, with this input instead.")
+@click.option("--resume", "go_on", is_flag=True, help="Go on with the new run at once.")
+@workflow_option
+@url
+@as_json
+@example(
+    "wtb fork first retrieve --set k=10 --run-id second --resume",
+    "wtb fork first retrieve --variant answer=long --resume",
+)
+def fork(
+    *,
+    run_id: str,
+    target: str | None,
+    new_id: str | None,
+    name: str,
+    settings: tuple[str, ...],
+    variants: tuple[str, ...],
+    given: str | None,
+    go_on: bool,
+    workflow: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Begin a new run at TARGET of another, which stays as it is; at its last checkpoint when none is named.
+
+    It costs the same whatever the size of the state. TARGET is as for `wtb rollback`; a run that is running can be
+    forked too. With --resume it exits with 3 when the new run failed.
+    """
+    with Bench(url) as bench:
+        source = _run(bench, run_id, workflow)
+        forked = source.forked(
+            target,
+            run_id=new_id,
+            name=name,
+            update=dict(read_setting(item) for item in settings),
+            input=None if given is None else read_input(given),
+            variants=read_variants(variants) or None,
+        )
+        run = _run(bench, forked.execution.id, workflow)
+        effects = bench.services.run_editor.effects_after(source.id, forked.checkpoint)
+        facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, effects))}
+        if not as_json:
+            echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
+            stays = listed(f"What {source.id} did to the world after that stays done", effects)
+            echo("".join(f"{line}\n" for line in stays), nl=False)
+        if go_on:
+            end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
+        else:
+            result = {"run": run.id, **facts, "status": run.status.value}
+            is_thread = forked.execution.workflow_name == THREAD
+            show(result, advice(run) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("name", metavar="NAME")
+@click.option("--description", metavar="TEXT", default="", help="Why it was made.")
+@url
+@as_json
+@example("wtb checkpoint first 'before review' --description 'all sources found'")
+def checkpoint(*, run_id: str, name: str, description: str, url: str | None, as_json: bool) -> None:
+    """Make a checkpoint with a name where a run stands that nobody runs; `wtb rollback RUN NAME` goes back to it."""
+    with Bench(url) as bench:
+        run = bench.get(run_id)
+        made = run.checkpoint(name, description)
+    result = {"run": run.id, "checkpoint": made.id, "name": made.name, "step": made.step}
+    show(result, f"{name!r} is step {made.step} of {run.id} now.", as_json=as_json)
+
+
+@click.command()
+@click.argument("place", metavar="RUN[@CHECKPOINT]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@url
+@as_json
+@example("wtb delete first", "wtb delete 'first@before review'")
+def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
+    """Delete a run with its checkpoints and files, or one of its checkpoints. Forks and the audit trail stay.
+
+    What the tools of the run did is not undone: roll it back first for that.
+    """
+    run_id, at, target = place.partition("@")
+    with Bench(url) as bench:
+        run = bench.get(run_id)
+        if at:
+            _delete_checkpoint(run, target, yes=yes, as_json=as_json)
+        else:
+            _delete_run(bench, run, yes=yes, as_json=as_json)
+
+
+def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
+    check_not_rolling_back(run.execution)
+    found = run.history.resolve(target)
+    echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
+    _ask("Delete it?", yes=yes)
+    run.delete(found.id)
+    show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)
+
+
+def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
+    own = [checkpoint.id for checkpoint in run.checkpoints]
+    with bench.services.storage.unit_of_work(readonly=True) as uow:
+        forks = sorted({branch.execution_id for branch in uow.branches.list_forks(own)} - {run.id})
+    stays = f"; {counted(len(forks), 'fork')} of it will stay: {', '.join(forks)}" if forks else ""
+    going = (
+        f"{run.id} ({run.execution.workflow_name}, {run.status}) goes with {counted(len(own), 'checkpoint')}{stays}."
+    )
+    echo(going, err=True)
+    _ask("Delete it?", yes=yes)
+    run.delete()
+    result = {"run": run.id, "deleted": run.id, "checkpoints": len(own), "forks": forks}
+    show(result, "Deleted.", as_json=as_json)
+
+
+def _run(bench: Bench, run_id: str, workflow: str | None) -> Run:
+    """Return a run with the workflow that was named, which must be its own."""
+    run = bench.get(run_id)
+    if workflow is None:
+        return run
+    flow, name = load_workflow(workflow), run.execution.workflow_name
+    if flow.name != name:
+        raise InvalidInput(f"run {run.id!r} is one of workflow {name!r}, and {workflow} holds {flow.name!r}")
+    return Run(bench, run.id, flow)
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    """Ask, unless the answer was given; where nobody can be asked it must have been."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInput("there is no terminal to ask on, and nothing was done; pass --yes to go ahead")
+    confirm(question)
+
+
+def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> None:
+    """Do it, and say where the run stands and how to go on; exit with 3 when it stopped half-way."""
+    try:
+        act()
+    except (RollbackFailed, RedoDiverged) as error:
+        if as_json:
+            print_json({**_standing(run), **more})
+        is_half_done = run.status is ExecutionStatus.ROLLING_BACK
+        echo(f"wtb: {ways_on(run) if is_half_done and not as_json else error}", err=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
+        raise
+    show({**_standing(run), **more}, advice(run), as_json=as_json)
+
+
+def _standing(run: Run) -> dict[str, Any]:
+    head = run.history.latest()
+    assert head is not None
+    facts = {"checkpoint": head.id, "step": head.step, "node": head.node, "next": head.next_nodes}
+    return {"run": run.id, "status": run.status.value, **facts, "state": run.state, "rollback": half_done(run)}

@@ -1,0 +1,228 @@
+"""`wtb prune` and `wtb doctor`: what keeps a store small and whole."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from wtb.application.upkeep.integrity import Report
+from wtb.application.upkeep.retention import RunPruning, Watch
+from wtb.bench import Bench
+from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
+from wtb.domain.errors import DamagedData, UnknownFormat
+from wtb.domain.integrity import Fault
+from wtb.domain.ports import Swept
+from wtb.domain.retention import Reason, RetentionPolicy
+
+_EXPLAINED = {
+    Reason.BEYOND_LAST: "beyond the last ones that are kept",
+    Reason.TOO_OLD: "older than they are kept for",
+    Reason.OFF_LINE: "off the active line of their run",
+}
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--run", "run_id", metavar="RUN", help="Only this run.")
+@click.option("--verbose", is_flag=True, help="List every run that loses something.")
+@url
+@as_json
+@example("wtb prune --dry-run", "wtb prune --workflow support --verbose")
+def prune(
+    *, dry_run: bool, workflow: str | None, run_id: str | None, verbose: bool, url: str | None, as_json: bool
+) -> None:
+    """Delete automatic checkpoints that are not needed any more, and collect what nothing refers to.
+
+    Every run keeps its last 20 automatic checkpoints, none for longer than 90 days; `[retention]` in wtb.toml says
+    otherwise, for all workflows or for one. What a person made, the start, heads, branch points and what `redo` needs
+    stay for ever.
+    """
+    with Bench(url) as bench:
+        retention = bench.services.retention
+        wanted = None if run_id is None else bench.get(run_id).id
+        with _progress() as (watch, tell):
+            go = retention.plan if dry_run else retention.prune
+            found = [each for each in go(workflow=workflow, run=wanted, watch=watch) if each.counts or each.problem]
+            tell("collecting what nothing refers to")
+            swept, problem = Swept(), None
+            try:
+                swept = retention.count_garbage() if dry_run else retention.sweep()
+            except (DamagedData, UnknownFormat) as error:
+                problem = str(error)
+        settings = bench.services.settings
+        kept = {each.workflow: settings.retention.policy(each.workflow) for each in found}
+        collected = _collected(swept, problem, settings.sweep_grace_s, dry_run=dry_run)
+    result = {
+        **_for_programs(found, swept, problem, dry_run=dry_run),
+        "kept": {name: asdict(policy) for name, policy in kept.items()},
+    }
+    show(result, "\n".join([*_for_people(found, kept, dry_run=dry_run), collected]), as_json=as_json)
+    if verbose and found and not as_json:
+        print_table([_run_row(each) for each in found])
+
+
+def _for_programs(found: list[RunPruning], swept: Swept, problem: str | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "checkpoints": sum(_total(found).values()),
+        "reasons": {reason.value: count for reason, count in sorted(_total(found).items())},
+        "size": sum(each.size_bytes for each in found),
+        "swept": {**swept._asdict(), "problem": problem},
+        "runs": [
+            {
+                "run": each.execution_id,
+                "workflow": each.workflow,
+                "reasons": {reason.value: count for reason, count in each.counts.items()},
+                "size": each.size_bytes,
+                "steps": each.steps,
+                "problem": each.problem,
+            }
+            for each in found
+        ],
+    }
+
+
+def _for_people(found: list[RunPruning], kept: Mapping[str, RetentionPolicy], *, dry_run: bool) -> Iterator[str]:
+    total, verb = _total(found), "Would delete" if dry_run else "Deleted"
+    runs = sum(1 for each in found if each.counts)
+    stored = f"; storing them took {size(sum(each.size_bytes for each in found))}" if total else ""
+    yield f"{verb} {counted(sum(total.values()), 'checkpoint')} of {counted(runs, 'run')}{stored}."
+    yield from (f"  {count:,} {_EXPLAINED[reason]}" for reason, count in sorted(total.items()))
+    for workflow, policy in sorted(kept.items()) if total else ():
+        yield f"  {workflow} keeps the last {policy.keep_last:,} of a run, for {policy.keep_days:g} days"
+    yield from (f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem)
+
+
+def _collected(swept: Swept, problem: str | None, grace_s: float, *, dry_run: bool) -> str:
+    if problem is not None:
+        return f"Collected nothing: {problem}"
+    if any(swept):
+        return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
+    waits = f"; what was used within the last {duration(grace_s)} is left alone" if grace_s else ""
+    return f"There is nothing to collect{waits}."
+
+
+def _parts(swept: Swept) -> str:
+    parts = (counted(swept.blobs, "blob"), counted(swept.commits, "file commit"), counted(swept.objects, "object"))
+    return f"{', '.join(parts)} ({size(swept.size_bytes)})"
+
+
+def _total(found: Iterable[RunPruning]) -> Counter[Reason]:
+    total: Counter[Reason] = Counter()
+    for each in found:
+        total.update(each.counts)
+    return total
+
+
+def _run_row(pruning: RunPruning) -> dict[str, Any]:
+    return {
+        "run": pruning.execution_id,
+        "workflow": pruning.workflow,
+        **{reason.value: pruning.counts.get(reason, 0) for reason in Reason},
+        "steps": "" if pruning.steps is None else f"{pruning.steps[0]} to {pruning.steps[1]}",
+        "size": pruning.size_bytes,
+    }
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
+    """Count what is done on a terminal, and say what comes next; elsewhere nothing is shown."""
+    if not sys.stderr.isatty():
+        yield lambda what, count: None, lambda text: None
+        return
+    counts: Counter[str] = Counter()
+    with Terminal(stderr=True).status("looking") as status:
+
+        def watch(what: str, count: int) -> None:
+            counts[what] += count
+            status.update(", ".join(f"{counts[each]:,} checkpoints {each}" for each in sorted(counts, reverse=True)))
+
+        yield watch, status.update
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Put right what can be, and collect what nothing refers to.")
+@url
+@as_json
+@click.pass_context
+@example("wtb doctor", "wtb doctor --repair")
+def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bool) -> None:
+    """Verify everything that is stored: hashes, chains, references, blobs, objects, events, leases, workspaces.
+
+    Each fault is named with the runs that it concerns. The exit code is 0 when nothing is wrong (any more), else 1.
+    """
+    with Bench(url) as bench, _watched() as watch:
+        integrity = bench.services.integrity
+        report = integrity.repair(watch) if repair else integrity.check(watch)
+        grace_s = bench.services.settings.sweep_grace_s
+    show(_report_for_programs(report), _report_for_people(report, grace_s, repair=repair), as_json=as_json)
+    if not report.is_healthy:
+        context.exit(1)
+
+
+def _report_for_programs(report: Report) -> dict[str, Any]:
+    return {
+        "healthy": report.is_healthy,
+        "faults": [asdict(fault) for fault in report.faults],
+        "looked_at": report.looked_at,
+        "garbage": report.garbage._asdict(),
+        "swept": None if report.swept is None else report.swept._asdict(),
+    }
+
+
+def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
+    looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
+    lines = [f"Looked at {looked_at}."]
+    lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]
+    left = sum(not fault.repaired for fault in report.faults)
+    repaired = len(report.faults) - left
+    if repaired:
+        lines.append(f"Repaired {counted(repaired, 'fault')}.")
+    if left:
+        lines.append(
+            f"{counted(left, 'fault')} {'remain' if repair and left > 1 else 'remains' if repair else 'found'}."
+        )
+    else:
+        lines.append("Everything is well.")
+    if report.swept is not None:
+        lines.append(_collected(report.swept, None, grace_s, dry_run=False))
+    elif any(report.garbage):
+        lines.append(f"Nothing refers to {_parts(report.garbage)}; `wtb prune` collects what was not used lately.")
+    return "\n".join(lines)
+
+
+def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
+    sign = "repaired" if fault.repaired else "FAULT"
+    yield f"{sign}: {fault.problem}"
+    if fault.runs:
+        yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
+    if fault.remedy is None:
+        yield "  cannot be repaired: restore a backup, or delete what it concerns"
+    elif not fault.repaired and repair:
+        yield "  could not be repaired from what is there: restore a backup, or delete what it concerns"
+    elif not fault.repaired:
+        yield f"  `wtb doctor --repair`: it is {fault.remedy}"
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[str], None]]:
+    """Count what is looked at on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda kind: None
+        return
+    counts: Counter[str] = Counter()
+    with Terminal(stderr=True).status("looking") as status:
+
+        def watch(kind: str) -> None:
+            counts[kind] += 1
+            if sum(counts.values()) % 500 == 0:
+                status.update(f"{counts[kind]:,} × {kind}")
+
+        yield watch

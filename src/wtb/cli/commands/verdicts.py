@@ -1,0 +1,331 @@
+"""`wtb compare`, `baseline`, `gate`: which combination is better, and whether the workflow has become worse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wtb.baselines import known_combination
+from wtb.batch_results import BatchResult, compare_results
+from wtb.bench import Bench
+from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
+from wtb.cli.views.batch_tables import interval, number, verdict_data
+from wtb.cli.views.gate_text import gate_data, said
+from wtb.domain.batch import Baseline
+from wtb.domain.errors import InvalidInput
+from wtb.domain.evaluation import FAILED, Errors
+from wtb.domain.workflow import BASELINE
+
+if TYPE_CHECKING:
+    from wtb.domain.statistics.verdicts import Verdict
+
+_FEW = 10
+"""How many cases are named."""
+
+_EXIT = {"fine": 0, "regression": 4, "inconclusive": 5}
+
+what = click.argument("what", metavar="BATCH[:COMBINATION]")
+
+
+@click.command()
+@click.argument("name", metavar="BATCH")
+@click.argument("after", metavar="[BATCH2]", required=False)
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this one; may be given several times.")
+@click.option(
+    "--errors",
+    type=click.Choice([each.value for each in Errors]),
+    default=Errors.WORST.value,
+    show_default=True,
+    help="What a failed run counts as: the worst score (a lost case, if the metric has none), or nothing, with its "
+    "case left out.",
+)
+@click.option(
+    "--max-errors",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Call no combination better that fails on more cases than this where the baseline does not.",
+)
+@url
+@as_json
+@example(
+    "wtb compare support_qa --metric token_f1",
+    "wtb compare support_qa support_qa_new --metric token_f1",
+    "wtb compare baseline/main support_qa",
+)
+def compare(
+    *,
+    name: str,
+    after: str | None,
+    metrics: tuple[str, ...],
+    errors: str,
+    max_errors: int,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Compare every combination of a batch with its baseline, case by case.
+
+    Given BATCH2, every combination that both have is compared with itself: what BATCH2 scored against what BATCH did,
+    on the cases that both have. Either may be BATCH:COMBINATION, or baseline/NAME for what `wtb baseline` keeps.
+
+    Better or worse is said only where chance is ruled out (5 %). All combinations are judged together on the primary
+    metric, which decides who wins, and together on all other metrics and the share of failed runs; --metric does not
+    change that.
+    """
+    only: dict[str, dict[str, list[str]]] = {}
+    with Bench(url) as bench:
+        if after is None:
+            result = bench.get_batch(name)
+            found = result.compare(*metrics, errors=errors, max_errors=max_errors)
+            against, notes = result.baseline, result.notes
+        else:
+            found, against, only, notes = _across(bench, name, after, metrics, errors=errors, max_errors=max_errors)
+    if errors == Errors.DROP:
+        echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
+    shown = found if as_json or metrics else _worth_a_row(found)
+    several = len({each.comparison.metric.name for each in shown}) > 1
+    rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
+    show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
+    if found and not as_json:
+        _print_legend(shown, against)
+        _print_dropped(found, only)
+        for note in notes:
+            echo(f"Note: {note}")
+
+
+def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts without those on the share of failed runs, where no run failed."""
+    failed = {each.comparison.metric.name for each in found if each.comparison.wins or each.comparison.losses}
+    return [each for each in found if each.comparison.metric != FAILED or FAILED.name in failed]
+
+
+def _print_legend(shown: Sequence[Verdict], against: str) -> None:
+    families = dict.fromkeys(each.family for each in shown)
+    told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
+    echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
+    echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
+
+
+def _across(
+    bench: Bench, name: str, after: str, metrics: Sequence[str], *, errors: str, max_errors: int
+) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
+    """Compare two batches; return the verdicts, what they are against, what only one of them has, and notes."""
+    (first, one), (second, other) = split(name), split(after)
+    old, new = bench.get_batch(first), bench.get_batch(second)
+    pairs = []
+    if one is not None or other is not None:
+        pairs = [(known_combination(old, one or other), known_combination(new, other or one))]
+    found = compare_results(old, new, metrics, pairs=pairs, errors=errors, max_errors=max_errors)
+    only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
+    if pairs:
+        return found, f"{first}:{pairs[0][0]}", only, new.notes
+    only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
+    return found, f"the same combination in {first}", only, new.notes
+
+
+def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
+    sides = ((first, theirs, set(ours)), (second, ours, set(theirs)))
+    return {batch: [name for name in own if name not in others] for batch, own, others in sides if set(own) - others}
+
+
+def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Name what could not be compared."""
+    for what, batches in only.items():
+        for batch, names in batches.items():
+            few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+            echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
+    if not only and any(each.comparison.dropped for each in found):
+        echo("Not all cases have a score on both sides: --json has how many.")
+
+
+def _for_programs(verdict: Verdict) -> dict[str, Any]:
+    comparison = verdict.comparison
+    return {
+        "combination": comparison.candidate,
+        "against": comparison.baseline,
+        "metric": comparison.metric.name,
+        **verdict_data(verdict),
+    }
+
+
+def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:
+    comparison = verdict.comparison
+    needed = verdict.needed_cases
+    return {
+        "combination": comparison.candidate,
+        **({"metric": comparison.metric.name} if named else {}),
+        "verdict": verdict.finding.value,
+        "difference": f"{signed(comparison.difference)} {interval(comparison.interval)}",
+        "p": f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "<0.001",
+        "w/t/l": f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
+        "needed": str(needed) if needed is not None and verdict.finding.value == "no evidence" else "",
+        "why": verdict.reason,
+    }
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign."""
+    return f"+{number(value)}" if value is not None and value > 0 else number(value)
+
+
+@click.group()
+def baseline() -> None:
+    """Keep what a combination has scored, for `wtb gate`."""
+
+
+@baseline.command("set")
+@click.argument("name", metavar="NAME")
+@click.argument("batches", metavar="BATCH[:COMBINATION]…", nargs=-1, required=True)
+@url
+@as_json
+@example(
+    "wtb baseline set main support_qa",
+    "wtb baseline set main 'support_qa:answer=long'",
+    "wtb baseline set main monday tuesday wednesday",
+)
+def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_json: bool) -> None:
+    """Keep what a combination of a batch has scored as NAME; by default that of the batch's baseline.
+
+    Given several batches of the same workflow, the runs of a case count as its repeats: their average moves less by
+    chance. Run each with `--no-share` under a name of its own; shared results would be copies.
+
+    It is kept as it is now: running the batch again does not change it, setting NAME again does.
+    """
+    named = [split(each) for each in batches]
+    chosen = {combination for _, combination in named if combination is not None}
+    if len(chosen) > 1:
+        raise InvalidInput(f"name one combination for all batches, not {'; '.join(sorted(chosen))}")
+    with Bench(url) as bench:
+        kept = bench.set_baseline(name, [batch for batch, _ in named], next(iter(chosen), None))
+        result = bench.get_batch(kept.batch_id)
+    record = result.batch.record
+    count, total = len(result.results), len(record.cases) * record.repeats
+    text = f"{name} is {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
+    if count < total:
+        text += f" {total - count:,} of {total:,} are missing: not every batch has run every case."
+    if len(record.pooled) > 1 and record.copies:
+        text += (
+            f"\n{', '.join(record.copies)} executed nothing: the results are copies of another batch's, and their"
+            " average moves as much by chance. Run it with --no-share."
+        )
+    data = {
+        "baseline": name,
+        "combination": kept.combination,
+        "batches": list(record.pooled),
+        "copies": list(record.copies),
+    }
+    show({**data, "results": count, "of": total}, text, as_json=as_json)
+
+
+@baseline.command("ls")
+@url
+@as_json
+@example("wtb baseline ls")
+def list_baselines(*, url: str | None, as_json: bool) -> None:
+    """List baselines by name."""
+    with Bench(url) as bench:
+        rows = [_baseline_row(each, bench.get_batch(each.batch_id)) for each in bench.list_baselines()]
+    if not as_json:
+        rows = [{**row, "batches": ", ".join(row["batches"])} for row in rows]
+    show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` makes one.")
+
+
+def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
+    record = kept.batch.record
+    return {
+        "baseline": baseline.name,
+        "workflow": kept.batch.workflow_name,
+        "combination": baseline.combination,
+        "batches": list(record.pooled),  # those made by an older WTB do not say
+        "cases": len(record.cases),
+        "repeats": record.repeats,
+        "results": len(kept.results),
+        "made": baseline.created_at,
+    }
+
+
+@baseline.command("delete")
+@click.argument("name", metavar="NAME")
+@url
+@as_json
+@example("wtb baseline delete main")
+def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
+    """Delete a baseline with the results that were kept for it.
+
+    The batches that it was made of stay, and so do their runs.
+    """
+    with Bench(url) as bench:
+        gone = bench.delete_baseline(name)
+    show(
+        {"baseline": gone.name, "combination": gone.combination, "deleted": True},
+        f"Baseline {gone.name} is deleted. Batches and runs stay; `wtb baseline set {gone.name} BATCH` makes it anew.",
+        as_json=as_json,
+    )
+
+
+@click.command()
+@what
+@click.option("--baseline", "against", required=True, metavar="NAME", help="What to hold it against.")
+@click.option("--metric", required=True, metavar="M", help="What to look at.")
+@click.option(
+    "--max-drop",
+    default="0",
+    show_default=True,
+    metavar="X|P%",
+    help="How much worse it may be: in units of the metric, or in percent of the baseline.",
+)
+@click.option(
+    "--max-errors",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many cases may fail that do not fail with the baseline.",
+)
+@click.option("--non-inferior", is_flag=True, help="Pass only with proof that it is not worse than that.")
+@url
+@as_json
+@example(
+    "wtb gate support_qa --baseline main --metric token_f1 --max-drop 0.02",
+    "wtb gate support_qa --baseline main --metric latency_s --max-drop 10%",
+)
+def gate(
+    *,
+    what: str,
+    against: str,
+    metric: str,
+    max_drop: str,
+    max_errors: int,
+    non_inferior: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether a workflow has become worse.
+
+    A combination of the batch, by default its baseline (the workflow as it is), is held against NAME, case by case.
+    Exits with 0 when no regression is shown, 4 on one that the scores or the errors support, 5 when nobody can tell:
+    cases fail, have not been run, or are too few.
+    """
+    batch, combination = split(what)
+    with Bench(url) as bench:
+        found = bench.gate(
+            batch,
+            baseline=against,
+            metric=metric,
+            max_drop=max_drop,
+            max_errors=max_errors,
+            non_inferior=non_inferior,
+            combination=combination,
+        )
+    show(gate_data(found), said(found), as_json=as_json)
+    sys.exit(_EXIT[found.gate.outcome.value])
+
+
+def split(what: str) -> tuple[str, str | None]:
+    """Return the batch and the combination of BATCH[:COMBINATION]."""
+    head, colon, tail = what.rpartition(":")
+    return (head, tail) if colon and (tail.strip() == BASELINE or "=" in tail) else (what, None)

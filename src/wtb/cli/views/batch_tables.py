@@ -1,0 +1,333 @@
+"""What a batch found, for people as tables and for programs as data."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from wtb.application.evaluation_engine import error_of
+from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.cli.output import Terminal, counted, duration, echo, printable, shown
+from wtb.domain.batch import JobStatus
+from wtb.domain.spending import Spent
+from wtb.domain.statistics.measurement import is_measured
+from wtb.infrastructure.evaluators.builtin import Latency
+
+if TYPE_CHECKING:
+    from wtb.domain.statistics.comparisons import NeededCases, Summary
+    from wtb.domain.statistics.intervals import Interval
+    from wtb.domain.statistics.verdicts import Verdict
+
+_MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
+_FEW = 5
+"""How many failures are named."""
+
+
+def number(value: float | None) -> str:
+    """Return a figure with as many digits as anybody reads."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+
+
+def interval(found: Interval | None) -> str:
+    """Return an interval, or nothing where there is none."""
+    return "" if found is None else f"[{number(found.low)}, {number(found.high)}]"
+
+
+def best_first(result: BatchResult) -> list[MatrixRow]:
+    """Return the matrix with the baseline on top, and the others by the primary metric, the best first."""
+    first = result.metrics[result.primary]
+
+    def place(row: MatrixRow) -> tuple[bool, float]:
+        mean = row.summaries[first.name].mean
+        return not row.is_baseline, math.inf if mean is None else -mean * first.direction.sign
+
+    return sorted(result.matrix, key=place)
+
+
+def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
+    """Print combinations by metrics: mean, how it compares with the baseline, and interval; on two lines if need be."""
+    console = Terminal.whole_lines()
+    table = _matrix(result, rows, " ")
+    if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
+        table = _matrix(result, rows, "\n")
+    console.print(table)
+    if len(result.combinations) > 1:
+        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+        if len(result.shown_metrics) > 1:
+            echo(f"{result.primary} decides who wins; the other metrics are judged together.")
+    print_notes(result)
+
+
+def print_notes(result: BatchResult) -> None:
+    """Say what to keep in mind when reading the verdicts."""
+    if result.clusters:
+        count = len({*result.clusters.values()}) + sum(case not in result.clusters for case in result.cases)
+        echo(f"{counted(len(result.cases), 'case')} in clusters count as {count:,}.")
+    for note in result.notes:
+        echo(f"Note: {note}")
+
+
+def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("combination", overflow="fold")
+    for metric in result.shown_metrics.values():
+        table.add_column(shown(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}"), no_wrap=True)
+    for row in rows:
+        name = Text(shown(row.combination), style="bold" if row.is_baseline else "")
+        table.add_row(name, *(_cell(row, metric, between) for metric in result.shown_metrics))
+    return table
+
+
+def _cell(row: MatrixRow, metric: str, between: str) -> Text:
+    summary = row.summaries[metric]
+    text = Text(number(summary.mean))
+    if metric in row.verdicts:
+        mark, style = _MARKS[row.verdicts[metric].finding.value]
+        text.append(f" {mark}", style=style)
+    if summary.interval is not None:
+        text.append(f"{between}{interval(summary.interval)}", style="dim")
+    if summary.errors:
+        text.append(f"{between}{counted(summary.errors, 'error')}", style="red")
+    if summary.leaves_out_errors and summary.scored:
+        text.append(f",{between}mean of {counted(summary.scored, 'scored run')}", style="yellow")
+    if summary.missing:
+        text.append(f"{between}{summary.missing:,} missing", style="yellow")
+    return text
+
+
+def print_sharing(result: BatchResult) -> None:
+    """Say how many node runs it took, and which could not be shared."""
+    sharing = result.sharing
+    echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
+    for node, why in sharing["not_shareable"].items():
+        echo(f"  {node} was not shared: {why}")
+
+
+def print_crowding(result: BatchResult) -> None:
+    """Say when times were measured on a crowded machine."""
+    if result.crowding is not None and Latency().name in result.metrics:
+        workers, cores = result.crowding
+        echo(f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow")
+        echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+
+
+def print_measured_apart(result: BatchResult) -> None:
+    """Say which combinations cannot be compared by latency and cost, since they were measured apart."""
+    measured = [name for name in result.metrics if is_measured(name, result.weights)]
+    ways: dict[str, list[str]] = {}
+    for name, how in result.measured_apart.items():
+        ways.setdefault(how, []).append(name)
+    for how, names in ways.items():
+        few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
+        echo(f"{few} and {result.baseline} were measured {how}:")
+        echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
+
+
+def print_spent(result: BatchResult) -> None:
+    """Say what it has cost, and which models nobody knows the price of."""
+    if result.spent.usd or result.spent.tokens:
+        echo(f"It took {spending(result.spent)}.")
+    if result.unpriced:
+        models = ", ".join(result.unpriced)
+        echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
+        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
+        echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
+
+
+def spending(spent: Spent) -> str:
+    """Return what a batch has taken."""
+    money = [f"${spent.usd:.4f}"] if spent.usd else []
+    return ", ".join([*money, f"{spent.tokens:,} tokens", duration(spent.s)])
+
+
+def print_failures(result: BatchResult) -> None:
+    """Name the first few jobs that failed, and how to open their runs."""
+    failed = failures(result)
+    if failed:
+        echo(f"{counted(len(failed), 'job')} failed:")
+    for job in failed[:_FEW]:
+        echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
+        if job.run_id is not None:
+            echo(f"    wtb show {job.run_id} --errors")
+    if len(failed) > _FEW:
+        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
+
+
+def print_evaluation_failures(result: BatchResult) -> None:
+    """Say how often each evaluator failed, with its first error and the run behind it."""
+    failed = evaluation_failures(result)
+    for metric, jobs in failed.items():
+        first = jobs[0]
+        echo(f"{_how_often(result, metric, jobs)}; the first, {first.combination} on {first.case_id}:")
+        echo(f"  {printable(error_of(first.scores[metric]) or '')}")
+        echo(f"    wtb show {first.run_id}")
+    if failed:
+        name = shlex.quote(result.batch.name)
+        echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
+        echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
+
+
+def print_evaluation_counts(result: BatchResult) -> None:
+    """Say how often each evaluator failed."""
+    for metric, jobs in evaluation_failures(result).items():
+        echo(f"{_how_often(result, metric, jobs)}.")
+
+
+def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> str:
+    finished = sum(job.status == JobStatus.COMPLETED for job in result.results)
+    return f"Evaluator {metric} failed on {len(jobs):,} of {counted(finished, 'run')}"
+
+
+def evaluation_failures(result: BatchResult) -> dict[str, list[JobResult]]:
+    """Return the jobs that an evaluator gave no score, by evaluator."""
+    found = {
+        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
+        for metric in result.batch.record.metric_names
+    }
+    return {metric: jobs for metric, jobs in found.items() if jobs}
+
+
+def failures(result: BatchResult) -> list[JobResult]:
+    """Return the jobs that failed."""
+    return [job for job in result.results if job.status == JobStatus.FAILED]
+
+
+def why(job: JobResult) -> str:
+    """Return the error of a job in a line."""
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+
+
+def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one row a job, with the run behind it."""
+    return [
+        {
+            "case": job.case_id,
+            "combination": job.combination,
+            **({"repeat": job.repeat} if any(each.repeat for each in results) else {}),
+            **{metric: _score(job, metric) for metric in metrics},
+            "run": job.run_id or "",
+        }
+        for job in results
+    ]
+
+
+def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
+    """Return one row a failed job, and one a score that an evaluator failed to give, with the error and the run."""
+    found = [(job, why(job)) for job in failures(result)]
+    for metric, jobs in evaluation_failures(result).items():
+        found += [(job, error_of(job.scores[metric]) or "") for job in jobs]
+    rows = case_rows([job for job, _ in found], ())
+    return [{**row, "error": error} for row, (_, error) in zip(rows, found, strict=True)]
+
+
+def _score(job: JobResult, metric: str) -> str:
+    score = job.scores.get(metric)
+    if score is None and job.status == JobStatus.COMPLETED:
+        return "–"  # it waits to be scored
+    return "error" if score is None or error_of(score) else number(float(score))
+
+
+def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
+    """Return what a batch found, for programs."""
+    done = result.results
+    total = result.batch.record.jobs
+    return {
+        "batch": result.id,
+        "name": result.batch.name,
+        "status": result.status,
+        "baseline": result.baseline,
+        "primary": result.primary,
+        "clusters": result.clusters,
+        "notes": result.notes,
+        "jobs": {
+            "total": total,
+            "completed": sum(job.status == JobStatus.COMPLETED for job in done),
+            "failed": len(failures(result)),
+            "missing": total - len(done),
+        },
+        "node_runs": result.sharing,
+        "spent": result.spent.to_dict(),
+        "measured_apart": result.measured_apart,
+        "unpriced": result.unpriced,
+        "matrix": [
+            {
+                "combination": row.combination,
+                "is_baseline": row.is_baseline,
+                "metrics": {name: _summary_data(summary) for name, summary in row.summaries.items()},
+                "verdicts": {name: verdict_data(verdict) for name, verdict in row.verdicts.items()},
+            }
+            for row in rows
+        ],
+        "failures": [
+            {
+                "combination": job.combination,
+                "case": job.case_id,
+                "repeat": job.repeat,
+                "error": why(job),
+                "run": job.run_id,
+            }
+            for job in failures(result)
+        ],
+        "evaluation_failures": [
+            {"evaluator": metric, "failed": len(jobs), "error": error_of(jobs[0].scores[metric]), "run": jobs[0].run_id}
+            for metric, jobs in evaluation_failures(result).items()
+        ],
+    }
+
+
+def _summary_data(summary: Summary) -> dict[str, Any]:
+    return {
+        "mean": summary.mean,
+        "interval": ends(summary.interval),
+        "method": summary.method.value,
+        "cases": summary.cases,
+        "clusters": summary.clusters,
+        "scored_runs": summary.scored,
+        "errors": summary.errors,
+        "missing": summary.missing,
+    }
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with the comparison behind it, for programs."""
+    comparison = verdict.comparison
+    return {
+        "finding": verdict.finding.value,
+        "reason": verdict.reason,
+        "difference": comparison.difference,
+        "interval": ends(comparison.interval),
+        "p_value": comparison.p_value,
+        "adjusted_p": verdict.adjusted_p,
+        "wins": comparison.wins,
+        "ties": comparison.ties,
+        "losses": comparison.losses,
+        "cases": comparison.pairs,
+        "dropped": comparison.dropped,
+        "decided_by_failures": comparison.decided_by_failures,
+        "effect_size_by_case": comparison.effect_size,
+        "needed_cases": needed_data(verdict.needed_cases),
+        "family": {
+            "is_primary": verdict.family.is_primary,
+            "metrics": list(verdict.family.metrics),
+            "comparisons": verdict.family.comparisons,
+        },
+    }
+
+
+def needed_data(found: NeededCases | None) -> Mapping[str, int | None] | None:
+    """Return a range of cases for programs."""
+    return None if found is None else {"low": found.low, "about": found.about, "high": found.high}
+
+
+def ends(found: Interval | None) -> Mapping[str, float] | None:
+    """Return an interval for programs."""
+    return None if found is None else {"low": found.low, "high": found.high}

@@ -1,0 +1,1 @@
+"""The engine: a LangGraph graph as a workflow of ours, run node by node."""

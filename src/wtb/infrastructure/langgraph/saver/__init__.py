@@ -1,0 +1,1 @@
+"""The saver: LangGraph's checkpoints and pending writes on our store."""

@@ -1,0 +1,168 @@
+"""Threads: where a LangGraph thread stands, and what of our rows belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from wtb.domain.checkpoint import Checkpoint, PendingWrite
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.execution import THREAD, Branch, Execution
+from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ports import UnitOfWork
+from wtb.domain.rollback import Rollback, standing
+from wtb.infrastructure.langgraph.saver.records import langgraph_id, namespace_of, row_ids
+from wtb.infrastructure.timestamps import from_us, to_us
+
+_SHARED = "langgraph_shared"
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """An execution as LangGraph sees it, as it is in one transaction.
+
+    A thread that was copied from another shares the checkpoints that the other had then: they lie before its branches.
+    """
+
+    execution: Execution
+    branches: tuple[Branch, ...]
+
+    @classmethod
+    def find(cls, uow: UnitOfWork, thread_id: str) -> Thread | None:
+        """Return a thread; None when nothing was ever put there, InvalidInput when a run of ours has the id."""
+        try:
+            execution = uow.executions.get(ExecutionId(thread_id))
+        except ExecutionNotFound:
+            return None
+        if execution.workflow_name != THREAD:
+            raise InvalidInput(f"{thread_id!r} is a run, and no LangGraph thread; choose another thread_id")
+        return cls(execution=execution, branches=uow.branches.list_branches(execution.id))
+
+    @property
+    def id(self) -> ExecutionId:
+        return self.execution.id
+
+    @property
+    def active(self) -> Branch:
+        """The branch that the thread is on."""
+        return next(branch for branch in self.branches if branch.id == self.execution.branch_id)
+
+    @property
+    def shared(self) -> dict[str, datetime]:
+        """From which threads it was copied, and when."""
+        found: Mapping[str, int] = self.execution.metadata.get(_SHARED, {})
+        return {thread_id: from_us(copied_at) for thread_id, copied_at in found.items()}
+
+    def in_namespace(self, namespace: str) -> tuple[Branch, ...]:
+        return tuple(branch for branch in self.branches if namespace_of(branch) == namespace)
+
+    def head(self, namespace: str) -> CheckpointId | None:
+        """Return where a namespace stands.
+
+        The root namespace stands where its execution does: a rollback moves it back. A subgraph stands at the newest
+        checkpoint of its branches, since an execution has one active branch only.
+        """
+        if not namespace and not namespace_of(self.active):
+            return self.active.head_id
+        heads = [branch.head_id for branch in self.in_namespace(namespace) if branch.head_id is not None]
+        return max(heads, key=langgraph_id, default=None)
+
+    def standing(self, uow: UnitOfWork, namespace: str) -> CheckpointId | None:
+        """Return where a namespace stands; a subgraph not at what a rollback of the thread has left behind."""
+        undone = standing(uow.rollbacks.list_rollbacks(self.id)) if namespace else ()
+        if not undone:
+            return self.head(namespace)
+        rows = [row for row, place in self.rows(uow) if place == namespace and not _is_left_behind(row, undone)]
+        return max((row.id for row in rows), key=langgraph_id, default=None)
+
+    def find_row(self, uow: UnitOfWork, namespace: str, checkpoint_id: str) -> Checkpoint | None:
+        """Return our checkpoint for one of LangGraph's; None when the thread has none in this namespace."""
+        ours = {branch.id: branch for branch in self.branches}
+        for row_id in row_ids(self.id, namespace, checkpoint_id):
+            try:
+                row = uow.checkpoints.get(row_id)
+            except CheckpointNotFound:
+                continue
+            branch = ours.get(row.branch_id)
+            if row.execution_id == self.id and branch is not None and namespace_of(branch) == namespace:
+                return row
+            if row.execution_id in self.shared and self._shared_rows(uow).get(row.id) == namespace:
+                return row
+        return None
+
+    def _shared_rows(self, uow: UnitOfWork) -> dict[CheckpointId, str]:
+        return {row.id: namespace for row, namespace in self.rows(uow) if row.execution_id != self.id}
+
+    def rows(self, uow: UnitOfWork) -> Iterator[tuple[Checkpoint, str]]:
+        """Yield every checkpoint of the thread with its namespace, those that it shares included, in no order."""
+        namespaces = {branch.id: namespace_of(branch) for branch in self.branches}
+        own = uow.checkpoints.list_infos(self.id)
+        for row in own:
+            yield row, namespaces.get(row.branch_id, "")
+        if not self.shared:
+            return
+        others: dict[CheckpointId, tuple[Checkpoint, str]] = {}
+        for thread_id in self.shared:
+            names = {b.id: namespace_of(b) for b in uow.branches.list_branches(ExecutionId(thread_id))}
+            for row in uow.checkpoints.list_infos(ExecutionId(thread_id)):
+                others[row.id] = row, names.get(row.branch_id, "")
+        ahead = {branch.head_id for branch in self.branches} | {branch.forked_from_id for branch in self.branches}
+        ahead |= {row.parent_id for row in own}
+        while ahead:
+            found = [others.pop(row_id) for row_id in ahead if row_id is not None and row_id in others]
+            yield from found
+            ahead = {row.parent_id for row, _ in found}
+
+    def writes(
+        self, uow: UnitOfWork, checkpoint_ids: Collection[CheckpointId] | None = None
+    ) -> dict[CheckpointId, list[PendingWrite]]:
+        """Return the pending writes of the thread by checkpoint, each in the order in which they are applied."""
+        shared = self.shared
+        found: Sequence[PendingWrite] = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
+        if shared:
+            found = _nearest(found, [self.id, *reversed(shared)], shared)
+        writes: dict[CheckpointId, list[PendingWrite]] = {}
+        for write in found:
+            writes.setdefault(write.checkpoint_id, []).append(write)
+        return writes
+
+
+def _is_left_behind(row: Checkpoint, undone: Sequence[Rollback]) -> bool:
+    """Whether a checkpoint of a subgraph was made behind the target of a rollback, and before it."""
+    id = langgraph_id(row.id)
+    return any(
+        langgraph_id(each.target_id) < id and each.ended_at is not None and row.created_at <= each.ended_at
+        for each in undone
+    )
+
+
+def _nearest(
+    found: Sequence[PendingWrite], order: Sequence[str], shared: Mapping[str, datetime]
+) -> Sequence[PendingWrite]:
+    """Leave out what was written after the copy, and what a nearer thread has in the same place."""
+    seen = [write for write in found if write.created_at <= shared.get(write.execution_id, write.created_at)]
+    nearest: dict[tuple[str, str, int], PendingWrite] = {}
+    for write in sorted(seen, key=lambda each: order.index(each.execution_id)):
+        nearest.setdefault(_place(write), write)
+    return [write for write in seen if nearest[_place(write)] is write]
+
+
+def _place(write: PendingWrite) -> tuple[str, str, int]:
+    return write.checkpoint_id, write.task_id, write.number
+
+
+def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict[str, Any]:
+    """Return the metadata of an execution that shares these threads' checkpoints."""
+    rest = {key: value for key, value in metadata.items() if key != _SHARED}
+    return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}} if shared else rest
+
+
+def all_threads(uow: UnitOfWork) -> Iterator[Thread]:
+    """Yield every thread that LangGraph alone drives."""
+    offset = 0
+    while page := uow.executions.list_executions(workflow=THREAD, limit=_PAGE, offset=offset):
+        yield from (Thread(execution=each, branches=uow.branches.list_branches(each.id)) for each in page)
+        offset += len(page)
