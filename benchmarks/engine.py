@@ -178,7 +178,7 @@ class NullStorage:
 def overhead() -> list[Figure]:
     """Take steps that are stored nowhere, in turns with steps that are stored in memory."""
     with bootstrap(load_settings(url="memory://")) as services:
-        storage, masker, runner = NullStorage(), Masker(), FunctionCaller(sleep=time.sleep)
+        storage, masker, caller = NullStorage(), Masker(), FunctionCaller(sleep=time.sleep)
         nowhere = ExecutionController(
             storage=storage,
             clock=services.clock,
@@ -191,8 +191,8 @@ def overhead() -> list[Figure]:
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
             masker=masker,
-            runner=runner,
-            engine_of=lambda definition: NativeEngine(definition, services.conditions, runner),
+            caller=caller,
+            engine_of=lambda definition: NativeEngine(definition, services.conditions, caller),
         )
         bare: list[float] = []
         memory: list[float] = []
