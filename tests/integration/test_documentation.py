@@ -71,3 +71,21 @@ def _follow(console: str, folder: Path) -> None:
     said = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False).stdout
     for line in console.splitlines():
         assert line.startswith("$ ") or line in said, f"{line!r} is not in the output of\n{commands}\n{said}"
+
+
+def test_the_files_that_the_page_on_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = {each for each in re.findall(r"`([a-z_/]+(?:\.py|/))`", text) if each not in ("src/wtb/", "api/")}
+    known = [*(ROOT / "src" / "wtb").rglob("*")]
+    places = {f"{path.relative_to(ROOT / 'src' / 'wtb')}{'/' * path.is_dir()}" for path in known}
+    assert len(named) > 30
+    assert {each for each in named if not any(f"/{place}".endswith(f"/{each}") for place in places)} == set()
+
+
+def test_the_classes_and_functions_on_the_path_of_a_step_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    pairs = re.findall(r"`([a-z_/]+\.py)`\s+`([A-Za-z_.]+)`", text)
+    assert len(pairs) >= 10
+    for file, name in pairs:
+        source = (ROOT / "src" / "wtb" / file).read_text()
+        assert all(re.search(rf"(class|def) {part}\b", source) for part in name.split(".")), f"{name} in {file}"
