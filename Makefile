@@ -42,6 +42,13 @@ check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBo
 	@scripts/langgraph_tests
 	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
+.PHONY: quick
+quick: .venv/.dev  ## For every save, two minutes: lint, types, layers, unit and contract tests on memory and SQLite
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory layers
+	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal -k "not postgres and not pgbouncer" tests/unit tests/contract
+
 .PHONY: lint
 lint: .venv/.dev  ## Part of check: ruff, rules and format
 	.venv/bin/ruff check

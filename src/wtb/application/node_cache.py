@@ -189,7 +189,7 @@ class NodeCache:
 
 
 def _is_final(failed: CacheEntry, attempt: Attempt) -> bool:
-    """Whether a failure holds in this go at a batch: it was made in it, or by somebody else meanwhile."""
+    """Whether a failure holds in this attempt at a batch: it was made in it, or by somebody else meanwhile."""
     return failed.attempt == attempt.id or failed.expires_at >= attempt.began_at
 
 
