@@ -109,7 +109,9 @@ def test_a_file_whose_content_is_lost_is_named(shell: Shell) -> None:
 def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
     with database(shell) as connection:
         connection.execute("INSERT INTO wtb_keyframes VALUES ('nothing', x'00')")
-        connection.execute("UPDATE wtb_executions SET status = 'running', lease_owner = NULL, updated_at_us = 0")
+        connection.execute(
+            "UPDATE wtb_executions SET status = 'running', lease_owner = NULL, updated_at_us = 0, seal = NULL"
+        )
     found = shell.json("doctor", code=1)
     assert {fault["kind"] for fault in found["faults"]} == {"keyframe", "abandoned run"}
     said = shell.wtb("doctor", "--repair").stdout

@@ -12,7 +12,7 @@ from wtb.application.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.engine import Engine
-from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, DamagedData, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
@@ -237,10 +237,12 @@ def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None,
 
 def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
     """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
+    forks = uow.branches.list_forks(_own_ids(uow, execution_id))
+    if not forks:
+        return  # a run whose node runs are damaged can be deleted all the same
     history = uow.checkpoints.load_history(execution_id)
-    own = [checkpoint for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
     stay: dict[ExecutionId, bool] = {execution_id: False}
-    for fork in uow.branches.list_forks([checkpoint.id for checkpoint in own]):
+    for fork in forks:
         for checkpoint in reversed(history.lineage_of(fork.forked_from_id)):
             run_id = checkpoint.execution_id
             if run_id not in stay:
@@ -248,3 +250,11 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
             if stay[run_id] and fork.execution_id != execution_id:
                 yield fork, checkpoint
                 break
+
+
+def _own_ids(uow: UnitOfWork, execution_id: ExecutionId) -> list[CheckpointId]:
+    try:
+        return [checkpoint.id for checkpoint in uow.checkpoints.each_info(execution_id)]
+    except DamagedData:  # one is missing: a history holds the others
+        history = uow.checkpoints.load_history(execution_id)
+    return [checkpoint.id for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
