@@ -145,22 +145,35 @@ class Branching:
         return found
 
     def delete_run(self, execution_id: ExecutionId) -> None:
-        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(execution_id)
-        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
-        self._leases.check_free(execution)
+        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole.
+
+        Of a run whose own row is damaged nobody can tell whether it is driven; a process that drives it stops.
+        """
+        execution = self._undriven(execution_id)
         with self._storage.unit_of_work() as uow:
-            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
+            if execution is not None:
+                stepped = execution.stepped(self._clock.now())
+                uow.executions.save(stepped)  # a Conflict when somebody took it up meanwhile
             for fork, origin in _forks_without(uow, execution_id):
                 uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
-            data = {"workflow": execution.workflow_name}
+            data = {"workflow": None if execution is None else execution.workflow_name}
             now = self._clock.now()
             uow.events.append(Event(type=EventType.EXECUTION_DELETED, stream=execution_id, at=now, data=data))
             uow.commit()
         self._workspaces.discard_all(execution_id)
+
+    def _undriven(self, execution_id: ExecutionId) -> Execution | None:
+        """Return a run that nobody drives; None when its row is damaged."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            try:
+                execution = uow.executions.get(execution_id)
+            except DamagedData:
+                return None
+        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        self._leases.check_free(execution)
+        return execution
 
 
 def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> None:

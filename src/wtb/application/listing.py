@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from wtb.domain.errors import DamagedData
@@ -32,3 +33,12 @@ def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
         if not page:
             return
         offset += len(page)
+
+
+def legible_executions(storage: Storage, *, limit: int = 100, offset: int = 0, **filters: Any) -> tuple[Execution, ...]:
+    """Return some of the runs that fit the filters, newest first, as `every_execution` gives them."""
+    try:
+        with storage.unit_of_work(readonly=True) as uow:
+            return uow.executions.list_executions(limit=limit, offset=offset, **filters)
+    except DamagedData:
+        return tuple(islice(every_execution(storage, **filters), offset, offset + limit))

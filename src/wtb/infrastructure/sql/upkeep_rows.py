@@ -235,4 +235,4 @@ def _checked(seal: RowSeal, facts: Mapping[str, Any], row: Sequence[Any]) -> Che
         seal.check(row[1:], row[0])
     except DamagedData as error:
         problem = str(error).removesuffix(TELLS_MORE)
-    return CheckedRow(seal.kind, seal.name(row[1:]), facts.get("execution_id"), problem)
+    return CheckedRow(seal.kind, seal.name(row[1:]), facts.get("execution_id"), problem, seal.part == "row")

@@ -194,7 +194,8 @@ def _sealed(rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
     """Yield the rows that do not match their checksums, and pending writes of runs that do not exist."""
     known: dict[str, bool] = {}
     for row in rows.sealed_rows():
-        seen(row.kind)
+        if row.is_whole_row:
+            seen(row.kind)
         run, problem = row.execution_id, row.problem
         if row.kind is FaultKind.PENDING_WRITE and run is not None and not problem:
             if run not in known:

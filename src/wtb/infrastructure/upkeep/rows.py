@@ -77,6 +77,8 @@ class CheckedRow(NamedTuple):
     name: str
     execution_id: str | None
     problem: str = ""
+    is_whole_row: bool = True
+    """False for the head of a branch, whose row comes by itself too."""
 
 
 class WrittenRow(NamedTuple):
