@@ -121,6 +121,18 @@ def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
     assert shell.json("ls")[0]["status"] == "paused"
 
 
+def test_a_run_whose_row_is_damaged_is_named_left_out_of_lists_and_can_be_deleted(shell: Shell) -> None:
+    with database(shell) as connection:
+        connection.execute("UPDATE wtb_executions SET options = '{}'")
+    assert "FAULT: run 'r1' is damaged: its row does not match its checksum\n" in shell.wtb("doctor", code=1).stdout
+    assert shell.json("ls") == []
+    refused = shell.wtb("resume", "r1", code=1)
+    assert refused.stderr == "wtb: run 'r1' is damaged: its row does not match its checksum; `wtb doctor` tells more\n"
+    assert "Nobody can tell whether a process is running it" in shell.wtb("delete", "r1", code=2).stderr
+    assert shell.json("delete", "r1", "--yes")["deleted"] == "r1"
+    assert shell.json("doctor")["faults"] == []
+
+
 @pytest.mark.parametrize("command", ["prune", "doctor"])
 def test_a_terminal_sees_progress_and_the_result(shell: Shell, command: str) -> None:
     mine, theirs = pty.openpty()

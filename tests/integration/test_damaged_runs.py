@@ -139,6 +139,35 @@ def test_a_run_with_a_damaged_node_run_can_be_deleted(bench: Bench, damaged: Any
     assert [problem for problem in faults(bench) if "'run'" in problem] == []
 
 
+def test_lists_go_past_a_damaged_run(bench: Bench, shop: Shop, run: Any) -> None:
+    others = [bench.run(shop.flow, {}).id for _ in range(3)]
+    change(bench, "UPDATE wtb_executions SET degraded = 'x' WHERE id = 'run'")
+    assert {found.id for found in bench.list_executions()} == {*others}
+    assert [found.id for found in bench.list_executions(limit=1, offset=1)] == [others[1]]
+    bench.services.branching.delete_run(run.id)
+    assert faults(bench) == []
+
+
+def test_a_batch_with_a_damaged_job_can_be_deleted_and_run_again(bench: Bench) -> None:
+    batch(bench, quiz())
+    change(bench, "UPDATE wtb_batch_jobs SET fingerprint = 'x' WHERE number = 3")
+    with pytest.raises(DamagedData, match="job"):
+        batch(bench, quiz())
+    bench.delete_batch("quiz")
+    assert len(batch(bench, quiz()).results) == 12
+    assert faults(bench) == []
+
+
+def test_a_damaged_baseline_stops_no_other_and_is_put_right_by_setting_it_again(bench: Bench) -> None:
+    batch(bench, quiz())
+    for name in ("main", "other"):
+        bench.set_baseline(name, "quiz")
+    change(bench, "UPDATE wtb_baselines SET combination = 'x' WHERE name = 'other'")
+    assert bench.gate("quiz", baseline="main", metric="exact_match").gate.outcome == "fine"
+    bench.set_baseline("other", "quiz")
+    assert faults(bench) == []
+
+
 def test_a_fork_in_the_middle_of_a_node_whose_run_was_lost_does_not_pay_again(bench: Bench, shop: Shop) -> None:
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         paid = ctx.tool(shop._charge, 5)
@@ -177,6 +206,18 @@ def test_a_head_that_a_rollback_took_back_is_gone_on_from(bench: Bench, shop: Sh
     run.rollback("begin")
     assert faults(bench) == []
     assert bench.resume("run", shop.flow).status is ExecutionStatus.COMPLETED
+    assert faults(bench) == []
+
+
+def test_names_that_are_no_texts_are_not_taken_for_damage(bench: Bench, shop: Shop) -> None:
+    number: Any = 5
+    shop.is_broken = False
+    run = bench.run(shop.flow, {}, run_id="run")
+    run.rollback("begin", created_by=number)
+    assert run.rollbacks[0].created_by == "5"
+    assert run.fork("begin", run_id="fork", created_by=number).execution.created_by == "5"
+    batch(bench, quiz(), name=number)
+    assert bench.get_batch("5").batch.name == "5"
     assert faults(bench) == []
 
 

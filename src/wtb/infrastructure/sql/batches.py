@@ -15,7 +15,7 @@ from wtb.domain.ports import Codec
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.sql.seals import RowSeal, sealed, unsealed
+from wtb.infrastructure.sql.seals import RowSeal, sealed, text_of, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _US = 1_000_000
@@ -65,7 +65,7 @@ class SqlBatchRepository:
     def save(self, batch: Batch) -> None:
         plan = json_text(batch.plan, f"the plan of batch {batch.name!r}")
         times = (to_us(batch.created_at), to_us(batch.updated_at))
-        row = (batch.id, batch.name, batch.workflow_name, batch.status.value, plan, *times)
+        row = (batch.id, text_of(batch.name), text_of(batch.workflow_name), batch.status.value, plan, *times)
         self._transaction.run(_SAVE_BATCH, (*row, BATCH_SEAL.of(row), round(batch.spent_s * _US)))
         self.took(batch.id, batch.spent_s)
 

@@ -25,7 +25,7 @@ from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.sql.seals import RowSeal
+from wtb.infrastructure.sql.seals import RowSeal, text_of
 from wtb.infrastructure.timestamps import from_us, to_us
 
 
@@ -204,7 +204,7 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
     covered = (
         execution.id,
         execution.workflow_id,
-        execution.workflow_name,
+        text_of(execution.workflow_name),
         execution.workflow_source,
         execution.status.value,
         execution.branch_id,
@@ -212,7 +212,7 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
         execution.lease_token,
         failure_text(execution.failure),
         json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
-        execution.created_by,
+        text_of(execution.created_by),
         to_us(execution.created_at),
         _pause_text(execution),
         json_text(execution.options, f"the options of run {execution.id!r}"),
@@ -347,7 +347,7 @@ class SqlBranchRepository:
 
 def _branch_facts(branch: Branch) -> tuple[Any, ...]:
     """Return what the seal covers."""
-    return branch.id, branch.execution_id, branch.name, branch.forked_from_id, to_us(branch.created_at)
+    return branch.id, branch.execution_id, text_of(branch.name), branch.forked_from_id, to_us(branch.created_at)
 
 
 @mapping("branch")

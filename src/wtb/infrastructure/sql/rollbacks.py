@@ -10,7 +10,7 @@ from wtb.domain.integrity import FaultKind
 from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.sql.seals import RowSeal
+from wtb.infrastructure.sql.seals import RowSeal, text_of
 from wtb.infrastructure.timestamps import from_us, to_us
 
 ROLLBACK_SEAL = RowSeal(
@@ -58,7 +58,7 @@ class SqlRollbackRepository:
             json.dumps([(key.node_run_id, key.identity) for key in rollback.calls]),
             rollback.status.value,
             None if rollback.error is None else json.dumps(rollback.error),
-            rollback.created_by,
+            text_of(rollback.created_by),
             to_us(rollback.created_at),
             None if rollback.ended_at is None else to_us(rollback.ended_at),
             rollback.number,

@@ -70,6 +70,11 @@ class RowSeal:
         return "/".join(map(str, facts[: len(self.key)]))
 
 
+def text_of(given: str | None) -> str | None:
+    """Return what a text column gives back: SQLite makes a text of a number that a user gave as a name."""
+    return None if given is None else str(given)
+
+
 def sealed(codec: Codec, facts: Sequence[Any], value: bytes) -> bytes:
     """Return a value with a checksum before it, which covers these facts of its row too."""
     large = [fact for fact in facts if isinstance(fact, bytes)]
