@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -338,24 +337,6 @@ def test_a_run_that_lost_all_its_events_is_named(kept: Kept) -> None:
     with kept.disk._storage.database.engine.begin() as connection:
         connection.execute(sa.delete(metadata.tables["wtb_events"]))
     assert [fault.what for fault in kept.faults()] == [f"{kept.at.execution.id}/1"]
-
-
-def test_a_damaged_page_of_the_database_is_named(kept: Kept, tmp_path: Path) -> None:
-    if kept.storage.database.dialect != "sqlite":
-        return
-    kept.storage.close()
-    path = tmp_path / "wtb.db"
-    with suppress(sa.exc.SQLAlchemyError), kept.storage.database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    content = bytearray(path.read_bytes())
-    pages = [page for page in range(0, len(content), 4096) if content[page] == 10]  # the leaves of indexes
-    places = [content.find(b"running", page, page + 4096) for page in pages]
-    (place,) = [place for place in places if place >= 0]
-    content[place] ^= 1
-    path.write_bytes(content)
-    (fault,) = kept.faults()
-    assert (fault.kind, fault.what) == (FaultKind.DATABASE, "wtb_executions")
-    assert "wtb_executions_status" in fault.problem
 
 
 def test_a_damaged_run_says_so_where_it_is_loaded(kept: Kept) -> None:

@@ -12,23 +12,28 @@ from wtb.domain.ports import Storage
 from wtb.domain.secrets import masked_logger
 
 _PAGE = 500
+_MOST_IN_A_ROW = 100
 _log = masked_logger(__name__)
 
 
 def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
     """Yield the runs that fit the filters, newest first; one whose record is damaged is logged and left out."""
-    offset, limit = 0, _PAGE
+    offset, limit, in_a_row = 0, _PAGE, 0
     while True:
         try:
             with storage.unit_of_work(readonly=True) as uow:
                 page = uow.executions.list_executions(limit=limit, offset=offset, **filters)
         except DamagedData as error:
+            if in_a_row == _MOST_IN_A_ROW:  # it is the table itself that cannot be read
+                raise
             if limit == 1:
+                in_a_row += 1
                 _log.warning("%s; it is left out", error)
                 offset, limit = offset + 1, _PAGE
             else:
                 limit = 1  # one after the other, until the damaged one is met
             continue
+        in_a_row = 0
         yield from page
         if not page:
             return

@@ -164,16 +164,18 @@ class SqlUpkeepRows:
             for row in self._pages(statement, tuple(keys.values()), range(len(keys)), _SMALL):
                 yield _checked(seal, dict(zip((*keys, "", *seal.key, *seal.rest), row, strict=True)), row[len(keys) :])
 
-    def check_tables(self) -> Iterator[tuple[str, str]]:
+    def list_tables(self) -> list[str]:
         if self._transaction.database.dialect != "sqlite":
-            return
-        for (table,) in self._transaction.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
-            try:
-                found = [str(text) for (text,) in self._transaction.rows(f"PRAGMA integrity_check('{table}')")]
-            except DamagedData as error:  # nothing more can be asked in this transaction
-                yield table, str(error)
-                return
-            yield table, "" if found == ["ok"] else "; ".join(found[:_MOST_TOLD])
+            return []
+        statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        return [name for (name,) in self._transaction.rows(statement)]
+
+    def check_table(self, table: str) -> str:
+        try:
+            found = [str(text) for (text,) in self._transaction.rows(f"PRAGMA integrity_check('{table}')")]
+        except DamagedData as error:
+            return str(error)
+        return "" if found == ["ok"] else "; ".join(found[:_MOST_TOLD])
 
     def shared_commits(self) -> Iterator[str]:
         for key, status, value in self._pages(_SHARED, (b"",), (0,), _SMALL):

@@ -90,14 +90,17 @@ class StoredInspection:
         return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
 
     def _tables(self, watch: Watch) -> list[Fault]:
-        """Return the tables that the database itself finds damaged, in a transaction that may fail by that."""
+        """Return the tables that the database itself finds damaged, each in a transaction that may fail by that."""
         faults: list[Fault] = []
         with self._storage.unit_of_work(readonly=True) as uow:
-            for table, problem in uow.upkeep_rows().check_tables():
-                watch(FaultKind.DATABASE)
-                if problem:
-                    said = f"table {table!r} of the database is damaged: {problem}"
-                    faults.append(fault(FaultKind.DATABASE, table, said, ()))
+            tables = uow.upkeep_rows().list_tables()
+        for table in tables:
+            watch(FaultKind.DATABASE)
+            with self._storage.unit_of_work(readonly=True) as uow:
+                problem = uow.upkeep_rows().check_table(table)
+            if problem:
+                said = f"table {table!r} of the database is damaged: {problem}"
+                faults.append(fault(FaultKind.DATABASE, table, said, ()))
         return faults
 
     def _rows(self, seen: Watch) -> tuple[list[Fault], Swept]:

@@ -142,8 +142,15 @@ class UpkeepRows(Protocol):
         """Yield every row with a seal of which no other method tells whether it is damaged."""
         ...
 
-    def check_tables(self) -> Iterator[tuple[str, str]]:
-        """Let the database look at its own pages; yield each table with what is wrong with it, or nothing."""
+    def list_tables(self) -> list[str]:
+        """Return the tables that the database can check by itself."""
+        ...
+
+    def check_table(self, table: str) -> str:
+        """Let the database look at the pages of a table; return what is wrong with them.
+
+        It may be the last thing that is asked in this transaction.
+        """
         ...
 
     def shared_commits(self) -> Iterator[str]:
