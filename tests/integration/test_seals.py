@@ -333,6 +333,15 @@ def test_events_that_are_cut_off_at_the_end_of_a_run_are_named(kept: Kept, count
     assert "the last events" in fault.problem
 
 
+def test_a_gap_in_the_middle_is_not_taken_for_a_cut_end(kept: Kept) -> None:
+    steps(kept, 3)
+    events = metadata.tables["wtb_events"]
+    mine = [row for row in kept.disk.rows(events) if row.stream == kept.at.execution.id]
+    kept.disk.remove(events, "position", mine[-2].position)
+    (fault,) = kept.faults()
+    assert fault.problem == f"event {mine[-2].sequence} of {kept.at.execution.id!r} is missing"
+
+
 def test_a_run_that_lost_all_its_events_is_named(kept: Kept) -> None:
     with kept.disk._storage.database.engine.begin() as connection:
         connection.execute(sa.delete(metadata.tables["wtb_events"]))

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from wtb.domain.execution import THREAD
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Codec, Inspected, ObjectStore, Swept
-from wtb.infrastructure.event_chain import read_event
+from wtb.infrastructure.event_chain import EventRow, read_event
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 from wtb.infrastructure.upkeep.garbage import UpkeepStorage, UpkeepUnitOfWork
 from wtb.infrastructure.upkeep.ledger import Ledger
@@ -158,28 +159,47 @@ class StoredInspection:
 
     def _events(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
         """Yield events that are damaged or missing in the middle; note what they tell of, since the end may be cut."""
-        stream, sequence, turn = "", 0, None
+        end = _StreamEnd("")
         for row in rows.events():
-            if row.stream != stream and stream:
-                ledger.add("stream_end", (stream, sequence, turn))
-                turn = None
-            expected = sequence + 1 if row.stream == stream else 1
-            if row.sequence > expected:
-                last = f" to {row.sequence - 1}" if row.sequence - 1 > expected else ""
-                yield event_fault(row.stream, expected, f"event {expected}{last} of {row.stream!r} is missing")
-            else:
-                try:
-                    event = read_event(self._codec, row)
-                except DamagedData as error:
-                    yield event_fault(row.stream, row.sequence, str(error))
-                else:
-                    turn = event.type.value if event.type in _TURNS else turn
-                    if checkpoint_id := event.data.get("checkpoint"):
-                        ledger.add("told", (row.stream, checkpoint_id))
-            stream, sequence = row.stream, row.sequence
+            if row.stream != end.stream:
+                ledger.add("stream_end", end.noted())
+                end = _StreamEnd(row.stream)
+            wrong = self._event(row, end, ledger)
+            if wrong is not None:
+                end.is_whole = False
+                yield wrong
+            end.sequence = row.sequence
             seen(FaultKind.EVENT)
-        if stream:
-            ledger.add("stream_end", (stream, sequence, turn))
+        ledger.add("stream_end", end.noted())
+
+    def _event(self, row: EventRow, end: _StreamEnd, ledger: Ledger) -> Fault | None:
+        expected = end.sequence + 1
+        if row.sequence > expected:
+            last = f" to {row.sequence - 1}" if row.sequence - 1 > expected else ""
+            return event_fault(row.stream, expected, f"event {expected}{last} of {row.stream!r} is missing")
+        try:
+            event = read_event(self._codec, row)
+        except DamagedData as error:
+            return event_fault(row.stream, row.sequence, str(error))
+        if event.type in _TURNS:
+            end.turn = event.type.value
+        if checkpoint_id := event.data.get("checkpoint"):
+            ledger.add("told", (row.stream, checkpoint_id))
+        return None
+
+
+@dataclass(slots=True)
+class _StreamEnd:
+    """How far the events of a run have been read: the last number, and the last event that says how the run stands."""
+
+    stream: str
+    sequence: int = 0
+    turn: str | None = None
+    is_whole: bool = True
+
+    def noted(self) -> tuple[str, int, str | None, bool]:
+        """Return the row of the ledger."""
+        return self.stream, self.sequence, self.turn, self.is_whole
 
 
 def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:

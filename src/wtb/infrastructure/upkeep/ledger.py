@@ -23,7 +23,7 @@ CREATE TABLE branch (id TEXT PRIMARY KEY, execution_id TEXT, head_id TEXT, forke
 CREATE TABLE rollback (branch_id TEXT, target_id TEXT, PRIMARY KEY (branch_id, target_id)) WITHOUT ROWID;
 CREATE TABLE completed (execution_id TEXT, checkpoint_id TEXT, PRIMARY KEY (execution_id, checkpoint_id)) WITHOUT ROWID;
 CREATE TABLE told (stream TEXT, checkpoint_id TEXT, PRIMARY KEY (stream, checkpoint_id)) WITHOUT ROWID;
-CREATE TABLE stream_end (stream TEXT PRIMARY KEY, sequence INTEGER, turn TEXT) WITHOUT ROWID;
+CREATE TABLE stream_end (stream TEXT PRIMARY KEY, sequence INTEGER, turn TEXT, is_whole INTEGER) WITHOUT ROWID;
 CREATE TABLE needed (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE file_commit (id TEXT PRIMARY KEY, base_id TEXT) WITHOUT ROWID;
 CREATE TABLE root (commit_id TEXT, execution_id TEXT, PRIMARY KEY (commit_id, execution_id)) WITHOUT ROWID;

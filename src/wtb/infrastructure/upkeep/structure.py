@@ -58,12 +58,14 @@ keep a run as it was before a rollback never were on its line."""
 _UNTOLD_STEPS = """
 SELECT execution_id, min(checkpoint_id) FROM completed
 WHERE NOT EXISTS (SELECT 1 FROM told WHERE stream = execution_id AND told.checkpoint_id = completed.checkpoint_id)
+AND NOT EXISTS (SELECT 1 FROM stream_end WHERE stream = execution_id AND NOT is_whole)
 GROUP BY execution_id
 """
+"""Where an event in the middle is damaged or missing, it is that one which may have told of the step."""
 _UNTOLD_ENDS = """
 SELECT execution.id, status FROM execution LEFT JOIN stream_end ON stream = execution.id
 WHERE is_sealed AND NOT is_thread AND status IN ('completed', 'failed', 'cancelled')
-AND (turn IS NULL OR turn <> 'execution.' || status)
+AND (turn IS NULL OR turn <> 'execution.' || status) AND coalesce(is_whole, 1)
 """
 _LOST_STEPS = """
 SELECT DISTINCT node_run.id, node_run.execution_id, checkpoint_id FROM node_run
