@@ -127,10 +127,11 @@ def _pooled_record(results: Sequence[BatchResult], chosen: str) -> BatchRecord:
 def get(bench: Bench, name: str) -> Baseline:
     """Return a baseline, or raise BaselineNotFound that names those there are."""
     with bench.services.storage.unit_of_work(readonly=True) as uow:
-        known = {baseline.name: baseline for baseline in uow.batches.list_baselines()}
-    if name not in known:
-        raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
-    return known[name]
+        try:
+            return uow.batches.get_baseline(name)
+        except BaselineNotFound:
+            known = [baseline.name for baseline in uow.batches.list_baselines()]
+    raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
 
 
 def delete(bench: Bench, name: str) -> Baseline:

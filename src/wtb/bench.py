@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
+from wtb.application.upkeep.listing import legible_executions
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
@@ -23,7 +24,7 @@ from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Subscription
+from wtb.domain.ports import Subscription, UnitOfWork
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
@@ -154,8 +155,7 @@ class Bench:
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
         """Return the records of the runs that `list_runs` gives, read at once."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.executions.list_executions(**filters)
+        return legible_executions(self.services.storage, **filters)
 
     def neglect(self, execution: Execution) -> Neglect | None:
         """Return why a run that says it is running does not get on: its process is gone, or long silent."""
@@ -199,7 +199,8 @@ class Bench:
 
     def delete_batch(self, name_or_id: str) -> Batch:
         """Delete a batch with its results, and return its record; the runs behind the results stay."""
-        found = self.get_batch(name_or_id).batch
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            found = _find_batch(uow, name_or_id)  # not its jobs, which may be damaged
         if found.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {found.name!r} is running; cancel it first: `wtb batch cancel {found.name}`")
         with self.services.storage.unit_of_work() as uow:
@@ -242,8 +243,7 @@ class Bench:
     def get_batch(self, name_or_id: str) -> BatchResult:
         """Return what a batch, by its id, or the latest of its name, has found so far."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
-            named = uow.batches.list_batches(name=name_or_id, limit=1)
-            batch = named[0] if named else uow.batches.get(name_or_id)
+            batch = _find_batch(uow, name_or_id)
             return BatchResult(self, batch, uow.batches.list_jobs(batch.id))
 
     def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
@@ -329,6 +329,12 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _find_batch(uow: UnitOfWork, name_or_id: str) -> Batch:
+    """Return a batch by its id, or the latest of its name."""
+    named = uow.batches.list_batches(name=name_or_id, limit=1)
+    return named[0] if named else uow.batches.get(name_or_id)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

@@ -109,7 +109,9 @@ def test_a_file_whose_content_is_lost_is_named(shell: Shell) -> None:
 def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
     with database(shell) as connection:
         connection.execute("INSERT INTO wtb_keyframes VALUES ('nothing', x'00')")
-        connection.execute("UPDATE wtb_executions SET status = 'running', lease_owner = NULL, updated_at_us = 0")
+        connection.execute(
+            "UPDATE wtb_executions SET status = 'running', lease_owner = NULL, updated_at_us = 0, seal = NULL"
+        )
     found = shell.json("doctor", code=1)
     assert {fault["kind"] for fault in found["faults"]} == {"keyframe", "abandoned run"}
     said = shell.wtb("doctor", "--repair").stdout
@@ -117,6 +119,18 @@ def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
     assert "Repaired 2 faults.\nEverything is well." in said
     assert shell.json("doctor")["faults"] == []
     assert shell.json("ls")[0]["status"] == "paused"
+
+
+def test_a_run_whose_row_is_damaged_is_named_left_out_of_lists_and_can_be_deleted(shell: Shell) -> None:
+    with database(shell) as connection:
+        connection.execute("UPDATE wtb_executions SET options = '{}'")
+    assert "FAULT: run 'r1' is damaged: its row does not match its checksum\n" in shell.wtb("doctor", code=1).stdout
+    assert shell.json("ls") == []
+    refused = shell.wtb("resume", "r1", code=1)
+    assert refused.stderr == "wtb: run 'r1' is damaged: its row does not match its checksum; `wtb doctor` tells more\n"
+    assert "Nobody can tell whether a process is running it" in shell.wtb("delete", "r1", code=2).stderr
+    assert shell.json("delete", "r1", "--yes")["deleted"] == "r1"
+    assert shell.json("doctor")["faults"] == []
 
 
 @pytest.mark.parametrize("command", ["prune", "doctor"])

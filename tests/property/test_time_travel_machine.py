@@ -46,6 +46,7 @@ from wtb.domain.errors import (
 )
 from wtb.domain.execution import Execution
 from wtb.domain.ids import ExecutionId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.retention import RetentionPolicy
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import CallStatus
@@ -88,6 +89,8 @@ EFFECTS = st.sampled_from(["before a reversal", "after a reversal", "before an e
 CRASHES = st.tuples(st.one_of(COMMITS, EFFECTS), st.integers(1, 9))
 NEVER = ("", 0)
 _numbers = itertools.count(1)
+WHOLE = {kind for kind in FaultKind if kind not in (FaultKind.ABANDONED_RUN, FaultKind.LEASE, FaultKind.WORKSPACE)}
+"""What no crash, rollback, fork or deletion may leave behind."""
 
 
 class Crash(BaseException):
@@ -134,8 +137,13 @@ class TimeTravelMachine(RuleBasedStateMachine):
         self.touched: set[str] = set()
 
     def teardown(self) -> None:
-        self.bench.close()
-        shutil.rmtree(self.home)
+        try:
+            if self.place.url is None or self.place.url.startswith("memory"):  # else examples share a database
+                found = self.bench.services.integrity.check().faults
+                assert [fault for fault in found if fault.kind in WHOLE] == []
+        finally:
+            self.bench.close()
+            shutil.rmtree(self.home)
 
     def run_at(self, pick: int) -> ModelRun:
         found = list(self.runs.values())

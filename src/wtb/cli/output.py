@@ -286,7 +286,7 @@ def cut(text: str, longest: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is one."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def example(*lines: str) -> Callable[[Command], Command]:

@@ -22,7 +22,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
 from wtb.domain.observation import Observation, Source
-from wtb.domain.rollback import Rollback
+from wtb.domain.rollback import CallKey, Rollback
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -311,6 +311,10 @@ class ToolCallRepository(Protocol):
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         """Return the calls of an execution, or of one node run, in the order in which they began."""
+        ...
+
+    def list_lost(self, execution_id: ExecutionId) -> tuple[CallKey, ...]:
+        """Return the calls whose node run is not there, by node run and identity; only damage leaves such calls."""
         ...
 
 

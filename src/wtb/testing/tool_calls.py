@@ -73,6 +73,21 @@ class ToolCallRepositoryContract(StoryFixtures):
             assert uow.tool_calls.list_calls(other.id) == (theirs,)
             assert uow.tool_calls.list_calls(ExecutionId("no-such-id")) == ()
 
+    def test_calls_whose_node_run_is_not_there_are_lost(
+        self, storage: Storage, story: Story, ids: Ids, clock: Clock
+    ) -> None:
+        run, other = story.new_node_run(), Story(storage, ids, clock)
+        with storage.unit_of_work() as uow:
+            uow.node_runs.save(run)
+            uow.commit()
+        _save(storage, _call(story, node_run_id=run.id), _call(story, sequence=2), _call(story, sequence=1))
+        _save(storage, _call(other, node_run_id=run.id))  # a node run of another execution
+        with storage.unit_of_work(readonly=True) as uow:
+            lost = uow.tool_calls.list_lost(story.id)
+            assert [(key.node_run_id, key.identity) for key in lost] == [("run", "send:1#1"), ("run", "send:2#1")]
+            assert [key.node_run_id for key in uow.tool_calls.list_lost(other.id)] == [run.id]
+            assert uow.tool_calls.list_lost(ExecutionId("no-such-id")) == ()
+
     def test_what_cannot_be_stored_is_named_and_nothing_is_kept(self, storage: Storage, story: Story) -> None:
         with storage.unit_of_work() as uow:
             with pytest.raises(StateNotSerialisable, match=r"send\(\)\.to"):

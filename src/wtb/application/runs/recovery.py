@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.runs.calls_in_flight import is_in_flight
+from wtb.application.runs.consistency import check_calls, check_head
 from wtb.application.runs.question_schema import check_answer
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Position
@@ -55,6 +56,9 @@ class Recovery:
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
             history = uow.checkpoints.load_history(at.execution.id)
+            check_head(uow, at, history)
+            for execution_id in {at.execution.id, at.head.execution_id}:  # a fork takes up calls of its origin
+                check_calls(uow, execution_id)
             memory = engine_memory(uow, head, remembers) if remembers else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:

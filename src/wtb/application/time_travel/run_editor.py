@@ -12,7 +12,7 @@ from wtb.application.runs.recovery import is_open
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.engine import Engine
-from wtb.domain.errors import AlreadyExists, CheckpointNotFound, InvalidInput, InvalidTransition
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, DamagedData, InvalidInput, InvalidTransition
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
@@ -145,22 +145,35 @@ class RunEditor:
         return found
 
     def delete_run(self, execution_id: ExecutionId) -> None:
-        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(execution_id)
-        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
-        self._leases.check_free(execution)
+        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole.
+
+        Of a run whose own row is damaged nobody can tell whether it is driven; a process that drives it stops.
+        """
+        execution = self._undriven(execution_id)
         with self._storage.unit_of_work() as uow:
-            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody took it up meanwhile
+            if execution is not None:
+                stepped = execution.stepped(self._clock.now())
+                uow.executions.save(stepped)  # a Conflict when somebody took it up meanwhile
             for fork, origin in _forks_without(uow, execution_id):
                 uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
-            data = {"workflow": execution.workflow_name}
+            data = {"workflow": None if execution is None else execution.workflow_name}
             now = self._clock.now()
             uow.events.append(Event(type=EventType.EXECUTION_DELETED, stream=execution_id, at=now, data=data))
             uow.commit()
         self._workspaces.discard_all(execution_id)
+
+    def _undriven(self, execution_id: ExecutionId) -> Execution | None:
+        """Return a run that nobody drives; None when its row is damaged."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            try:
+                execution = uow.executions.get(execution_id)
+            except DamagedData:
+                return None
+        check_still(execution, (*STILL, ExecutionStatus.PENDING, ExecutionStatus.ROLLING_BACK))
+        self._leases.check_free(execution)
+        return execution
 
 
 def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> None:
@@ -228,10 +241,12 @@ def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None,
 
 def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
     """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
+    forks = uow.branches.list_forks(_own_ids(uow, execution_id))
+    if not forks:
+        return  # a run whose node runs are damaged can be deleted all the same
     history = uow.checkpoints.load_history(execution_id)
-    own = [checkpoint for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]
     stay: dict[ExecutionId, bool] = {execution_id: False}
-    for fork in uow.branches.list_forks([checkpoint.id for checkpoint in own]):
+    for fork in forks:
         for checkpoint in reversed(history.lineage_of(fork.forked_from_id)):
             run_id = checkpoint.execution_id
             if run_id not in stay:
@@ -239,3 +254,11 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
             if stay[run_id] and fork.execution_id != execution_id:
                 yield fork, checkpoint
                 break
+
+
+def _own_ids(uow: UnitOfWork, execution_id: ExecutionId) -> list[CheckpointId]:
+    try:
+        return [checkpoint.id for checkpoint in uow.checkpoints.each_info(execution_id)]
+    except DamagedData:  # one is missing: a history holds the others
+        history = uow.checkpoints.load_history(execution_id)
+    return [checkpoint.id for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from wtb.application.runs.consistency import check_calls
 from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.leases import Leases, alone
 from wtb.application.runs.recorder import Recorder
@@ -144,6 +145,7 @@ class TimeTravel:
         if shared not in ("keep", "reverse"):
             raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
         with self._storage.unit_of_work(readonly=True) as uow:
+            check_calls(uow, at.execution.id)
             history, found = resolved(uow, at.execution.id, target)
             if _concerns_nobody_else(uow, at, history, found):
                 calls = _calls_since(uow, history, found)
@@ -260,6 +262,7 @@ class TimeTravel:
 
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:
+            check_calls(uow, at.execution.id)
             last = last_undone(uow, at)
             begun = {
                 run.id: run for run in uow.node_runs.list_leading_to(at.execution.id, [at.head]) if is_open(run, at)

@@ -17,8 +17,9 @@ from wtb.cli.commands.files import readable
 from wtb.cli.commands.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
 from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import DamagedData, InvalidInput
 from wtb.domain.execution import THREAD, ExecutionStatus
+from wtb.domain.ids import ExecutionId
 from wtb.domain.rollback import RollbackPlan, chosen, redoable
 from wtb.loading import load_workflow
 from wtb.runs import Run
@@ -263,7 +264,13 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
     """
     run_id, at, target = place.partition("@")
     with Bench(url) as bench:
-        run = bench.get(run_id)
+        try:
+            run = bench.get(run_id)
+        except DamagedData as error:
+            if at:
+                raise
+            _delete_damaged(bench, run_id, error, yes=yes, as_json=as_json)
+            return
         if at:
             _delete_checkpoint(run, target, yes=yes, as_json=as_json)
         else:
@@ -292,6 +299,13 @@ def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
     run.delete()
     result = {"run": run.id, "deleted": run.id, "checkpoints": len(own), "forks": forks}
     show(result, "Deleted.", as_json=as_json)
+
+
+def _delete_damaged(bench: Bench, run_id: str, error: DamagedData, *, yes: bool, as_json: bool) -> None:
+    echo(f"{error}. Nobody can tell whether a process is running it; if one is, it stops.", err=True)
+    _ask("Delete it?", yes=yes)
+    bench.services.run_editor.delete_run(ExecutionId(run_id))
+    show({"run": run_id, "deleted": run_id}, "Deleted.", as_json=as_json)
 
 
 def _run(bench: Bench, run_id: str, workflow: str | None) -> Run:

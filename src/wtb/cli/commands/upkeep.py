@@ -154,7 +154,8 @@ def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
 @click.pass_context
 @example("wtb doctor", "wtb doctor --repair")
 def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bool) -> None:
-    """Verify everything that is stored: hashes, chains, references, blobs, objects, events, leases, workspaces.
+    """Verify everything that is stored: hashes and checksums, chains, references, blobs, objects, events, pages of the
+    database, leases, workspaces.
 
     Each fault is named with the runs that it concerns. The exit code is 0 when nothing is wrong (any more), else 1.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import Codec
+from wtb.domain.rollback import CallKey
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
 from wtb.infrastructure.memory.tables import MemoryTransaction
@@ -29,3 +30,9 @@ class MemoryToolCallRepository:
             if node_run_id in (None, call.node_run_id)
         ]
         return tuple(sorted(calls, key=lambda call: (call.node_run_id, call.sequence)))
+
+    def list_lost(self, execution_id: ExecutionId) -> tuple[CallKey, ...]:
+        known = {run.id for run in self._transaction.group("node_runs", 0, execution_id)}
+        calls = [call for call, _, _ in self._transaction.group("tool_calls", 0, execution_id)]
+        lost = {(call.node_run_id, call.identity) for call in calls if call.node_run_id not in known}
+        return tuple(CallKey(node_run_id=run, identity=identity) for run, identity in sorted(lost))

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from wtb.domain.checkpoint import NodeStatus
+from wtb.domain.rollback import RollbackStatus
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 from wtb.infrastructure.memory.tables import MemoryTransaction
-from wtb.infrastructure.upkeep.rows import BlobRow, BranchRow, CallRow, ExecutionRow, NodeRunRow, file_commit_in
+from wtb.infrastructure.upkeep.rows import (
+    BlobRow,
+    BranchRow,
+    CallRow,
+    CheckedRow,
+    ExecutionRow,
+    NodeRunRow,
+    RollbackRow,
+    WrittenRow,
+    file_commit_in,
+)
 
 
 class MemoryUpkeepRows:
@@ -39,21 +50,39 @@ class MemoryUpkeepRows:
 
     def executions(self) -> Iterator[ExecutionRow]:
         for execution in self._transaction.all("executions"):
-            yield ExecutionRow(execution.id, execution.branch_id, execution.workflow_id)
+            ids = (execution.id, execution.branch_id, execution.workflow_id)
+            yield ExecutionRow(*ids, execution.workflow_name, execution.status, is_sealed=True)
 
     def branches(self) -> Iterator[BranchRow]:
         for branch in self._transaction.all("branches"):
-            yield BranchRow(branch.id, branch.execution_id, branch.head_id)
+            yield BranchRow(branch.id, branch.execution_id, branch.head_id, branch.forked_from_id)
 
     def node_runs(self) -> Iterator[NodeRunRow]:
         for run in self._transaction.all("node_runs"):
             may_go_on = run.status in (NodeStatus.STARTED, NodeStatus.FAILED) or run.pending is not None
             found = None if run.pending is None else run.pending.get("file_commit")
-            yield NodeRunRow(run.execution_id, run.id, may_go_on, (run.input_id, run.first_id, run.last_id), found)
+            ids = (run.input_id, run.first_id, run.last_id)
+            completed_at = run.last_id if run.status is NodeStatus.COMPLETED else None
+            yield NodeRunRow(run.execution_id, run.id, may_go_on, ids, found, completed_at=completed_at)
 
     def calls(self) -> Iterator[CallRow]:
         for call, _, _ in self._transaction.all("tool_calls"):
-            yield CallRow(call.execution_id, call.node_run_id, call.identity)
+            has_node_run = self._transaction.find("node_runs", call.node_run_id) is not None
+            yield CallRow(call.execution_id, call.node_run_id, call.identity, has_node_run)
+
+    def rollbacks(self) -> Iterator[RollbackRow]:
+        for rollback in self._transaction.all("rollbacks"):
+            if rollback.status is RollbackStatus.COMPLETED:
+                yield RollbackRow(rollback.branch_id, rollback.target_id)
+
+    def sealed_rows(self) -> Iterator[CheckedRow]:
+        yield from ()  # nothing in memory is damaged
+
+    def list_tables(self) -> list[str]:
+        return []
+
+    def check_table(self, table: str) -> str:
+        return ""
 
     def shared_commits(self) -> Iterator[str]:
         for _, value in self._transaction.all("node_cache"):
@@ -61,7 +90,7 @@ class MemoryUpkeepRows:
             if commit_id is not None:
                 yield commit_id
 
-    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
+    def written_blobs(self) -> Iterator[WrittenRow]:
         yield from ()  # here writes hold their values themselves
 
     def events(self) -> Iterator[EventRow]:

@@ -11,18 +11,51 @@ from wtb.domain.batch import Baseline, Batch, BatchStatus, CacheEntry, CacheStat
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BaselineNotFound, BatchNotFound, DamagedData
 from wtb.domain.ids import ExecutionId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.job_record import JobRecord
 from wtb.domain.ports import Codec
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.sql.seals import sealed, unsealed
+from wtb.infrastructure.sql.seals import RowSeal, sealed, text_of, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _US = 1_000_000
-_BATCH = "id, name, workflow_name, status, plan, created_at_us, updated_at_us, spent_us"
-_JOB = "batch_id, number, combination, case_id, repeat, fingerprint, status, execution_id, result"
-_BASELINE = "name, batch_id, combination, created_at_us"
+BATCH_SEAL = RowSeal(
+    kind=FaultKind.BATCH,
+    table="wtb_batches",
+    key=("id",),
+    rest=("name", "workflow_name", "status", "plan", "created_at_us", "updated_at_us"),
+)
+"""Not `spent_us`, which several processes of a batch raise without the rest of the row."""
+JOB_SEAL = RowSeal(
+    kind=FaultKind.JOB,
+    table="wtb_batch_jobs",
+    key=("batch_id", "number"),
+    rest=("combination", "case_id", "repeat", "fingerprint", "status", "execution_id", "result"),
+)
+BASELINE_SEAL = RowSeal(
+    kind=FaultKind.BASELINE, table="wtb_baselines", key=("name",), rest=("batch_id", "combination", "created_at_us")
+)
+_BATCH = f"{BATCH_SEAL.covered}, seal, spent_us"
+_JOB = f"{JOB_SEAL.covered}, seal"
+_BASELINE = f"{BASELINE_SEAL.covered}, seal"
+
+
+def _upsert(seal: RowSeal, *more: str) -> str:
+    """Return a statement that writes all columns which the seal covers, in a new row or in the one that is there."""
+    columns = (*seal.key, *seal.rest, seal.column)
+    changed = ", ".join(f"{column} = excluded.{column}" for column in (*seal.rest, seal.column))
+    return (
+        f"INSERT INTO {seal.table} ({', '.join((*columns, *more))}) "
+        f"VALUES ({', '.join('?' * len((*columns, *more)))}) "
+        f"ON CONFLICT ({', '.join(seal.key)}) DO UPDATE SET {changed}"
+    )
+
+
+_SAVE_BATCH = _upsert(BATCH_SEAL, "spent_us")
+_SAVE_JOB = _upsert(JOB_SEAL)
+_SAVE_BASELINE = _upsert(BASELINE_SEAL)
 
 
 class SqlBatchRepository:
@@ -32,13 +65,10 @@ class SqlBatchRepository:
         self._transaction = transaction
 
     def save(self, batch: Batch) -> None:
-        statement = (
-            f"INSERT INTO wtb_batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-            "status = excluded.status, plan = excluded.plan, updated_at_us = excluded.updated_at_us"
-        )
         plan = json_text(batch.record.to_data(), f"the record of batch {batch.name!r}")
-        times = (to_us(batch.created_at), to_us(batch.updated_at), round(batch.spent_s * _US))
-        self._transaction.run(statement, (batch.id, batch.name, batch.workflow_name, batch.status.value, plan, *times))
+        times = (to_us(batch.created_at), to_us(batch.updated_at))
+        row = (batch.id, text_of(batch.name), text_of(batch.workflow_name), batch.status.value, plan, *times)
+        self._transaction.run(_SAVE_BATCH, (*row, BATCH_SEAL.of(row), round(batch.spent_s * _US)))
         self.took(batch.id, batch.spent_s)
 
     def took(self, batch_id: str, spent_s: float) -> None:
@@ -58,15 +88,11 @@ class SqlBatchRepository:
         return tuple(_batch(row) for row in self._transaction.rows(statement, (*values, limit)))
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:
-        statement = (
-            f"INSERT INTO wtb_batch_jobs ({_JOB}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id, number) DO "
-            "UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, "
-            "execution_id = excluded.execution_id, result = excluded.result"
-        )
         for job in jobs:
             result = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
             where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
-            self._transaction.run(statement, (*where, job.fingerprint, job.status.value, job.execution_id, result))
+            row = (*where, job.fingerprint, job.status.value, job.execution_id, result)
+            self._transaction.run(_SAVE_JOB, (*row, JOB_SEAL.of(row)))
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? ORDER BY number"
@@ -87,13 +113,8 @@ class SqlBatchRepository:
         self._transaction.lock(f"batch {name}")
 
     def save_baseline(self, baseline: Baseline) -> None:
-        statement = (
-            f"INSERT INTO wtb_baselines ({_BASELINE}) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET batch_id = excluded.batch_id, combination = excluded.combination, "
-            "created_at_us = excluded.created_at_us"
-        )
         row = (baseline.name, baseline.batch_id, baseline.combination, to_us(baseline.created_at))
-        self._transaction.run(statement, row)
+        self._transaction.run(_SAVE_BASELINE, (*row, BASELINE_SEAL.of(row)))
 
     def get_baseline(self, name: str) -> Baseline:
         row = self._transaction.row(f"SELECT {_BASELINE} FROM wtb_baselines WHERE name = ?", (name,))
@@ -111,6 +132,7 @@ class SqlBatchRepository:
 
 @mapping("batch")
 def _batch(row: Any) -> Batch:
+    BATCH_SEAL.check(row[:7], row[7])
     return Batch(
         id=row[0],
         name=row[1],
@@ -119,12 +141,13 @@ def _batch(row: Any) -> Batch:
         record=BatchRecord.from_data(json.loads(row[4])),
         created_at=from_us(row[5]),
         updated_at=from_us(row[6]),
-        spent_s=row[7] / _US,
+        spent_s=row[8] / _US,
     )
 
 
 @mapping("job of batch")
 def _job(row: Any) -> Job:
+    JOB_SEAL.check(row[:-1], row[-1])
     return Job(
         batch_id=row[0],
         number=row[1],
@@ -140,10 +163,19 @@ def _job(row: Any) -> Job:
 
 @mapping("baseline")
 def _baseline(row: Any) -> Baseline:
+    BASELINE_SEAL.check(row[:-1], row[-1])
     return Baseline(name=row[0], batch_id=row[1], combination=row[2], created_at=from_us(row[3]))
 
 
 _ENTRY = "key, status, owner, attempt, expires_at_us, value"
+_LEGIBLE = f"status IN ({', '.join(repr(status.value) for status in CacheStatus)})"
+_CLAIM = (
+    f"INSERT INTO wtb_node_cache ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+    "status = excluded.status, owner = excluded.owner, attempt = excluded.attempt, "
+    "expires_at_us = excluded.expires_at_us, value = excluded.value "
+    f"WHERE NOT wtb_node_cache.{_LEGIBLE}"
+)
+"""Whoever comes first makes a result whose row has a status that does not exist: it was damaged."""
 
 
 class SqlNodeCacheRepository:
@@ -154,14 +186,13 @@ class SqlNodeCacheRepository:
         self._codec = codec
 
     def find(self, key: bytes) -> CacheEntry | None:
-        row = self._transaction.row(f"SELECT {_ENTRY} FROM wtb_node_cache WHERE key = ?", (key,))
+        row = self._transaction.row(f"SELECT {_ENTRY} FROM wtb_node_cache WHERE key = ? AND {_LEGIBLE}", (key,))
         return None if row is None else self._entry(row)
 
     def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
         row = (entry.key, entry.status.value, entry.owner, entry.attempt, to_us(entry.expires_at), None)
         if instead_of is None:
-            statement = f"INSERT INTO wtb_node_cache ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-            return self._transaction.change(statement, row) == 1
+            return self._transaction.change(_CLAIM, row) == 1
         statement = (
             "UPDATE wtb_node_cache SET status = ?, owner = ?, attempt = ?, expires_at_us = ?, value = ? "
             "WHERE key = ? AND owner = ? AND attempt = ? AND status = ?"
@@ -173,7 +204,7 @@ class SqlNodeCacheRepository:
         value = None
         if entry.value is not None:
             result, _ = self._codec.encode(dict(entry.value), "the result of a node")
-            value = sealed(self._codec, (entry.key,), result)
+            value = sealed(self._codec, (entry.key, entry.status.value), result)
         statement = (
             "UPDATE wtb_node_cache SET status = ?, expires_at_us = ?, value = ? "
             "WHERE key = ? AND owner = ? AND attempt = ? AND status = 'running'"
@@ -189,10 +220,10 @@ class SqlNodeCacheRepository:
         statement = "UPDATE wtb_node_cache SET expires_at_us = ? WHERE owner = ? AND status = 'running'"
         self._transaction.run(statement, (to_us(expires_at), owner))
 
-    def _value(self, key: bytes, stored: Any) -> Any:
+    def _value(self, key: bytes, status: str, stored: Any) -> Any:
         """Return a shared result; None when it is damaged: it can be made again."""
         try:
-            return self._codec.decode(unsealed(self._codec, (key,), stored, "a shared result"))
+            return self._codec.decode(shared_result_in(self._codec, key, status, stored))
         except DamagedData:
             return None
 
@@ -203,5 +234,13 @@ class SqlNodeCacheRepository:
             owner=row[2],
             attempt=row[3],
             expires_at=from_us(row[4]),
-            value=None if row[5] is None else self._value(bytes(row[0]), row[5]),
+            value=None if row[5] is None else self._value(bytes(row[0]), row[1], row[5]),
         )
+
+
+def shared_result_in(codec: Codec, key: bytes, status: str, stored: Any) -> bytes:
+    """Return the result in a row, or raise DamagedData; seals of earlier versions do not cover the status."""
+    try:
+        return unsealed(codec, (key, status), stored, "a shared result")
+    except DamagedData:
+        return unsealed(codec, (key,), stored, "a shared result")

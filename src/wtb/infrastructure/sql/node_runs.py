@@ -10,30 +10,57 @@ from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import NodeRunNotFound
 from wtb.domain.figures import Figures
 from wtb.domain.ids import BranchId, ExecutionId, NodeRunId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.repositories import failure_of, failure_text
-from wtb.infrastructure.sql.seals import sealed, unsealed
+from wtb.infrastructure.sql.seals import RowSeal, sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _STATUSES = {status.value: status for status in NodeStatus}
 
-_RUN_FIELDS = (
-    "id, execution_id, branch_id, node, visit, attempt, status, input_id, first_id, last_id, checkpoint_count, "
-    "tool_count, failure, started_at_us, ended_at_us, pending, figures"
+NODE_RUN_SEAL = RowSeal(
+    kind=FaultKind.NODE_RUN,
+    table="wtb_node_runs",
+    key=("id",),
+    rest=(
+        "execution_id",
+        "branch_id",
+        "node",
+        "visit",
+        "attempt",
+        "status",
+        "input_id",
+        "first_id",
+        "last_id",
+        "checkpoint_count",
+        "tool_count",
+        "failure",
+        "started_at_us",
+        "ended_at_us",
+        "pending",
+        "figures",
+    ),
 )
+"""Of `pending` the beginning is covered, which is the seal of all of it: a step need not hash a large result twice."""
+_PENDING = 15
+_PENDING_BYTES = 20
+
+NODE_RUN_FIELDS = f"{NODE_RUN_SEAL.covered}, seal"
 _SAVE_RUN = (
-    f"INSERT INTO wtb_node_runs ({_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (execution_id, id) DO UPDATE SET attempt = excluded.attempt, status = excluded.status, "
+    f"INSERT INTO wtb_node_runs ({NODE_RUN_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (execution_id, id) DO UPDATE SET branch_id = excluded.branch_id, node = excluded.node, "
+    "visit = excluded.visit, attempt = excluded.attempt, status = excluded.status, input_id = excluded.input_id, "
     "first_id = excluded.first_id, last_id = excluded.last_id, checkpoint_count = excluded.checkpoint_count, "
     "tool_count = excluded.tool_count, failure = excluded.failure, started_at_us = excluded.started_at_us, "
-    "ended_at_us = excluded.ended_at_us, pending = excluded.pending, figures = excluded.figures"
+    "ended_at_us = excluded.ended_at_us, pending = excluded.pending, figures = excluded.figures, "
+    "seal = excluded.seal"
 )
 _UNFINISHED = (
-    f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? "
+    f"SELECT {NODE_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? "
     "AND (status NOT IN ('completed', 'failed', 'skipped') OR pending IS NOT NULL) ORDER BY id"
 )
 
@@ -56,21 +83,22 @@ class SqlNodeRunRepository:
             kept, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
             pending = sealed(self._codec, (run.execution_id, run.id), kept)
         result = (failure, started_us, ended_us, pending, _figures_text(run))
-        self._transaction.run(_SAVE_RUN, (*identity, run.attempt, run.status.value, run.input_id, *counts, *result))
+        row = (*identity, run.attempt, run.status.value, run.input_id, *counts, *result)
+        self._transaction.run(_SAVE_RUN, (*row, NODE_RUN_SEAL.of(_facts(row))))
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
-        statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
+        statement = f"SELECT {NODE_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND id = ?"
         row = self._transaction.row(statement, (execution_id, node_run_id))
         if row is None:
             raise NodeRunNotFound(node_run_id, f"run {execution_id}")
         return self._node_run(row)
 
     def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
-        statement = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
+        statement = f"SELECT {NODE_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? ORDER BY id"
         return tuple(self._node_run(row) for row in self._transaction.rows(statement, (execution_id,)))
 
     def list_leading_to(self, execution_id: ExecutionId, checkpoints: Sequence[Checkpoint]) -> tuple[NodeRun, ...]:
-        select = f"SELECT {_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND "
+        select = f"SELECT {NODE_RUN_FIELDS} FROM wtb_node_runs WHERE execution_id = ? AND "
         own = {checkpoint.node_run_id for checkpoint in checkpoints} - {None}
         barriers = [checkpoint.id for checkpoint in checkpoints if checkpoint.node_run_id is None]
         rows = {row[0]: row for row in self._transaction.rows(f"{select} last_id IS NULL", (execution_id,))}
@@ -82,11 +110,24 @@ class SqlNodeRunRepository:
         return tuple(self._node_run(row) for row in self._transaction.rows(_UNFINISHED, (execution_id,)))
 
     def _node_run(self, row: Any) -> NodeRun:
-        run, pending = _node_run(row), pending_in(self._codec, row[1], row[0], row[15])
+        check_node_run(row)
+        run, pending = _node_run(row), pending_in(self._codec, row[1], row[0], row[_PENDING])
         return run if pending is None else evolve(run, pending=self._codec.decode(pending))
 
     def list_boundaries(self, execution_id: ExecutionId) -> tuple[NodeBoundary, ...]:
         return tuple(run.boundary() for run in self.list_runs(execution_id))
+
+
+def _facts(row: Any) -> Any:
+    """Return what the seal covers."""
+    if row[_PENDING] is None:
+        return row
+    return (*row[:_PENDING], bytes(row[_PENDING][:_PENDING_BYTES]), *row[_PENDING + 1 :])
+
+
+def check_node_run(row: Any) -> None:
+    """Raise DamagedData unless a row with all fields is what was written."""
+    NODE_RUN_SEAL.check(_facts(row[:-1]), row[-1])
 
 
 def pending_in(codec: Codec, execution_id: str, id: str, stored: bytes | None) -> bytes | None:

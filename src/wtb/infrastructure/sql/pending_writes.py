@@ -9,19 +9,28 @@ from typing import Any
 from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import DamagedData
 from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.manifest import INLINE_APPEND_BYTES
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.timestamps import from_us, to_us
 
-_FIELDS = "execution_id, checkpoint_id, task_id, idx, path, channel, data, address, created_at_us"
-_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+WRITE_SEAL = RowSeal(
+    kind=FaultKind.PENDING_WRITE,
+    table="wtb_pending_writes",
+    key=("checkpoint_id", "task_id", "idx"),
+    rest=("path", "channel", "data", "address", "created_at_us"),
+)
+"""Not the execution: a fork copies rows as they are, seal included."""
+_FIELDS = f"execution_id, {WRITE_SEAL.covered}, seal"
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP = "ON CONFLICT DO NOTHING"
 _REPLACE = (
     "ON CONFLICT (execution_id, checkpoint_id, task_id, idx) DO UPDATE SET path = excluded.path, "
     "channel = excluded.channel, data = excluded.data, address = excluded.address, "
-    "created_at_us = excluded.created_at_us"
+    "created_at_us = excluded.created_at_us, seal = excluded.seal"
 )
 _COPY = (
     f"INSERT INTO wtb_pending_writes ({_FIELDS}) SELECT ?, {_FIELDS.partition(', ')[2]} FROM wtb_pending_writes "
@@ -62,8 +71,8 @@ class SqlPendingWriteRepository:
             if len(data) > INLINE_APPEND_BYTES:
                 address = self._codec.digest(data)
                 blobs[address], data = data, b""
-            values += write[:6]
-            values += (data, address, to_us(write.created_at))
+            row = (*write[:6], data, address, to_us(write.created_at))
+            values += (*row, WRITE_SEAL.of(row[1:]))
         self._transaction.run(_insert_statement(len(writes), on_conflict), values)
 
     def list_writes(
@@ -82,6 +91,7 @@ class SqlPendingWriteRepository:
             yield from self._transaction.run_in(f"{statement} AND checkpoint_id IN (??)", checkpoint_ids, execution_id)
 
     def _write(self, row: Any, blobs: dict[bytes, bytes]) -> PendingWrite:
+        WRITE_SEAL.check(row[1:9], row[9])
         data = blobs.get(bytes(row[7]), b"") if row[7] else row[6]
         if row[7] and self._codec.digest(data) != bytes(row[7]):
             raise DamagedData(f"what task {row[2]!r} wrote after checkpoint {row[1]!r} is damaged or missing")

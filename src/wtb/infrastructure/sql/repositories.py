@@ -20,9 +20,12 @@ from wtb.domain.errors import (
 )
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.integrity import FaultKind
+from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.sql.seals import RowSeal, text_of
 from wtb.infrastructure.timestamps import from_us, to_us
 
 
@@ -51,17 +54,37 @@ class SqlWorkflowRepository:
         return found
 
 
-_EXECUTION_FIELDS = (
-    "id, workflow_id, workflow_name, workflow_source, status, version, branch_id, lease_owner, lease_token, "
-    "lease_expires_at_us, failure, metadata, created_by, created_at_us, updated_at_us, pause, options, degraded"
+EXECUTION_SEAL = RowSeal(
+    kind=FaultKind.RUN,
+    table="wtb_executions",
+    key=("id",),
+    rest=(
+        "workflow_id",
+        "workflow_name",
+        "workflow_source",
+        "status",
+        "branch_id",
+        "lease_owner",
+        "lease_token",
+        "failure",
+        "metadata",
+        "created_by",
+        "created_at_us",
+        "pause",
+        "options",
+        "degraded",
+    ),
 )
+"""Not what is changed alone: a step changes `version` and `updated_at_us`, whoever renews a lease when it expires, and
+anybody `request`. Damage there stops a run or delays it, and repeats nothing."""
+_COVERED = len(EXECUTION_SEAL.rest) + 1
+_EXECUTION_FIELDS = f"{EXECUTION_SEAL.covered}, seal, version, lease_expires_at_us, updated_at_us"
 _ADD_EXECUTION = (
-    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT DO NOTHING"
+    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _SAVE_EXECUTION = (
-    "UPDATE wtb_executions SET status = ?, version = ?, branch_id = ?, lease_owner = ?, lease_token = ?, "
-    "lease_expires_at_us = ?, failure = ?, metadata = ?, updated_at_us = ?, pause = ?, options = ?, degraded = ? "
+    f"UPDATE wtb_executions SET {', '.join(f'{column} = ?' for column in _EXECUTION_FIELDS.split(', ')[1:])} "
     "WHERE id = ? AND version = ?"
 )
 _FENCE = " AND lease_token = ? AND lease_owner IS NOT NULL"
@@ -76,28 +99,7 @@ class SqlExecutionRepository:
         self._transaction = transaction
 
     def add(self, execution: Execution) -> None:
-        owner, expires = _lease_columns(execution.lease)
-        row = (
-            execution.id,
-            execution.workflow_id,
-            execution.workflow_name,
-            execution.workflow_source,
-            execution.status.value,
-            execution.version,
-            execution.branch_id,
-            owner,
-            execution.lease_token,
-            expires,
-            failure_text(execution.failure),
-            json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
-            execution.created_by,
-            to_us(execution.created_at),
-            to_us(execution.updated_at),
-            _pause_text(execution),
-            json_text(execution.options, f"the options of run {execution.id!r}"),
-            execution.degraded,
-        )
-        if self._transaction.change(_ADD_EXECUTION, row) == 0:
+        if self._transaction.change(_ADD_EXECUTION, _execution_row(execution)) == 0:
             raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -108,23 +110,7 @@ class SqlExecutionRepository:
         return _execution(row)
 
     def save(self, execution: Execution, *, token: int | None = None) -> None:
-        owner, expires = _lease_columns(execution.lease)
-        row: tuple[Any, ...] = (
-            execution.status.value,
-            execution.version,
-            execution.branch_id,
-            owner,
-            execution.lease_token,
-            expires,
-            failure_text(execution.failure),
-            json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
-            to_us(execution.updated_at),
-            _pause_text(execution),
-            json_text(execution.options, f"the options of run {execution.id!r}"),
-            execution.degraded,
-            execution.id,
-            execution.version - 1,
-        )
+        row = (*_execution_row(execution)[1:], execution.id, execution.version - 1)
         fence = ("", ()) if token is None else (_FENCE, (token,))
         if self._transaction.change(_SAVE_EXECUTION + fence[0], row + fence[1]) == 0:
             self._explain(execution, token)
@@ -212,6 +198,29 @@ class SqlExecutionRepository:
         self._transaction.run(statement, (execution_id, execution_id))
 
 
+def _execution_row(execution: Execution) -> tuple[Any, ...]:
+    """Return the values of all fields."""
+    owner, expires = _lease_columns(execution.lease)
+    covered = (
+        execution.id,
+        execution.workflow_id,
+        text_of(execution.workflow_name),
+        execution.workflow_source,
+        execution.status.value,
+        execution.branch_id,
+        owner,
+        execution.lease_token,
+        failure_text(execution.failure),
+        json_text(execution.metadata, f"the metadata of run {execution.id!r}"),
+        text_of(execution.created_by),
+        to_us(execution.created_at),
+        _pause_text(execution),
+        json_text(execution.options, f"the options of run {execution.id!r}"),
+        execution.degraded,
+    )
+    return (*covered, EXECUTION_SEAL.of(covered), execution.version, expires, to_us(execution.updated_at))
+
+
 def _pause_text(execution: Execution) -> str | None:
     return None if execution.pause is None else json_text(asdict(execution.pause), f"the pause of {execution.id!r}")
 
@@ -222,25 +231,26 @@ def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
 
 @mapping("run")
 def _execution(row: Any) -> Execution:
-    owner, token, expires = row[7:10]
+    EXECUTION_SEAL.check(row[:_COVERED], row[_COVERED])
+    (owner, token), (version, expires, updated_us) = row[6:8], row[_COVERED + 1 :]
     return Execution(
         id=ExecutionId(row[0]),
         workflow_id=WorkflowId(row[1]),
         workflow_name=row[2],
         workflow_source=row[3],
         status=ExecutionStatus(row[4]),
-        version=row[5],
-        branch_id=BranchId(row[6]),
+        version=version,
+        branch_id=BranchId(row[5]),
         lease=None if owner is None else Lease(owner=owner, token=token, expires_at=from_us(expires)),
         lease_token=token,
-        failure=failure_of(row[10]),
-        metadata=json.loads(row[11]),
-        created_by=row[12],
-        created_at=from_us(row[13]),
-        updated_at=from_us(row[14]),
-        pause=None if row[15] is None else Pause(**json.loads(row[15])),
-        options=json.loads(row[16]),
-        degraded=row[17],
+        failure=failure_of(row[8]),
+        metadata=json.loads(row[9]),
+        created_by=row[10],
+        created_at=from_us(row[11]),
+        updated_at=from_us(updated_us),
+        pause=None if row[12] is None else Pause(**json.loads(row[12])),
+        options=json.loads(row[13]),
+        degraded=row[14],
     )
 
 
@@ -252,6 +262,23 @@ def failure_text(failure: Failure | None) -> str | None:
 def failure_of(text: str | None) -> Failure | None:
     """Return the failure that the text describes."""
     return None if text is None else Failure(**json.loads(text))
+
+
+BRANCH_SEAL = RowSeal(
+    kind=FaultKind.BRANCH,
+    table="wtb_branches",
+    key=("id",),
+    rest=("execution_id", "name", "forked_from_id", "created_at_us"),
+)
+HEAD_SEAL = RowSeal(
+    kind=FaultKind.BRANCH, table="wtb_branches", key=("id",), rest=("head_id",), column="head_seal", part="head"
+)
+"""A seal of its own, since every step moves the head and knows nothing else of the branch."""
+
+_BRANCH_FIELDS = f"{BRANCH_SEAL.covered}, seal, head_id, head_seal"
+_ADD_BRANCH = f"INSERT INTO wtb_branches ({_BRANCH_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_SELECT_BRANCH = f"SELECT {_BRANCH_FIELDS} FROM wtb_branches"
+_FORK_FROM = "UPDATE wtb_branches SET forked_from_id = ?, seal = ? WHERE id = ?"
 
 
 @cache
@@ -269,19 +296,9 @@ class SqlBranchRepository:
     def add(self, branch: Branch) -> None:
         if branch.head_id is not None:
             self._check_head(branch.head_id)
-        row = (
-            branch.id,
-            branch.execution_id,
-            branch.name,
-            branch.head_id,
-            branch.forked_from_id,
-            to_us(branch.created_at),
-        )
-        statement = (
-            "INSERT INTO wtb_branches (id, execution_id, name, head_id, forked_from_id, created_at_us) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-        )
-        if self._transaction.change(statement, row) == 0:
+        facts, head = _branch_facts(branch), (branch.id, branch.head_id)
+        row = (*facts, BRANCH_SEAL.of(facts), branch.head_id, HEAD_SEAL.of(head))
+        if self._transaction.change(_ADD_BRANCH, row) == 0:
             raise AlreadyExists(
                 f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
             )
@@ -294,14 +311,16 @@ class SqlBranchRepository:
 
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
         before, values = ("head_id IS NULL", ()) if expected is None else ("head_id = ?", (expected,))
-        statement = f"UPDATE wtb_branches SET head_id = ? WHERE id = ? AND {before} AND {self._alive}"
-        if self._transaction.change(statement, (head_id, branch_id, *values, head_id)) == 0:
+        statement = f"UPDATE wtb_branches SET head_id = ?, head_seal = ? WHERE id = ? AND {before} AND {self._alive}"
+        seal = HEAD_SEAL.of((branch_id, head_id))
+        if self._transaction.change(statement, (head_id, seal, branch_id, *values, head_id)) == 0:
             found = self.get(branch_id)
             self._check_head(head_id)
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
-        self._transaction.run("UPDATE wtb_branches SET forked_from_id = ? WHERE id = ?", (checkpoint_id, branch_id))
+        branch = evolve(self.get(branch_id), forked_from_id=checkpoint_id)
+        self._transaction.run(_FORK_FROM, (checkpoint_id, BRANCH_SEAL.of(_branch_facts(branch)), branch_id))
 
     def _check_head(self, head_id: CheckpointId) -> None:
         if self._transaction.rows(f"SELECT {self._alive}", (head_id,))[0][0] in (0, False):
@@ -326,16 +345,20 @@ class SqlBranchRepository:
         return tuple(sorted((_branch(row) for row in rows), key=lambda branch: (branch.created_at, branch.id)))
 
 
-_SELECT_BRANCH = "SELECT id, execution_id, name, head_id, forked_from_id, created_at_us FROM wtb_branches"
+def _branch_facts(branch: Branch) -> tuple[Any, ...]:
+    """Return what the seal covers."""
+    return branch.id, branch.execution_id, text_of(branch.name), branch.forked_from_id, to_us(branch.created_at)
 
 
 @mapping("branch")
 def _branch(row: Any) -> Branch:
+    BRANCH_SEAL.check(row[:5], row[5])
+    HEAD_SEAL.check((row[0], row[6]), row[7])
     return Branch(
         id=BranchId(row[0]),
         execution_id=ExecutionId(row[1]),
         name=row[2],
-        head_id=row[3],
-        forked_from_id=row[4],
-        created_at=from_us(row[5]),
+        head_id=row[6],
+        forked_from_id=row[3],
+        created_at=from_us(row[4]),
     )

@@ -6,19 +6,37 @@ import json
 from typing import Any
 
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.sql.seals import RowSeal, text_of
 from wtb.infrastructure.timestamps import from_us, to_us
 
-_FIELDS = (
-    "id, execution_id, branch_id, direction, head_id, target_id, safety_id, calls, status, error, created_by, "
-    "created_at_us, ended_at_us, number"
+ROLLBACK_SEAL = RowSeal(
+    kind=FaultKind.ROLLBACK,
+    table="wtb_rollbacks",
+    key=("id",),
+    rest=(
+        "execution_id",
+        "branch_id",
+        "direction",
+        "head_id",
+        "target_id",
+        "safety_id",
+        "calls",
+        "status",
+        "error",
+        "created_by",
+        "created_at_us",
+        "ended_at_us",
+        "number",
+    ),
 )
+_CHANGED = ", ".join(f"{column} = excluded.{column}" for column in (*ROLLBACK_SEAL.rest[1:], "seal"))
 _SAVE = (
-    f"INSERT INTO wtb_rollbacks ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (execution_id, id) DO UPDATE SET status = excluded.status, error = excluded.error, "
-    "ended_at_us = excluded.ended_at_us"
+    f"INSERT INTO wtb_rollbacks ({ROLLBACK_SEAL.covered}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"ON CONFLICT (execution_id, id) DO UPDATE SET {_CHANGED}"
 )
 
 
@@ -40,21 +58,22 @@ class SqlRollbackRepository:
             json.dumps([(key.node_run_id, key.identity) for key in rollback.calls]),
             rollback.status.value,
             None if rollback.error is None else json.dumps(rollback.error),
-            rollback.created_by,
+            text_of(rollback.created_by),
             to_us(rollback.created_at),
             None if rollback.ended_at is None else to_us(rollback.ended_at),
             rollback.number,
         )
-        self._transaction.run(_SAVE, row)
+        self._transaction.run(_SAVE, (*row, ROLLBACK_SEAL.of(row)))
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
-        statement = f"SELECT {_FIELDS} FROM wtb_rollbacks WHERE execution_id = ?"
+        statement = f"SELECT {ROLLBACK_SEAL.covered}, seal FROM wtb_rollbacks WHERE execution_id = ?"
         found = [_rollback(row) for row in self._transaction.rows(statement, (execution_id,))]
         return tuple(sorted(found, key=lambda rollback: rollback.order))
 
 
 @mapping("rollback")
 def _rollback(row: Any) -> Rollback:
+    ROLLBACK_SEAL.check(row[:-1], row[-1])
     return Rollback(
         id=row[0],
         execution_id=ExecutionId(row[1]),

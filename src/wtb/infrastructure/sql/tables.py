@@ -2,7 +2,8 @@
 
 On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
 boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`,
-`failure`, `metadata` and the like are JSON text.
+`failure`, `metadata` and the like are JSON text. A `seal` is a checksum of its row (see seals.py); rows from before
+there were seals have none until they are written again.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ executions = Table(
     Column("options", Text, nullable=False, server_default="{}"),
     Column("request", Text),
     Column("degraded", Text),
+    Column("seal", LargeBinary),
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
@@ -70,6 +72,8 @@ branches = Table(
     Column("head_id", Text),
     Column("forked_from_id", Text),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("seal", LargeBinary),
+    Column("head_seal", LargeBinary),
     UniqueConstraint("execution_id", "name", name="wtb_branches_name"),
     Index("wtb_branches_forked_from", "forked_from_id"),
 )
@@ -151,6 +155,7 @@ node_runs = Table(
     Column("ended_at_us", BigInteger),
     Column("pending", LargeBinary),
     Column("figures", Text),
+    Column("seal", LargeBinary),
     Index(
         "wtb_node_runs_unended",
         "execution_id",
@@ -188,6 +193,7 @@ tool_calls = Table(
     Column("started_step", BigInteger),
     Column("started_number", BigInteger),
     Column("ended_step", BigInteger),
+    Column("seal", LargeBinary),
 )
 
 events = Table(
@@ -221,6 +227,7 @@ rollbacks = Table(
     Column("created_at_us", BigInteger, nullable=False),
     Column("ended_at_us", BigInteger),
     Column("number", BigInteger),
+    Column("seal", LargeBinary),
 )
 
 file_commits = Table(
@@ -257,6 +264,7 @@ batches = Table(
     Column("created_at_us", BigInteger, nullable=False),
     Column("updated_at_us", BigInteger, nullable=False),
     Column("spent_us", BigInteger, nullable=False, server_default="0"),
+    Column("seal", LargeBinary),
     Index("wtb_batches_name", "name", "created_at_us"),
 )
 
@@ -272,6 +280,7 @@ batch_jobs = Table(
     Column("status", Text, nullable=False),
     Column("execution_id", Text),
     Column("result", Text, nullable=False),
+    Column("seal", LargeBinary),
     sqlite_with_rowid=False,
 )
 
@@ -282,6 +291,7 @@ baselines = Table(
     Column("batch_id", Text, nullable=False),
     Column("combination", Text, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("seal", LargeBinary),
 )
 
 observations = Table(
@@ -293,6 +303,7 @@ observations = Table(
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("digest", Text, nullable=False),
+    Column("seal", LargeBinary),
     sqlite_with_rowid=False,
 )
 
@@ -308,4 +319,5 @@ pending_writes = Table(
     Column("data", LargeBinary, nullable=False),
     Column("address", LargeBinary, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("seal", LargeBinary),
 )

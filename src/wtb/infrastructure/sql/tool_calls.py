@@ -8,12 +8,14 @@ from typing import Any
 
 from wtb.domain.figures import NO_CALL_FIGURES, CallFigures
 from wtb.domain.ids import ExecutionId, NodeRunId
+from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
+from wtb.domain.rollback import CallKey
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.sql.seals import sealed, unsealed
+from wtb.infrastructure.sql.seals import RowSeal, sealed, unsealed
 from wtb.infrastructure.timestamps import from_us, to_us
 
 CALL_FIELDS = (
@@ -24,12 +26,28 @@ CALL_FIELDS = (
 _FIRST_PLACE = 12
 """Where the steps begin: rows from before they were recorded have none, and seals without them."""
 
+FIGURES_SEAL = RowSeal(
+    kind=FaultKind.TOOL_CALL,
+    table="wtb_tool_calls",
+    key=("execution_id", "node_run_id", "identity"),
+    rest=("figures",),
+    part="figures",
+)
+"""Figures came later than the seal before the result. Most calls have none, and then no second seal either."""
+
 _SAVE = (
-    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures, seal) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (execution_id, node_run_id, identity) DO UPDATE SET status = excluded.status, "
     "result = excluded.result, error = excluded.error, started_at_us = excluded.started_at_us, "
     "ended_at_us = excluded.ended_at_us, started_step = excluded.started_step, "
-    "started_number = excluded.started_number, ended_step = excluded.ended_step, figures = excluded.figures"
+    "started_number = excluded.started_number, ended_step = excluded.ended_step, figures = excluded.figures, "
+    "seal = excluded.seal"
+)
+_LOST = (
+    "SELECT node_run_id, identity FROM wtb_tool_calls WHERE execution_id = ? AND NOT EXISTS (SELECT 1 FROM "
+    "wtb_node_runs WHERE wtb_node_runs.execution_id = wtb_tool_calls.execution_id AND id = node_run_id) "
+    "ORDER BY node_run_id, identity"
 )
 
 
@@ -59,18 +77,29 @@ class SqlToolCallRepository:
             call.ended_step,
         )
         result, _ = self._codec.encode(call.result, f"the result of {call.tool}")
-        self._transaction.run(_SAVE, (*facts, sealed(self._codec, _covered(facts), result), _figures_text(call)))
+        figures = _figures_text(call)
+        seal = None if figures is None else FIGURES_SEAL.of((*facts[:3], figures))
+        self._transaction.run(_SAVE, (*facts, sealed(self._codec, _covered(facts), result), figures, seal))
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         where, values = "execution_id = ?", [str(execution_id)]
         if node_run_id is not None:
             where += " AND node_run_id = ?"
             values.append(node_run_id)
-        statement = f"SELECT {CALL_FIELDS}, figures FROM wtb_tool_calls WHERE {where} ORDER BY node_run_id, sequence"
+        statement = (
+            f"SELECT {CALL_FIELDS}, figures, seal FROM wtb_tool_calls WHERE {where} ORDER BY node_run_id, sequence"
+        )
         return tuple(self._call(row) for row in self._transaction.rows(statement, values))
 
+    def list_lost(self, execution_id: ExecutionId) -> tuple[CallKey, ...]:
+        return tuple(
+            CallKey(node_run_id=run, identity=identity)
+            for run, identity in self._transaction.rows(_LOST, (execution_id,))
+        )
+
     def _call(self, row: Any) -> ToolCall:
-        result = result_in(self._codec, row[:-1])
+        result = result_in(self._codec, row[:16])
+        FIGURES_SEAL.check((*row[:3], row[16]), row[17])
         return ToolCall(
             execution_id=ExecutionId(row[0]),
             node_run_id=NodeRunId(row[1]),

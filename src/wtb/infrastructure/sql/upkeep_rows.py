@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from wtb.domain.checkpoint import NodeStatus
 from wtb.domain.errors import DamagedData
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
+from wtb.infrastructure.sql.batches import BASELINE_SEAL, BATCH_SEAL, JOB_SEAL, shared_result_in
 from wtb.infrastructure.sql.database import Transaction
-from wtb.infrastructure.sql.node_runs import pending_in
-from wtb.infrastructure.sql.seals import unsealed
-from wtb.infrastructure.sql.tool_calls import CALL_FIELDS, result_in
+from wtb.infrastructure.sql.node_runs import NODE_RUN_FIELDS, check_node_run, pending_in
+from wtb.infrastructure.sql.observations import OBSERVATION_SEAL
+from wtb.infrastructure.sql.pending_writes import WRITE_SEAL
+from wtb.infrastructure.sql.repositories import BRANCH_SEAL, HEAD_SEAL
+from wtb.infrastructure.sql.rollbacks import ROLLBACK_SEAL
+from wtb.infrastructure.sql.seals import TELLS_MORE, RowSeal
+from wtb.infrastructure.sql.tool_calls import CALL_FIELDS, FIGURES_SEAL, result_in
 from wtb.infrastructure.upkeep.rows import (
     BlobRow,
     BranchRow,
     CallRow,
+    CheckedRow,
     ExecutionRow,
     NodeRunRow,
+    RollbackRow,
+    WrittenRow,
     file_commit_in,
     node_run_row,
 )
 
+_MOST_TOLD = 5
+"""Lines that are repeated of what SQLite says about a table."""
 _SMALL, _LARGE = 500, 32
 """Rows in a page: of those that are small, and of those that may hold a whole table of contents."""
 
@@ -32,19 +43,24 @@ _CHECKPOINTS = f"SELECT {', '.join(CheckpointRow._fields)}, payload FROM wtb_che
 _KEYFRAMES = "SELECT checkpoint_id, payload FROM wtb_keyframes WHERE checkpoint_id > ? ORDER BY checkpoint_id"
 _COMMITS = f"SELECT {', '.join(FileCommitRow._fields)} FROM wtb_file_commits WHERE id > ? ORDER BY id"
 _BLOBS = "SELECT address, length(data) FROM wtb_blobs WHERE address > ?{since} ORDER BY address"
-_EXECUTIONS = "SELECT id, branch_id, workflow_id FROM wtb_executions WHERE id > ? ORDER BY id"
-_BRANCHES = "SELECT id, execution_id, head_id FROM wtb_branches WHERE id > ? ORDER BY id"
-_NODE_RUNS = (
-    "SELECT execution_id, id, status, input_id, first_id, last_id, pending FROM wtb_node_runs "
-    "WHERE (execution_id, id) > (?, ?) ORDER BY execution_id, id"
+_EXECUTIONS = (
+    "SELECT id, branch_id, workflow_id, workflow_name, status, seal IS NOT NULL FROM wtb_executions "
+    "WHERE id > ? ORDER BY id"
 )
+_BRANCHES = "SELECT id, execution_id, head_id, forked_from_id FROM wtb_branches WHERE id > ? ORDER BY id"
+_NODE_RUNS = f"SELECT {NODE_RUN_FIELDS} FROM wtb_node_runs WHERE (execution_id, id) > (?, ?) ORDER BY execution_id, id"
 _CALLS = (
-    f"SELECT {CALL_FIELDS} FROM wtb_tool_calls WHERE (execution_id, node_run_id, identity) > (?, ?, ?) "
-    "ORDER BY execution_id, node_run_id, identity"
+    f"SELECT {CALL_FIELDS}, figures, seal, EXISTS (SELECT 1 FROM wtb_node_runs WHERE id = node_run_id "
+    "AND wtb_node_runs.execution_id = wtb_tool_calls.execution_id) FROM wtb_tool_calls "
+    "WHERE (execution_id, node_run_id, identity) > (?, ?, ?) ORDER BY execution_id, node_run_id, identity"
 )
-_SHARED = "SELECT key, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
+_ROLLBACKS = (
+    "SELECT branch_id, target_id, execution_id, id FROM wtb_rollbacks WHERE (execution_id, id) > (?, ?) "
+    "AND status = 'completed' ORDER BY execution_id, id"
+)
+_SHARED = "SELECT key, status, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
 _WRITTEN = (
-    "SELECT address, execution_id, checkpoint_id, task_id, idx FROM wtb_pending_writes "
+    f"SELECT execution_id, {WRITE_SEAL.covered}, seal FROM wtb_pending_writes "
     "WHERE (execution_id, checkpoint_id, task_id, idx) > (?, ?, ?, ?) AND length(address) > 0 "
     "ORDER BY execution_id, checkpoint_id, task_id, idx"
 )
@@ -56,6 +72,22 @@ _EVENTS = (
 _REPLACE_BLOB = """
 INSERT INTO wtb_blobs (address, data, touched_at_us) VALUES (?, ?, 0)
 ON CONFLICT (address) DO UPDATE SET data = excluded.data
+"""
+
+
+_SEALS = (
+    (BRANCH_SEAL, {"id": ""}),
+    (HEAD_SEAL, {"id": ""}),
+    (ROLLBACK_SEAL, {"execution_id": "", "id": ""}),
+    (WRITE_SEAL, {"execution_id": "", "checkpoint_id": "", "task_id": "", "idx": -9}),
+    (BATCH_SEAL, {"id": ""}),
+    (JOB_SEAL, {"batch_id": "", "number": -1}),
+    (BASELINE_SEAL, {"name": ""}),
+    (OBSERVATION_SEAL, {"trace_id": "", "number": -1}),
+)
+"""Seals that are checked by themselves, each with the primary key of its table and what comes before all of its values.
+
+Runs, node runs and calls are read for more than that, and checked on the way.
 """
 
 
@@ -95,33 +127,66 @@ class SqlUpkeepRows:
             yield BranchRow(*row)
 
     def node_runs(self) -> Iterator[NodeRunRow]:
-        for execution_id, id, status, *checkpoint_ids, pending in self._pages(_NODE_RUNS, ("", ""), (0, 1), _SMALL):
+        for row in self._pages(_NODE_RUNS, ("", ""), (1, 0), _SMALL):
+            id, execution_id, status, ids, pending = row[0], row[1], row[6], row[7:10], row[15]
             try:
+                check_node_run(row)
                 result = pending_in(self._codec, execution_id, id, pending)
             except DamagedData as error:
-                yield NodeRunRow(execution_id, id, True, tuple(checkpoint_ids), None, str(error))
+                yield NodeRunRow(execution_id, id, True, ids, None, str(error))
             else:
-                yield node_run_row(execution_id, id, status, tuple(checkpoint_ids), result)
+                found = node_run_row(execution_id, id, status, ids, result)
+                is_told = status == NodeStatus.COMPLETED and row[-1] is not None
+                yield found._replace(completed_at=ids[2]) if is_told else found
 
     def calls(self) -> Iterator[CallRow]:
-        for row in self._pages(_CALLS, ("", "", ""), (0, 1, 2), _SMALL):
+        for *fields, figures, seal, has_node_run in self._pages(_CALLS, ("", "", ""), (0, 1, 2), _SMALL):
             problem = ""
             try:
-                result_in(self._codec, row)
+                result_in(self._codec, fields)
+                FIGURES_SEAL.check((*fields[:3], figures), seal)
             except DamagedData as error:
                 problem = str(error)
-            yield CallRow(row[0], row[1], row[2], problem)
+            yield CallRow(fields[0], fields[1], fields[2], bool(has_node_run), problem)
+
+    def rollbacks(self) -> Iterator[RollbackRow]:
+        for row in self._pages(_ROLLBACKS, ("", ""), (2, 3), _SMALL):
+            yield RollbackRow(row[0], row[1])
+
+    def sealed_rows(self) -> Iterator[CheckedRow]:
+        for seal, keys in _SEALS:
+            key = ", ".join(keys)
+            marks = ", ".join("?" * len(keys))
+            statement = (
+                f"SELECT {key}, {seal.column}, {seal.covered} FROM {seal.table} "
+                f"WHERE ({key}) > ({marks}) ORDER BY {key}"
+            )
+            for row in self._pages(statement, tuple(keys.values()), range(len(keys)), _SMALL):
+                yield _checked(seal, dict(zip((*keys, "", *seal.key, *seal.rest), row, strict=True)), row[len(keys) :])
+
+    def list_tables(self) -> list[str]:
+        if self._transaction.database.dialect != "sqlite":
+            return []
+        statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        return [name for (name,) in self._transaction.rows(statement)]
+
+    def check_table(self, table: str) -> str:
+        try:
+            found = [str(text) for (text,) in self._transaction.rows(f"PRAGMA integrity_check('{table}')")]
+        except DamagedData as error:
+            return str(error)
+        return "" if found == ["ok"] else "; ".join(found[:_MOST_TOLD])
 
     def shared_commits(self) -> Iterator[str]:
-        for key, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
+        for key, status, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
             with suppress(ValueError, AttributeError, DamagedData):  # a result that nobody can read is made again
-                commit_id = file_commit_in(unsealed(self._codec, (bytes(key),), value, "a shared result"))
+                commit_id = file_commit_in(shared_result_in(self._codec, bytes(key), status, value))
                 if commit_id is not None:
                     yield commit_id
 
-    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
-        for row in self._pages(_WRITTEN, ("", "", "", -9), (1, 2, 3, 4), _SMALL):
-            yield bytes(row[0]), row[1]
+    def written_blobs(self) -> Iterator[WrittenRow]:
+        for row in self._pages(_WRITTEN, ("", "", "", -9), (0, 1, 2, 3), _SMALL):
+            yield WrittenRow(bytes(row[7]), _checked(WRITE_SEAL, {"execution_id": row[0]}, (row[9], *row[1:9])))
 
     def events(self) -> Iterator[EventRow]:
         for row in self._pages(_EVENTS, ("", 0), (2, 3), _SMALL):
@@ -163,3 +228,13 @@ class SqlUpkeepRows:
 
     def drop_keyframe(self, checkpoint_id: str) -> None:
         self._transaction.run("DELETE FROM wtb_keyframes WHERE checkpoint_id = ?", (checkpoint_id,))
+
+
+def _checked(seal: RowSeal, facts: Mapping[str, Any], row: Sequence[Any]) -> CheckedRow:
+    """Return whether a row is whole; it begins with its seal, and the covered columns follow."""
+    problem = ""
+    try:
+        seal.check(row[1:], row[0])
+    except DamagedData as error:
+        problem = str(error).removesuffix(TELLS_MORE)
+    return CheckedRow(seal.kind, seal.name(row[1:]), facts.get("execution_id"), problem, seal.part == "row")

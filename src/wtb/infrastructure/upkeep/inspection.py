@@ -6,20 +6,24 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from wtb.domain.errors import DamagedData, NotFound, ObjectNotFound, StorageError, UnknownFormat, WTBError
+from wtb.domain.events import EventType
+from wtb.domain.execution import THREAD
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Codec, Inspected, ObjectStore, Swept
-from wtb.infrastructure.event_chain import read_event
+from wtb.infrastructure.event_chain import EventRow, read_event
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 from wtb.infrastructure.upkeep.garbage import UpkeepStorage, UpkeepUnitOfWork
 from wtb.infrastructure.upkeep.ledger import Ledger
 from wtb.infrastructure.upkeep.references import References
 from wtb.infrastructure.upkeep.repair import Repair
 from wtb.infrastructure.upkeep.rows import BlobRow, UpkeepRows
+from wtb.infrastructure.upkeep.structure import cut_streams, event_fault, fault, structure
 
 _READ_BYTES = 16 << 20
 """Contents of blobs that are read at a time."""
@@ -29,21 +33,6 @@ _EVER = datetime.max.replace(tzinfo=UTC)
 Watch = Callable[[str], None]
 Told = tuple[FaultKind, str, StorageError]
 
-_LOST_PARENTS = """
-SELECT child.parent_id, child.execution_id
-FROM checkpoint AS child LEFT JOIN checkpoint AS parent ON parent.id = child.parent_id
-WHERE child.parent_id IS NOT NULL AND parent.id IS NULL ORDER BY child.parent_id
-"""
-_BROKEN_LINKS = """
-SELECT child.id, child.parent_id FROM checkpoint AS child JOIN checkpoint AS parent ON parent.id = child.parent_id
-WHERE parent.hash <> child.parent_hash
-UNION SELECT id, NULL FROM checkpoint WHERE parent_id IS NULL AND length(parent_hash) > 0
-"""
-_LOST_CONTENT = """
-SELECT child.id FROM checkpoint AS child LEFT JOIN checkpoint AS parent ON parent.id = child.parent_id
-WHERE child.deleted = 0 AND child.parent_id IS NOT NULL AND (parent.id IS NULL OR parent.deleted)
-AND NOT EXISTS (SELECT 1 FROM keyframe WHERE checkpoint_id = child.id)
-"""
 _LOST_VALUES = """
 SELECT DISTINCT address FROM value
 WHERE NOT EXISTS (SELECT 1 FROM kept WHERE digest = address AND place = 'blob')
@@ -52,29 +41,22 @@ _LOST_CONTENTS = """
 SELECT digest, (SELECT max(size) FROM entry WHERE entry.digest = needed.digest) FROM needed
 WHERE NOT EXISTS (SELECT 1 FROM kept WHERE kept.digest = needed.digest)
 """
-_LOST_COMMITS = """
-SELECT commit_id FROM living WHERE NOT EXISTS (SELECT 1 FROM file_commit WHERE id = commit_id)
-"""
-_LOST_HEADS = """
-SELECT branch.id, branch.execution_id, branch.head_id FROM branch LEFT JOIN checkpoint ON checkpoint.id = head_id
-WHERE head_id IS NOT NULL AND (checkpoint.id IS NULL OR deleted)
-"""
-_LOST_STEPS = """
-SELECT DISTINCT node_run.id, node_run.execution_id, checkpoint_id FROM node_run
-LEFT JOIN checkpoint ON checkpoint.id = checkpoint_id WHERE checkpoint.id IS NULL
-"""
-_LOST_BRANCHES = """
-SELECT execution.id, branch_id FROM execution WHERE NOT EXISTS (SELECT 1 FROM branch WHERE branch.id = branch_id)
-"""
-_LOST_RUNS = """
-SELECT DISTINCT execution_id FROM checkpoint
-WHERE deleted = 0 AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = execution_id)
-"""
 _GARBAGE = """
 SELECT place, count(*), sum(size) FROM kept
 WHERE whole AND digest NOT IN needed AND (place = 'object' OR NOT EXISTS (SELECT 1 FROM value WHERE address = digest))
 GROUP BY place
 """
+_TURNS = frozenset(
+    {
+        EventType.EXECUTION_STARTED,
+        EventType.EXECUTION_RESUMED,
+        EventType.EXECUTION_PAUSED,
+        EventType.EXECUTION_COMPLETED,
+        EventType.EXECUTION_FAILED,
+        EventType.EXECUTION_CANCELLED,
+    }
+)
+"""Events that say how a run stands from then on."""
 _TELLS_MORE = "; `wtb doctor` tells more"
 _CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
 _CAN_BE_FOUND = "taken from where the same content lies, if it does"
@@ -91,13 +73,39 @@ class StoredInspection:
         self._repair = Repair(storage, objects, folders, codec=codec)
 
     def inspect(self, watch: Watch) -> Inspected:
-        told: list[Told] = []
         counts: Counter[str] = Counter()
 
         def seen(kind: str) -> None:
             counts[kind] += 1
             watch(kind)
 
+        faults = self._tables(watch)
+        try:
+            found, garbage = self._rows(seen)
+            faults += found
+        except DamagedData as error:
+            if not faults:
+                raise
+            faults.append(fault(FaultKind.DATABASE, "", f"not everything can be read: {error}", ()))
+            garbage = Swept()
+        return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
+
+    def _tables(self, watch: Watch) -> list[Fault]:
+        """Return the tables that the database itself finds damaged, each in a transaction that may fail by that."""
+        faults: list[Fault] = []
+        with self._storage.unit_of_work(readonly=True) as uow:
+            tables = uow.upkeep_rows().list_tables()
+        for table in tables:
+            watch(FaultKind.DATABASE)
+            with self._storage.unit_of_work(readonly=True) as uow:
+                problem = uow.upkeep_rows().check_table(table)
+            if problem:
+                said = f"table {table!r} of the database is damaged: {problem}"
+                faults.append(fault(FaultKind.DATABASE, table, said, ()))
+        return faults
+
+    def _rows(self, seen: Watch) -> tuple[list[Fault], Swept]:
+        told: list[Told] = []
         with Ledger() as ledger, self._storage.unit_of_work(readonly=True) as uow:
             rows = uow.upkeep_rows()
             for kind in References(rows, ledger, self._codec, lambda *fault: told.append(fault)).read():
@@ -105,11 +113,12 @@ class StoredInspection:
             self._read_heads(rows, ledger)
             self._read_blobs(rows, ledger, seen)
             self._read_objects(ledger, seen)
-            faults = [_described(ledger, *fault) for fault in told]
-            faults += [*_structure(ledger), *_contents(ledger), *self._runs(uow, seen), *self._events(rows, seen)]
-            faults += _calls(rows, seen)
-            garbage = _garbage(ledger)
-        return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
+            # Pending writes are checked below, with the runs that they belong to.
+            faults = [_described(ledger, *each) for each in told if each[0] is not FaultKind.PENDING_WRITE]
+            faults += [*structure(ledger), *_contents(ledger), *self._runs(uow, seen)]
+            faults += [*self._events(rows, ledger, seen), *cut_streams(ledger)]
+            faults += [*_calls(rows, seen), *_sealed(rows, ledger, seen)]
+            return faults, _garbage(ledger)
 
     def repair(self, faults: Sequence[Fault]) -> None:
         self._repair.run(faults)
@@ -117,8 +126,11 @@ class StoredInspection:
     def _read_heads(self, rows: UpkeepRows, ledger: Ledger) -> None:
         for branch in rows.branches():
             ledger.add("branch", branch)
-        for execution in rows.executions():
-            ledger.add("execution", execution[:2])
+        for row in rows.executions():
+            is_thread = row.workflow_name == THREAD
+            ledger.add("execution", (row.id, row.branch_id, row.status, is_thread, row.is_sealed))
+        for rollback in rows.rollbacks():
+            ledger.add("rollback", rollback)
 
     def _read_blobs(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> None:
         for batch in _bounded(rows.blobs()):
@@ -143,30 +155,78 @@ class StoredInspection:
                 uow.executions.get(ExecutionId(row.id))
                 uow.workflows.get(WorkflowId(row.workflow_id))
             except (StorageError, NotFound) as error:
-                yield Fault(kind=FaultKind.RUN, what=row.id, problem=str(error), runs=(ExecutionId(row.id),))
+                yield fault(FaultKind.RUN, row.id, str(error).removesuffix(_TELLS_MORE), (row.id,))
 
-    def _events(self, rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
-        stream, sequence = "", 0
+    def _events(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
+        """Yield events that are damaged or missing in the middle; note what they tell of, since the end may be cut."""
+        end = _StreamEnd("")
         for row in rows.events():
-            expected = sequence + 1 if row.stream == stream else 1
-            if row.sequence > expected:
-                last = f" to {row.sequence - 1}" if row.sequence - 1 > expected else ""
-                yield _event(row.stream, expected, f"event {expected}{last} of {row.stream!r} is missing")
-            else:
-                try:
-                    read_event(self._codec, row)
-                except DamagedData as error:
-                    yield _event(row.stream, row.sequence, str(error))
-            stream, sequence = row.stream, row.sequence
+            if row.stream != end.stream:
+                ledger.add("stream_end", end.noted())
+                end = _StreamEnd(row.stream)
+            wrong = self._event(row, end, ledger)
+            if wrong is not None:
+                end.is_whole = False
+                yield wrong
+            end.sequence = row.sequence
             seen(FaultKind.EVENT)
+        ledger.add("stream_end", end.noted())
+
+    def _event(self, row: EventRow, end: _StreamEnd, ledger: Ledger) -> Fault | None:
+        expected = end.sequence + 1
+        if row.sequence > expected:
+            last = f" to {row.sequence - 1}" if row.sequence - 1 > expected else ""
+            return event_fault(row.stream, expected, f"event {expected}{last} of {row.stream!r} is missing")
+        try:
+            event = read_event(self._codec, row)
+        except DamagedData as error:
+            return event_fault(row.stream, row.sequence, str(error))
+        if event.type in _TURNS:
+            end.turn = event.type.value
+        if checkpoint_id := event.data.get("checkpoint"):
+            ledger.add("told", (row.stream, checkpoint_id))
+        return None
+
+
+@dataclass(slots=True)
+class _StreamEnd:
+    """How far the events of a run have been read: the last number, and the last event that says how the run stands."""
+
+    stream: str
+    sequence: int = 0
+    turn: str | None = None
+    is_whole: bool = True
+
+    def noted(self) -> tuple[str, int, str | None, bool]:
+        """Return the row of the ledger."""
+        return self.stream, self.sequence, self.turn, self.is_whole
 
 
 def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
     for row in rows.calls():
         seen(FaultKind.TOOL_CALL)
+        what = f"{row.execution_id}/{row.node_run_id}/{row.identity}"
         if row.problem:
-            what = f"{row.execution_id}/{row.node_run_id}/{row.identity}"
-            yield _fault(FaultKind.TOOL_CALL, what, row.problem.removesuffix(_TELLS_MORE), (row.execution_id,))
+            yield fault(FaultKind.TOOL_CALL, what, row.problem.removesuffix(_TELLS_MORE), (row.execution_id,))
+        elif not row.has_node_run:
+            problem = f"call {row.identity!r} of run {row.execution_id!r} has lost its node run {row.node_run_id!r}"
+            yield fault(FaultKind.TOOL_CALL, what, problem, (row.execution_id,))
+
+
+def _sealed(rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
+    """Yield the rows that do not match their checksums, and pending writes of runs that do not exist."""
+    known: dict[str, bool] = {}
+    for row in rows.sealed_rows():
+        if row.is_whole_row:
+            seen(row.kind)
+        run, problem = row.execution_id, row.problem
+        if row.kind is FaultKind.PENDING_WRITE and run is not None and not problem:
+            if run not in known:
+                known[run] = any(ledger.rows("SELECT 1 FROM execution WHERE id = ?", run))
+            if not known[run]:
+                problem = f"pending write {row.name!r} belongs to run {run!r}, which does not exist"
+        if problem:
+            yield fault(row.kind, row.name, problem, () if run is None else (run,))
 
 
 def _bounded(blobs: Iterator[BlobRow]) -> Iterator[list[BlobRow]]:
@@ -191,54 +251,19 @@ def _hash(objects: ObjectStore, digest: bytes) -> bytes:
     return found.digest()
 
 
-def _fault(kind: FaultKind, what: str, problem: str, runs: Sequence[str], remedy: str | None = None) -> Fault:
-    return Fault(kind=kind, what=what, problem=problem, runs=tuple(map(ExecutionId, runs)), remedy=remedy)
-
-
-def _event(stream: str, sequence: int, problem: str) -> Fault:
-    return _fault(FaultKind.EVENT, f"{stream}/{sequence}", problem, (stream,))
-
-
 def _described(ledger: Ledger, kind: FaultKind, what: str, error: WTBError) -> Fault:
     """Return the fault of something that could not be read."""
     known, problem = not isinstance(error, UnknownFormat), str(error).removesuffix(_TELLS_MORE)
     match kind:
         case FaultKind.FILE_COMMIT:
             runs = ledger.runs_of_commit(what)
-            return _fault(kind, what, problem, runs, None if runs or not known else _UNUSED)
+            return fault(kind, what, problem, runs, None if runs or not known else _UNUSED)
         case FaultKind.NODE_RUN:
             owners = [run for (run,) in ledger.rows("SELECT execution_id FROM node_run WHERE id = ?", what)]
-            return _fault(kind, what, problem, sorted(set(owners)))
+            return fault(kind, what, problem, sorted(set(owners)))
         case FaultKind.KEYFRAME if known:
-            return _fault(kind, what, problem, ledger.runs_of_checkpoint(what), _CAN_BE_DERIVED)
-    return _fault(kind, what, problem, ledger.runs_of_checkpoint(what))
-
-
-def _structure(ledger: Ledger) -> Iterator[Fault]:
-    """Yield what refers to something that is not there, or not what it was."""
-    lost: dict[str, list[str]] = {}
-    for parent_id, run in ledger.rows(_LOST_PARENTS):
-        lost.setdefault(parent_id, []).append(run)
-    for id, runs in lost.items():
-        problem = f"checkpoint {id!r} is missing, and others follow it"
-        yield _fault(FaultKind.CHECKPOINT, id, problem, ledger.with_forks(runs))
-    for id, parent_id in list(ledger.rows(_BROKEN_LINKS)):
-        problem = f"checkpoint {id!r} does not follow the checkpoint {parent_id!r} that is there"
-        yield _fault(FaultKind.CHAIN, id, problem, ledger.runs_of_checkpoint(id))
-    for (id,) in list(ledger.rows(_LOST_CONTENT)):
-        problem = f"checkpoint {id!r} has lost its content: what it builds on is gone, and so is its keyframe"
-        yield _fault(FaultKind.DELTA, id, problem, ledger.runs_of_checkpoint(id))
-    for (id,) in list(ledger.rows(_LOST_COMMITS)):
-        yield _fault(FaultKind.FILE_COMMIT, id, f"file commit {id!r} is missing", ledger.runs_of_commit(id))
-    for id, run, head_id in ledger.rows(_LOST_HEADS):
-        yield _fault(FaultKind.BRANCH, id, f"branch {id!r} points at checkpoint {head_id!r}, which is gone", (run,))
-    for id, run, checkpoint_id in ledger.rows(_LOST_STEPS):
-        problem = f"node run {id!r} refers to checkpoint {checkpoint_id!r}, which is missing"
-        yield _fault(FaultKind.NODE_RUN, id, problem, (run,))
-    for run, branch_id in ledger.rows(_LOST_BRANCHES):
-        yield _fault(FaultKind.BRANCH, branch_id, f"branch {branch_id!r} of run {run!r} is missing", (run,))
-    for (run,) in ledger.rows(_LOST_RUNS):
-        yield _fault(FaultKind.RUN, run, f"run {run!r} is missing, but its checkpoints are there", (run,))
+            return fault(kind, what, problem, ledger.runs_of_checkpoint(what), _CAN_BE_DERIVED)
+    return fault(kind, what, problem, ledger.runs_of_checkpoint(what))
 
 
 def _contents(ledger: Ledger) -> Iterator[Fault]:
@@ -247,13 +272,13 @@ def _contents(ledger: Ledger) -> Iterator[Fault]:
         used = not ledger.unused([digest])
         runs = ledger.runs_of_value(digest) if used else ()
         problem = f"{_named(ledger, place, digest)} is damaged: its content does not match its hash"
-        yield _fault(FaultKind(place), digest.hex(), problem, runs, _CAN_BE_FOUND if used else _UNUSED)
+        yield fault(FaultKind(place), digest.hex(), problem, runs, _CAN_BE_FOUND if used else _UNUSED)
     lost = [(digest, 0) for (digest,) in ledger.rows(_LOST_VALUES)]
     lost += [each for each in ledger.rows(_LOST_CONTENTS) if each[0] not in {digest for digest, _ in lost}]
     for digest, size in lost:
         kind = FaultKind.BLOB if size <= SMALL_BYTES else FaultKind.OBJECT
         problem = f"{_named(ledger, kind, digest)} is missing"
-        yield _fault(kind, digest.hex(), problem, ledger.runs_of_value(digest), _CAN_BE_FOUND)
+        yield fault(kind, digest.hex(), problem, ledger.runs_of_value(digest), _CAN_BE_FOUND)
 
 
 def _named(ledger: Ledger, kind: str, digest: bytes) -> str:

@@ -18,15 +18,19 @@ _TABLES = """
 CREATE TABLE value (address BLOB, execution_id TEXT, PRIMARY KEY (address, execution_id)) WITHOUT ROWID;
 CREATE TABLE entry (commit_id TEXT, path BLOB, digest BLOB, size INTEGER, PRIMARY KEY (commit_id, path)) WITHOUT ROWID;
 CREATE TABLE node_run (id TEXT, execution_id TEXT, checkpoint_id TEXT, PRIMARY KEY (id, checkpoint_id)) WITHOUT ROWID;
-CREATE TABLE execution (id TEXT PRIMARY KEY, branch_id TEXT) WITHOUT ROWID;
-CREATE TABLE branch (id TEXT PRIMARY KEY, execution_id TEXT, head_id TEXT) WITHOUT ROWID;
+CREATE TABLE execution (id TEXT PRIMARY KEY, branch_id TEXT, status TEXT, is_thread, is_sealed) WITHOUT ROWID;
+CREATE TABLE branch (id TEXT PRIMARY KEY, execution_id TEXT, head_id TEXT, forked_from_id TEXT) WITHOUT ROWID;
+CREATE TABLE rollback (branch_id TEXT, target_id TEXT, PRIMARY KEY (branch_id, target_id)) WITHOUT ROWID;
+CREATE TABLE completed (execution_id TEXT, checkpoint_id TEXT, PRIMARY KEY (execution_id, checkpoint_id)) WITHOUT ROWID;
+CREATE TABLE told (stream TEXT, checkpoint_id TEXT, PRIMARY KEY (stream, checkpoint_id)) WITHOUT ROWID;
+CREATE TABLE stream_end (stream TEXT PRIMARY KEY, sequence INTEGER, turn TEXT, is_whole INTEGER) WITHOUT ROWID;
 CREATE TABLE needed (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE file_commit (id TEXT PRIMARY KEY, base_id TEXT) WITHOUT ROWID;
 CREATE TABLE root (commit_id TEXT, execution_id TEXT, PRIMARY KEY (commit_id, execution_id)) WITHOUT ROWID;
 CREATE TABLE living (commit_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE checkpoint (
     id TEXT PRIMARY KEY, execution_id TEXT, parent_id TEXT, parent_hash BLOB, hash BLOB, state_hash BLOB,
-    deleted INTEGER, file_commit TEXT, inside INTEGER
+    deleted INTEGER, file_commit TEXT, inside INTEGER, branch_id TEXT, is_system INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE keyframe (checkpoint_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE garbage (address BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;

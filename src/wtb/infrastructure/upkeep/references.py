@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from wtb.domain.checkpoint import Trigger
+from wtb.domain.checkpoint import Kind, Trigger
 from wtb.domain.errors import DamagedData, StorageError, UnknownFormat
 from wtb.domain.files import path_bytes
 from wtb.domain.integrity import FaultKind
@@ -56,14 +56,17 @@ class References:
             yield FaultKind.NODE_RUN
         for commit_id in self._rows.shared_commits():
             self._ledger.add("root", (commit_id, ""))
-        for address, execution_id in self._rows.written_blobs():
-            self._ledger.add("value", (address, execution_id))
+        for address, write in self._rows.written_blobs():
+            if write.problem:
+                self._told(FaultKind.PENDING_WRITE, write.name, DamagedData(write.problem))
+            self._ledger.add("value", (address, write.execution_id))
         self._ledger.index()
 
     def _checkpoint(self, row: CheckpointRow, payload: bytes) -> None:
         facts = (row.id, row.execution_id, row.parent_id, row.parent_hash, row.hash, row.state_hash)
         is_inside = row.node_run_id is not None and row.cause != Trigger.NODE_END
-        self._ledger.add("checkpoint", (*facts, row.deleted, row.file_commit, is_inside))
+        is_system = row.kind == Kind.SYSTEM
+        self._ledger.add("checkpoint", (*facts, row.deleted, row.file_commit, is_inside, row.branch_id, is_system))
         try:
             checkpoint_of(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
@@ -117,7 +120,9 @@ class References:
     def _node_run(self, run: NodeRunRow) -> None:
         """Keep what a node run needs to go on: its result, and the files that it began with."""
         if run.problem:
-            self._told(FaultKind.NODE_RUN, run.id, DamagedData(f"node run {run.id!r} is damaged: {run.problem}"))
+            self._told(FaultKind.NODE_RUN, run.id, DamagedData(run.problem))
+        if run.completed_at is not None:
+            self._ledger.add("completed", (run.execution_id, run.completed_at))
         self._ledger.add("node_run", *((run.id, run.execution_id, id) for id in run.checkpoint_ids if id is not None))
         if run.file_commit is not None:
             self._ledger.add("root", (run.file_commit, run.execution_id))

@@ -8,17 +8,19 @@ from typing import NamedTuple, Protocol
 import ormsgpack
 
 from wtb.domain.checkpoint import NodeStatus
+from wtb.domain.integrity import FaultKind
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
 
 
 class BranchRow(NamedTuple):
-    """Where a branch points."""
+    """Where a branch points, and where it left another line."""
 
     id: str
     execution_id: str
     head_id: str | None
+    forked_from_id: str | None
 
 
 class NodeRunRow(NamedTuple):
@@ -31,6 +33,8 @@ class NodeRunRow(NamedTuple):
     file_commit: str | None
     problem: str = ""
     """Why the row cannot be read."""
+    completed_at: str | None = None
+    """The checkpoint of its completion, which an event tells of; unknown of rows from before there were seals."""
 
     @property
     def input_id(self) -> str | None:
@@ -50,6 +54,10 @@ class ExecutionRow(NamedTuple):
     id: str
     branch_id: str
     workflow_id: str
+    workflow_name: str
+    status: str
+    is_sealed: bool
+    """Whether it was written since there are seals."""
 
 
 class CallRow(NamedTuple):
@@ -58,7 +66,33 @@ class CallRow(NamedTuple):
     execution_id: str
     node_run_id: str
     identity: str
+    has_node_run: bool
     problem: str = ""
+
+
+class CheckedRow(NamedTuple):
+    """A row that a seal covers; `problem` says what is wrong with it, and `execution_id` whom that concerns."""
+
+    kind: FaultKind
+    name: str
+    execution_id: str | None
+    problem: str = ""
+    is_whole_row: bool = True
+    """False for the head of a branch, whose row comes by itself too."""
+
+
+class WrittenRow(NamedTuple):
+    """A blob that a pending write holds."""
+
+    address: bytes
+    write: CheckedRow
+
+
+class RollbackRow(NamedTuple):
+    """A rollback or redo that was completed: the head went there."""
+
+    branch_id: str
+    target_id: str
 
 
 class UpkeepRows(Protocol):
@@ -100,12 +134,31 @@ class UpkeepRows(Protocol):
         """Yield every recorded call."""
         ...
 
+    def rollbacks(self) -> Iterator[RollbackRow]:
+        """Yield every rollback and redo that was completed."""
+        ...
+
+    def sealed_rows(self) -> Iterator[CheckedRow]:
+        """Yield every row with a seal of which no other method tells whether it is damaged."""
+        ...
+
+    def list_tables(self) -> list[str]:
+        """Return the tables that the database can check by itself."""
+        ...
+
+    def check_table(self, table: str) -> str:
+        """Let the database look at the pages of a table; return what is wrong with them.
+
+        It may be the last thing that is asked in this transaction.
+        """
+        ...
+
     def shared_commits(self) -> Iterator[str]:
         """Yield the file commits that shared results of node runs hold."""
         ...
 
-    def written_blobs(self) -> Iterator[tuple[bytes, str]]:
-        """Yield the blobs that pending writes hold, each with its execution."""
+    def written_blobs(self) -> Iterator[WrittenRow]:
+        """Yield the blobs that pending writes hold."""
         ...
 
     def events(self) -> Iterator[EventRow]:
@@ -140,13 +193,13 @@ def node_run_row(
     may_go_on = status in (NodeStatus.STARTED, NodeStatus.FAILED) or pending is not None
     row = NodeRunRow(execution_id, id, may_go_on, checkpoint_ids, None)
     if status not in set(NodeStatus):
-        return row._replace(problem=f"its status {status!r} does not exist")
+        return row._replace(problem=f"node run {id!r} is damaged: its status {status!r} does not exist")
     if pending is None:
         return row
     try:
         return row._replace(file_commit=file_commit_in(pending))
     except (ValueError, AttributeError) as error:
-        return row._replace(problem=f"its result cannot be read: {error}")
+        return row._replace(problem=f"node run {id!r} is damaged: its result cannot be read: {error}")
 
 
 def file_commit_in(result: bytes) -> str | None:

@@ -1,0 +1,357 @@
+"""Seals: a row that decides something and was changed on disk is named by doctor and refused by whoever reads it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.integration.test_damage import Disk, flipped
+from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import Ending, Position
+from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
+from wtb.domain.batch_record import BatchRecord
+from wtb.domain.checkpoint import PendingWrite
+from wtb.domain.errors import DamagedData
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.figures import Figures, Usage
+from wtb.domain.integrity import Fault, FaultKind
+from wtb.domain.observation import Observation, Source, SourceKind
+from wtb.domain.ports import Storage, UnitOfWork
+from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.state import SetValue, StateDelta
+from wtb.domain.tools import CallKind, Effects, ToolCall
+from wtb.domain.values import evolve
+from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.sql import batches, node_runs, observations, pending_writes, repositories, rollbacks, tool_calls
+from wtb.infrastructure.sql.seals import RowSeal
+from wtb.infrastructure.sql.tables import metadata
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.infrastructure.upkeep.garbage import SweptGarbage
+from wtb.infrastructure.upkeep.inspection import StoredInspection
+from wtb.testing.fakes import FakeClock, SequentialIds
+
+pytestmark = pytest.mark.parametrize("storage", ["sqlite", "postgres"], indirect=True)
+
+READERS: dict[RowSeal, Callable[[UnitOfWork, Kept], object]] = {
+    repositories.EXECUTION_SEAL: lambda uow, kept: uow.executions.list_executions(),
+    repositories.BRANCH_SEAL: lambda uow, kept: uow.branches.list_branches(kept.at.execution.id),
+    repositories.HEAD_SEAL: lambda uow, kept: uow.branches.list_branches(kept.at.execution.id),
+    node_runs.NODE_RUN_SEAL: lambda uow, kept: uow.node_runs.list_runs(kept.at.execution.id),
+    tool_calls.FIGURES_SEAL: lambda uow, kept: uow.tool_calls.list_calls(kept.at.execution.id),
+    rollbacks.ROLLBACK_SEAL: lambda uow, kept: uow.rollbacks.list_rollbacks(kept.at.execution.id),
+    pending_writes.WRITE_SEAL: lambda uow, kept: uow.writes.list_writes([kept.at.execution.id]),
+    batches.BATCH_SEAL: lambda uow, kept: uow.batches.list_batches(),
+    batches.JOB_SEAL: lambda uow, kept: uow.batches.list_jobs("batch"),
+    batches.BASELINE_SEAL: lambda uow, kept: uow.batches.list_baselines(),
+    observations.OBSERVATION_SEAL: lambda uow, kept: uow.observations.list_observations("trace"),
+}
+"""Every seal, and who reads its rows when a run goes on or back, or a gate decides."""
+
+FOUND_BY = {"wtb_branches": "execution_id", "wtb_node_runs": "execution_id", "wtb_rollbacks": "execution_id"}
+FOUND_BY |= {"wtb_batch_jobs": "batch_id", "wtb_observations": "trace_id", "wtb_tool_calls": "execution_id"}
+"""The column by which a reader looks for rows: one in which it is damaged is not found there any more."""
+
+COLUMNS = [(seal, column) for seal in READERS for column in (*seal.key, *seal.rest)]
+
+UNSEALED = {
+    "wtb_executions": {"version", "updated_at_us", "lease_expires_at_us", "request"},
+    "wtb_batches": {"spent_us"},
+    "wtb_pending_writes": {"execution_id"},
+    "wtb_tool_calls": {*tool_calls.CALL_FIELDS.split(", ")} - {"execution_id", "node_run_id", "identity"},
+}
+"""Columns that are changed without the rest of their row, or that another seal covers."""
+
+
+@dataclass
+class Kept:
+    """One row of every kind."""
+
+    storage: SqlStorage
+    disk: Disk
+    at: Position
+
+    @property
+    def inspection(self) -> StoredInspection:
+        return StoredInspection(self.storage, MemoryObjectStore(FakeClock()), Path("nowhere"), codec=self.storage.codec)
+
+    def faults(self) -> list[Fault]:
+        return list(self.inspection.inspect(lambda kind: None).faults)
+
+    def row(self, seal: RowSeal) -> dict[str, Any]:
+        rows = [row._asdict() for row in self.disk.rows(metadata.tables[seal.table])]
+        return next(row for row in rows if row[seal.column] is not None)
+
+    def set(self, seal: RowSeal, row: dict[str, Any], /, **changed: Any) -> None:
+        table = metadata.tables[seal.table]
+        same = [column == row[column.name] for column in table.primary_key]
+        self.disk.change(sa.update(table).where(*same).values(**changed))
+
+    def read(self, seal: RowSeal) -> object:
+        with self.storage.unit_of_work(readonly=True) as uow:
+            return READERS[seal](uow, self)
+
+
+@pytest.fixture
+def kept(storage: Storage) -> Kept:
+    assert isinstance(storage, SqlStorage)
+    clock, ids = FakeClock(), SequentialIds(1)
+    recorder = Recorder(storage, clock, ids)
+    at = recorder.start({"name": "w", "version": "1", "nodes": []}, {"n": 0}, created_by="ann")
+    run = evolve(recorder.node_run(at, "node", 1), figures=Figures(ms=1.5), pending={"returned": {"n": 1}})
+    at = recorder.complete(at, evolve(run, pending=None), StateDelta.of(n=SetValue(1)))
+    waits = evolve(recorder.node_run(at, "node", 2), pending={"returned": {"n": 2}, "file_commit": None})
+    now = clock.now()
+    call = ToolCall(
+        execution_id=at.execution.id,
+        node_run_id=run.id,
+        identity="send:1",
+        sequence=1,
+        kind=CallKind.TOOL,
+        tool="send",
+        effects=Effects.EXTERNAL,
+        arguments={"to": "ann"},
+        started_at=now,
+    ).succeeded({"price": 1234}, now)
+    rollback = Rollback(
+        id="rollback",
+        number=0,
+        execution_id=at.execution.id,
+        branch_id=at.branch.id,
+        direction=Direction.ROLLBACK,
+        head_id=at.head.id,
+        target_id=at.head.id,
+        safety_id=at.head.id,
+        calls=(CallKey(node_run_id=run.id, identity="send:1"),),
+        created_at=now,
+    ).ended(RollbackStatus.COMPLETED, now)
+    record = BatchRecord(combinations=("a",), baseline="a", cases=("c1",), repeats=1, metrics=())
+    batch = Batch(id="batch", name="qa", workflow_name="w", record=record, created_at=now, updated_at=now)
+    job = Job(batch_id="batch", number=0, combination="a", case_id="c1", repeat=0, fingerprint="f")
+    seen = Observation("node", Source(SourceKind.FILE, "prompt.txt"), "digest")
+    with storage.unit_of_work() as uow:
+        uow.node_runs.save(waits)
+        uow.tool_calls.save(call.using(Usage(input_tokens=3, output_tokens=1, cost_usd=0.1, models=("m",))))
+        uow.rollbacks.save(rollback)
+        uow.batches.save(batch)
+        uow.batches.save_jobs([job])
+        uow.batches.save_baseline(Baseline(name="main", batch_id="batch", combination="a", created_at=now))
+        uow.observations.add("trace", {0: seen})
+        uow.writes.add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
+        uow.commit()
+    kept = Kept(storage, Disk(storage), at)
+    assert kept.faults() == []
+    return kept
+
+
+def changed(value: Any, column: sa.Column[Any], *, any_bytes: bool) -> Any:
+    """Another value for a column: one bit of what is there, or something where nothing is."""
+    if value in (None, "", b""):
+        return {"TEXT": "x", "BLOB": b"x"}.get(str(column.type), 1)
+    return flipped(value, random.Random(column.name), any_bytes=any_bytes)
+
+
+@pytest.mark.parametrize(
+    ("seal", "column"), COLUMNS, ids=[f"{seal.column}.{seal.table}.{name}" for seal, name in COLUMNS]
+)
+def test_a_changed_column_is_named_by_doctor_and_refused_by_readers(kept: Kept, seal: RowSeal, column: str) -> None:
+    row = kept.row(seal)
+    other = changed(row[column], metadata.tables[seal.table].c[column], any_bytes=kept.disk.keeps_any_bytes)
+    kept.set(seal, row, **{column: other})
+    assert seal.kind in {fault.kind for fault in kept.faults()}
+    if column == FOUND_BY.get(seal.table):
+        found: Any = kept.read(seal)
+        assert not found or row["id"] not in {each.id for each in found}
+    else:
+        with pytest.raises(DamagedData, match="damaged"):
+            kept.read(seal)
+
+
+@pytest.mark.parametrize("seal", READERS, ids=lambda seal: f"{seal.table}.{seal.column}")
+def test_every_bit_of_a_seal_counts(kept: Kept, seal: RowSeal) -> None:
+    row = kept.row(seal)
+    stored = row[seal.column]
+    assert len(stored) == 16
+    for bit in (0, 63, 127):
+        value = bytearray(stored)
+        value[bit // 8] ^= 1 << bit % 8
+        kept.set(seal, row, **{seal.column: bytes(value)})
+        with pytest.raises(DamagedData, match="does not match its checksum; `wtb doctor` tells more"):
+            kept.read(seal)
+
+
+@pytest.mark.parametrize("seal", READERS, ids=lambda seal: f"{seal.table}.{seal.column}")
+def test_a_row_from_before_there_were_seals_is_read_as_it_is(kept: Kept, seal: RowSeal) -> None:
+    before = kept.read(seal)
+    kept.set(seal, kept.row(seal), **{seal.column: None})
+    assert kept.read(seal) == before
+    assert kept.faults() == []
+
+
+def test_a_seal_covers_every_column_that_is_not_changed_by_itself(kept: Kept) -> None:
+    covered: dict[str, set[str]] = {}
+    for seal in READERS:
+        covered.setdefault(seal.table, set()).update({*seal.key, *seal.rest, seal.column})
+    for name, columns in covered.items():
+        assert columns | UNSEALED.get(name, set()) == set(metadata.tables[name].c.keys()), name
+        assert not columns & UNSEALED.get(name, set()), name
+
+
+def test_what_is_changed_by_itself_leaves_the_seal_right(kept: Kept) -> None:
+    now, id = kept.storage.clock.now(), kept.at.execution.id
+    with kept.storage.unit_of_work() as uow:
+        execution = uow.executions.get(id).stepped(now).owned("me", now, now - now)
+        uow.executions.save(execution)
+        uow.executions.renew(id, execution.lease_token, now)
+        uow.executions.request(id, "pause")
+        uow.executions.advance(execution.stepped(now), token=execution.lease_token)
+        uow.branches.move_head(kept.at.branch.id, kept.at.head.id, expected=kept.at.head.id)
+        uow.branches.fork_from(kept.at.branch.id, kept.at.head.id)
+        uow.batches.took("batch", 9.5)
+        uow.commit()
+    assert kept.faults() == []
+    for seal in READERS:
+        kept.read(seal)
+
+
+def test_a_row_that_is_written_again_is_sealed(kept: Kept) -> None:
+    for seal in READERS:
+        kept.set(seal, kept.row(seal), **{seal.column: None})
+    with kept.storage.unit_of_work() as uow:
+        for run in uow.node_runs.list_runs(kept.at.execution.id):
+            uow.node_runs.save(run)
+        for call in uow.tool_calls.list_calls(kept.at.execution.id):
+            uow.tool_calls.save(call)
+        for rollback in uow.rollbacks.list_rollbacks(kept.at.execution.id):
+            uow.rollbacks.save(rollback)
+        uow.batches.save(uow.batches.get("batch"))
+        uow.batches.save_jobs(uow.batches.list_jobs("batch"))
+        uow.batches.save_baseline(uow.batches.get_baseline("main"))
+        uow.executions.save(uow.executions.get(kept.at.execution.id).stepped(kept.storage.clock.now()))
+        uow.branches.move_head(kept.at.branch.id, kept.at.head.id, expected=kept.at.head.id)
+        uow.branches.fork_from(kept.at.branch.id, kept.at.head.id)
+        uow.commit()
+    for seal in READERS.keys() - {observations.OBSERVATION_SEAL, pending_writes.WRITE_SEAL}:
+        assert kept.row(seal)[seal.column] is not None
+    assert kept.faults() == []
+
+
+def test_a_pending_write_of_a_run_that_does_not_exist_is_named(kept: Kept) -> None:
+    seal = pending_writes.WRITE_SEAL
+    kept.set(seal, kept.row(seal), execution_id="nobody")
+    assert [(fault.kind, fault.runs) for fault in kept.faults()] == [(FaultKind.PENDING_WRITE, ("nobody",))]
+
+
+@pytest.mark.parametrize("seal", [node_runs.NODE_RUN_SEAL, pending_writes.WRITE_SEAL], ids=lambda seal: seal.table)
+def test_nothing_is_collected_while_a_row_is_damaged_that_may_refer_to_it(kept: Kept, seal: RowSeal) -> None:
+    if seal is pending_writes.WRITE_SEAL:
+        write = PendingWrite(
+            kept.at.execution.id, kept.at.head.id, "large", 0, "", "answer", "yes " * 9_000, kept.storage.clock.now()
+        )
+        with kept.storage.unit_of_work() as uow:
+            uow.writes.add([write])
+            uow.commit()
+        row = next(row._asdict() for row in kept.disk.rows(metadata.tables[seal.table]) if row.task_id == "large")
+        kept.set(seal, row, address=b"x" * 32)
+    else:
+        kept.set(seal, kept.row(seal), input_id=None)
+    clock = FakeClock()
+    garbage = SweptGarbage(kept.storage, MemoryObjectStore(clock), codec=kept.storage.codec, clock=clock)
+    with pytest.raises(DamagedData, match="does not match its checksum"):
+        garbage.sweep(clock.now() - clock.now())
+
+
+def test_a_shared_result_whose_status_was_changed_is_made_again(kept: Kept) -> None:
+    now = kept.storage.clock.now()
+    entry = CacheEntry(key=b"key", status=CacheStatus.RUNNING, owner="me", attempt="1", expires_at=now)
+    with kept.storage.unit_of_work() as uow:
+        uow.cache.claim(entry)
+        uow.cache.settle(replace(entry, status=CacheStatus.FAILED, value={"type": "E", "message": "m"}))
+        uow.commit()
+    cache = metadata.tables["wtb_node_cache"]
+    kept.disk.set(cache, "key", b"key", status="done")
+    with kept.storage.unit_of_work() as uow:
+        found = uow.cache.find(b"key")
+        assert found is not None
+        assert found.value is None
+    kept.disk.set(cache, "key", b"key", status="dond")
+    with kept.storage.unit_of_work() as uow:
+        assert uow.cache.find(b"key") is None
+        assert uow.cache.claim(entry)
+        assert not uow.cache.claim(replace(entry, owner="other"))
+        uow.commit()
+    assert kept.faults() == []
+
+
+def steps(kept: Kept, count: int) -> tuple[Recorder, list[Position]]:
+    """Go on with the run for a few steps."""
+    recorder, line = Recorder(kept.storage, FakeClock(), SequentialIds(7)), [kept.at]
+    for number in range(count):
+        run = recorder.node_run(line[-1], "more", number + 1)
+        line.append(recorder.complete(line[-1], run, StateDelta.of(n=SetValue(number))))
+    return recorder, line
+
+
+def test_a_head_that_went_back_without_a_rollback_is_named(kept: Kept) -> None:
+    _, line = steps(kept, 3)
+    head = (line[0].branch.id, line[1].head.id)
+    assert kept.faults() == []
+    seal = repositories.HEAD_SEAL.of(head)  # as it was before a write that never reached the disk
+    kept.disk.set(metadata.tables["wtb_branches"], "id", head[0], head_id=head[1], head_seal=seal)
+    (fault,) = kept.faults()
+    assert (fault.kind, fault.what, fault.runs) == (FaultKind.BRANCH, head[0], (kept.at.execution.id,))
+    assert "no rollback went back" in fault.problem
+
+
+def test_a_head_at_a_checkpoint_of_another_run_is_named_unless_it_was_forked_there(kept: Kept) -> None:
+    recorder, line = steps(kept, 3)
+    fork = recorder.fork_run(line[0].execution, line[2].head, name="fork")
+    assert kept.faults() == []
+    branches = metadata.tables["wtb_branches"]
+    kept.disk.set(branches, "id", fork.branch.id, head_id=line[1].head.id, head_seal=None)
+    assert kept.faults() == []  # where a rollback of the fork may go
+    kept.disk.set(branches, "id", fork.branch.id, head_id=line[3].head.id)
+    (fault,) = kept.faults()
+    assert (fault.kind, fault.what, fault.runs) == (FaultKind.BRANCH, fork.branch.id, (fork.execution.id,))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_events_that_are_cut_off_at_the_end_of_a_run_are_named(kept: Kept, count: int) -> None:
+    recorder, line = steps(kept, 3)
+    recorder.end(line[-1], Ending(status=ExecutionStatus.COMPLETED))
+    assert kept.faults() == []
+    events = metadata.tables["wtb_events"]
+    mine = [row for row in kept.disk.rows(events) if row.stream == kept.at.execution.id]
+    for row in mine[-count:]:
+        kept.disk.remove(events, "position", row.position)
+    (fault,) = kept.faults()
+    assert (fault.kind, fault.runs) == (FaultKind.EVENT, (kept.at.execution.id,))
+    assert fault.what == f"{kept.at.execution.id}/{mine[-count].sequence}"
+    assert "the last events" in fault.problem
+
+
+def test_a_gap_in_the_middle_is_not_taken_for_a_cut_end(kept: Kept) -> None:
+    steps(kept, 3)
+    events = metadata.tables["wtb_events"]
+    mine = [row for row in kept.disk.rows(events) if row.stream == kept.at.execution.id]
+    kept.disk.remove(events, "position", mine[-2].position)
+    (fault,) = kept.faults()
+    assert fault.problem == f"event {mine[-2].sequence} of {kept.at.execution.id!r} is missing"
+
+
+def test_a_run_that_lost_all_its_events_is_named(kept: Kept) -> None:
+    with kept.disk._storage.database.engine.begin() as connection:
+        connection.execute(sa.delete(metadata.tables["wtb_events"]))
+    assert [fault.what for fault in kept.faults()] == [f"{kept.at.execution.id}/1"]
+
+
+def test_a_damaged_run_says_so_where_it_is_loaded(kept: Kept) -> None:
+    kept.disk.set(metadata.tables["wtb_executions"], "id", kept.at.execution.id, options='{"seed": 1}')
+    recorder = Recorder(kept.storage, FakeClock(), SequentialIds(7))
+    with pytest.raises(DamagedData, match=f"run '{kept.at.execution.id}' is damaged: its row does not match"):
+        recorder.load(kept.at.execution.id)
