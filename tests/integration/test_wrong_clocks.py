@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.journeys import RollbackFailed
 from wtb.application.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.errors import Conflict
@@ -185,6 +186,60 @@ def test_a_lease_far_in_the_future_is_named_by_doctor_and_taken_over_only_when_t
     assert taken.status is ExecutionStatus.COMPLETED
     (event,) = taken.events(types=[EventType.EXECUTION_ABANDONED])
     assert "by a wrong clock; somebody said to take over" in event.data["reason"]
+
+
+class Bookings:
+    """A reservation whose cancellation fails while `is_broken`."""
+
+    def __init__(self) -> None:
+        self.is_broken = True
+        self.undone: list[str] = []
+        self.reserve = wtb.tool(name="reserve", reverse=self.cancel)(lambda seat: seat)
+
+    def cancel(self, call: Any) -> None:
+        if self.is_broken:
+            raise OSError("the hotel does not answer")
+        self.undone.append(call.arguments["seat"])
+
+
+def half_rolled_back(bench: Bench, bookings: Bookings) -> wtb.Run:
+    """Return a run that waits in the middle of a rollback, under a lease of another machine until next year."""
+    flow = Workflow("booking")
+    flow.add_node("book", lambda state, ctx: {"seat": ctx.tool(bookings.reserve, seat="one")}, start=True)
+    run = bench.run(flow, {})
+    with pytest.raises(RollbackFailed):
+        run.rollback(0)
+    bookings.is_broken = False
+    with bench.services.storage.unit_of_work() as uow:
+        execution = uow.executions.get(run.id).stepped(bench.services.clock.now())
+        uow.executions.save(execution.owned("elsewhere/7/1", uow.now() + 365 * 24 * HOUR, LEASE))
+        uow.commit()
+    return run
+
+
+def test_a_half_done_rollback_under_a_lease_far_in_the_future_goes_on_only_when_told_to(bench: Bench) -> None:
+    bookings = Bookings()
+    run = half_rolled_back(bench, bookings)
+    typed = f"wtb rollback {run.id} --continue --take-over"
+    (fault,) = [fault for fault in bench.services.integrity.check().faults if fault.kind is FaultKind.LEASE]
+    assert typed in fault.problem
+    with pytest.raises(Conflict, match=f"take the run over with `{typed}`"):
+        run.continue_rollback()
+    with pytest.raises(Conflict, match="longer than any lease lasts"):
+        run.abandon_rollback()
+    assert bookings.undone == []
+    run.continue_rollback(take_over=True)
+    assert (run.status, bookings.undone) == (ExecutionStatus.PAUSED, ["one"])
+    (event,) = run.events(types=[EventType.EXECUTION_ABANDONED])
+    assert "by a wrong clock; somebody said to take over" in event.data["reason"]
+
+
+def test_a_half_done_rollback_under_a_lease_far_in_the_future_is_given_up_when_told_to(bench: Bench) -> None:
+    bookings = Bookings()
+    run = half_rolled_back(bench, bookings)
+    run.abandon_rollback(take_over=True)
+    assert (run.status, bookings.undone) == (ExecutionStatus.PAUSED, [])
+    assert run.resume().status is ExecutionStatus.COMPLETED
 
 
 @pytest.mark.parametrize("bench", ["sqlite", "postgres"], indirect=True)

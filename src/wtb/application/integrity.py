@@ -106,7 +106,7 @@ class Integrity:
                     what=execution.id,
                     problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
                     f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
-                    f"`wtb resume {execution.id} --take-over`",
+                    f"`{execution.take_over_command}`",
                     runs=(execution.id,),
                     remedy=None,
                 )

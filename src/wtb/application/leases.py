@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from wtb.application.steps import Position
 from wtb.domain.errors import Conflict
+from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
@@ -61,13 +62,17 @@ class Leases:
             return f"{lease.owner} had a lease until {lease.expires_at} by a wrong clock; somebody said to take over"
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 
-    def taken(self, execution: Execution) -> Execution:
-        """Take the lease of a run without changing how it stands."""
-        self.check_free(execution)
+    def taken(self, execution: Execution, *, take_over: bool = False) -> Execution:
+        """Take the lease of a run without changing how it stands; `take_over` as for `check_free`."""
+        abandoned = self.check_free(execution, take_over=take_over)
+        now = self._clock.now()
         try:
             with self._storage.unit_of_work() as uow:
-                execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
+                execution = execution.stepped(now).owned(self._owners.me(), uow.now(), LEASE)
                 uow.executions.save(execution)
+                if abandoned is not None:
+                    data = {"reason": abandoned}
+                    uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
                 uow.commit()
         except Conflict as error:
             raise Conflict(

@@ -103,20 +103,27 @@ class TimeTravel:
             self._journeys.carry_out(at, journal)
         return plan
 
-    def continue_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
-        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call."""
+    def continue_rollback(
+        self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
+    ) -> Execution:
+        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call.
+
+        `take_over` takes a lease that a wrong clock has put far into the future.
+        """
         doubt = None if in_doubt is None else Doubt(in_doubt)
-        with self._half_done(execution_id) as (at, journal):
+        with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._journeys.carry_out(at, journal, doubt)
 
-    def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
+    def abandon_rollback(
+        self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
+    ) -> Execution:
         """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
 
         A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
-        was killed is settled first, so that everybody knows how it stands.
+        was killed is settled first, so that everybody knows how it stands. `take_over` as for `continue_rollback`.
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
-        with self._half_done(execution_id) as (at, journal):
+        with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._journeys.give_up(at, journal, doubt)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
@@ -228,13 +235,13 @@ class TimeTravel:
                 yield at
 
     @contextmanager
-    def _half_done(self, execution_id: ExecutionId) -> Iterator[tuple[Position, Rollback]]:
+    def _half_done(self, execution_id: ExecutionId, *, take_over: bool) -> Iterator[tuple[Position, Rollback]]:
         """Take over a rollback that is half done, unless somebody who is alive is at it."""
         at = self._recorder.load(execution_id)
         if at.execution.status is not ExecutionStatus.ROLLING_BACK:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
         with alone(at):
-            at = replace(at, execution=self._leases.taken(at.execution))
+            at = replace(at, execution=self._leases.taken(at.execution, take_over=take_over))
             with self._storage.unit_of_work(readonly=True) as uow:
                 journals = uow.rollbacks.list_rollbacks(execution_id)
             with self._letting_go(at):

@@ -182,13 +182,19 @@ class Execution:
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC, "
                 "longer than any lease lasts: some clock is or was wrong. Set the clocks right. If that process has "
-                f"ended, take the run over with `wtb resume {self.id} --take-over`"
+                f"ended, take the run over with `{self.take_over_command}`"
             )
         if holder_gone is False or not lease.expired(now):
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%H:%M:%S} UTC; "
                 f"pause it with `wtb pause {self.id}`, or wait until that process has ended"
             )
+
+    @property
+    def take_over_command(self) -> str:
+        """What a person types to go on with a run whose lease a wrong clock has put far into the future."""
+        is_half_done = self.status is ExecutionStatus.ROLLING_BACK
+        return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
 
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
         """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
