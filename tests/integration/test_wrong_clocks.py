@@ -26,13 +26,6 @@ from wtb.testing.fakes import FakeClock
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    made = FakeClock()
-    monkeypatch.setattr("wtb.bootstrap.SystemClock", lambda: made)
-    return made
-
-
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Bench]:
     """A bench over each storage in turn, whose clock is ours."""

@@ -18,12 +18,13 @@ from wtb.application.steps import Position
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.rollback import (
+    HEADS,
     CallKey,
     CannotUndo,
     Direction,
@@ -177,7 +178,8 @@ class TimeTravel:
         present = self._present_files(at)
         save = None if present is None else present.save
         with self._storage.unit_of_work() as uow:
-            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save)
+            heads = _heads_of_thread(uow, at.execution)
+            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
             if not files and safety.file_commit != target.file_commit:
                 behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
                 target = self._recorder.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
@@ -288,6 +290,17 @@ class TimeTravel:
                 f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew"
             ) from error
         return last
+
+
+def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapping[str, Any]] | None:
+    """Return where all branches of a LangGraph thread stand; None of any other run.
+
+    Its subgraphs stand on branches of their own, which a rollback does not move: what they made before it is told by
+    these heads, whatever the clock says.
+    """
+    if execution.workflow_name != THREAD:
+        return None
+    return {HEADS: {branch.id: branch.head_id for branch in uow.branches.list_branches(execution.id)}}
 
 
 def _cannot_undo(calls: Sequence[ToolCall]) -> str:

@@ -17,6 +17,9 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
 
+HEADS = "wtb.heads"
+"""Under which name the safety checkpoint of a LangGraph thread holds the head of each branch."""
+
 
 class Direction(StrEnum):
     """Back to an earlier checkpoint, or forward again to where a rollback came from."""
