@@ -6,10 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from langgraph.types import Command, interrupt
+from langgraph.graph import END, START
+from langgraph.types import Command, Send, interrupt
 
+import wtb
+import wtb.langgraph
 from tests.integration.test_langgraph_shapes import Log, graph_of, row
 from wtb.bench import Bench
+from wtb.domain.ids import uuid7
 from wtb.langgraph import Saver
 from wtb.testing.fakes import FakeClock
 
@@ -83,6 +87,36 @@ def test_a_redo_brings_back_what_a_subgraph_remembered_though_the_clock_was_set_
     run.redo()
     app.invoke({"log": ["3"]}, CONFIG)
     assert seen == without_rollback(bench)
+
+
+class DescendingIds:
+    """Ids of which each sorts before the one that came before it, as under a clock that runs backwards."""
+
+    left = 1 << 40
+
+    def new(self) -> str:
+        DescendingIds.left -= 1
+        return uuid7(self.left, 0, 0)
+
+
+def test_visits_are_counted_on_though_later_ids_sort_before_earlier_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [Send("work", {"log": []}), Send("work", {"log": []})]
+    graph = graph_of(
+        Log,
+        {
+            "work": lambda state: {"log": ["work"]},
+            "ask": lambda state: {"log": [interrupt("well?")]},
+        },
+        [("work", "ask")],
+    )
+    graph.add_conditional_edges(START, lambda state: sent, ["work"])
+    graph.add_conditional_edges("ask", lambda state: "work" if len(state["log"]) < 4 else END, ["work", END])
+    monkeypatch.setattr(bench.services.controller._recorder, "_ids", DescendingIds())
+    run = bench.run(wtb.langgraph.workflow(graph), {"log": []})
+    run = run.resume(answer="yes")
+    assert [visit for node, visit in run.history.path() if node == "work"] == [2, 1, 3]
 
 
 def asking(bench: Bench) -> Any:

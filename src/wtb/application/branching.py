@@ -98,9 +98,11 @@ class Branching:
     def effects_after(self, execution_id: ExecutionId, point: Checkpoint) -> tuple[ToolCall, ...]:
         """Return what a run has done to the world since a checkpoint was made; a fork does not take it back."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            calls = uow.tool_calls.list_calls(execution_id)
-        after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
-        return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one
+            calls = [call for call in uow.tool_calls.list_calls(execution_id) if call.may_have_happened]
+            if not calls:
+                return ()
+            history = uow.checkpoints.load_history(execution_id)
+        return tuple(sorted(history.calls_after(point, calls), key=lambda call: call.start_order))
 
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None

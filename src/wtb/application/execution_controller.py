@@ -342,24 +342,19 @@ class ExecutionController:
         What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
         finished stays as it is.
         """
-        for run in self._recovery.standing(at).open_runs:
-            if run.pending is not None:
-                continue
-            with self._storage.unit_of_work(readonly=True) as uow:
-                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
-                history = uow.checkpoints.load_history(at.execution.id)
-            for call in reversed(calls):
-                if history.is_inherited(call):
-                    continue
-                if self._reversals.can_reverse(call):
-                    self._reversals.reverse(call, at.token)
-                elif call.may_have_happened:
-                    _log.warning(
-                        "run %s: %s (%s) stays as it is, and may be done again",
-                        at.execution.id,
-                        call.tool,
-                        call.identity,
-                    )
+        runs = [run for run in self._recovery.standing(at).open_runs if run.pending is None]
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = [call for run in runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
+            history = uow.checkpoints.load_history(at.execution.id)
+        calls = [call for call in found if not history.is_inherited(call)]
+        for call in sorted(calls, key=lambda call: call.start_order, reverse=True):
+            if self._reversals.can_reverse(call):
+                self._reversals.reverse(call, at.token)
+            elif call.may_have_happened:
+                _log.warning(
+                    "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+                )
+        for run in runs:
             self._recorder.abandon(at, run)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
