@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.application.batch_planner import Forecast
+from wtb.application.leases import store_time
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
@@ -158,9 +159,11 @@ class Bench:
 
     def neglect(self, execution: Execution) -> Neglect | None:
         """Return why a run that says it is running does not get on: its process is gone, or long silent."""
+        if not execution.is_busy:
+            return None
         lease = execution.lease
         gone = None if lease is None else self.services.owners.is_gone(lease.owner)
-        return execution.neglect(self.services.clock.now(), gone)
+        return execution.neglect(store_time(self.services.storage), gone)
 
     def batch(
         self,

@@ -16,6 +16,7 @@ from wtb.application.batch_planner import ALONE, BatchPlanner, Forecast, MadeOf,
 from wtb.application.dependencies.traces import Traces, Window
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.execution_controller import ExecutionController, WaitsForResult
+from wtb.application.leases import store_time
 from wtb.application.node_cache import Go, NodeCache, Sharing
 from wtb.application.run_figures import measured_runs
 from wtb.application.scoring import Scoring, scored_by
@@ -229,7 +230,7 @@ class BatchTestRunner:
 
     def new_go(self) -> Go:
         """Return a new go at a batch or a job: failures are final within it."""
-        return Go(id=self._ids.new(), began_at=self._clock.now())
+        return Go(id=self._ids.new(), began_at=store_time(self._storage))
 
     def sharing(self, plan: BatchPlan, job: Job, prints: Prints, go: Go, trace_id: str) -> Sharing:
         """Return what a job shares with others."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from wtb.application.leases import store_time
 from wtb.application.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
@@ -88,16 +89,16 @@ class Integrity:
             return None  # what is damaged may refer to anything
 
     def _neglected(self) -> Iterator[Fault]:
+        now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             gone = self._is_gone(execution)
-            neglect = execution.neglect(self._clock.now(), gone)
+            neglect = execution.neglect(now, gone)
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
 
     def _too_long_leases(self) -> Iterator[Fault]:
         """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            now = uow.now()
+        now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             lease = execution.lease
             if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
@@ -135,7 +136,9 @@ class Integrity:
             )
 
     def _is_being_run(self, execution: Execution) -> bool:
-        return execution.status in _BUSY and execution.neglect(self._clock.now(), self._is_gone(execution)) is None
+        if not execution.is_busy:
+            return False
+        return execution.neglect(store_time(self._storage), self._is_gone(execution)) is None
 
     def _damaged_indexes(self) -> Iterator[Fault]:
         damaged = self._folders.list_damaged_indexes()
@@ -186,7 +189,7 @@ class Integrity:
             execution = uow.executions.get(execution_id)
             if (
                 execution.status is not ExecutionStatus.RUNNING
-                or execution.neglect(now, self._is_gone(execution)) is None
+                or execution.neglect(uow.now(), self._is_gone(execution)) is None
             ):
                 return
             try:

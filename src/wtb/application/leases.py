@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from wtb.application.steps import Position
 from wtb.domain.errors import Conflict
@@ -36,6 +36,12 @@ def alone(at: Position) -> Iterator[None]:
             _TAKEN.discard(at.branch.id)
 
 
+def store_time(storage: Storage) -> datetime:
+    """Return the time by which leases run out: that of the database, where it has a clock of its own."""
+    with storage.unit_of_work(readonly=True) as uow:
+        return uow.now()
+
+
 class Leases:
     """Who may take a run over, and from whom."""
 
@@ -53,9 +59,8 @@ class Leases:
         if lease is None:
             return None
         gone = self._owners.is_gone(lease.owner)
-        with self._storage.unit_of_work(readonly=True) as uow:
-            now = uow.now()
-            execution.check_free(me, now, gone, is_clock_distrusted=take_over)
+        now = store_time(self._storage)
+        execution.check_free(me, now, gone, is_clock_distrusted=take_over)
         if lease.owner == me:
             return None
         if not gone and lease.is_too_long(now):

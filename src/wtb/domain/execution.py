@@ -196,12 +196,17 @@ class Execution:
         is_half_done = self.status is ExecutionStatus.ROLLING_BACK
         return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether some process should be at it."""
+        return self.status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
         """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
 
         A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
         """
-        if self.status not in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK):
+        if not self.is_busy:
             return None
         heard_at = self.updated_at if self.lease is None else max(self.updated_at, self.lease.expires_at)
         if now - heard_at >= ABANDONED_AFTER:
