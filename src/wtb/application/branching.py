@@ -18,6 +18,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork
+from wtb.domain.rollback import calls_after
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
@@ -102,7 +103,7 @@ class Branching:
             if not calls:
                 return ()
             history = uow.checkpoints.load_history(execution_id)
-        return tuple(sorted(history.calls_after(point, calls), key=lambda call: call.start_order))
+        return tuple(calls_after(history, point, calls))
 
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None

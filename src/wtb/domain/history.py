@@ -133,20 +133,6 @@ class ExecutionHistory:
             return False
         return call.had_ended_at(began.step, began.created_at)
 
-    def calls_after(self, checkpoint: Checkpoint, calls: Iterable[ToolCall]) -> list[ToolCall]:
-        """Return which of these calls were made on lines that go on from a checkpoint; one that was inherited once."""
-        behind, made = self.builds_on(checkpoint.id), self.original(checkpoint)
-        began = {run.id: run.input_id for run in self.node_runs}
-        return [
-            call
-            for call in calls
-            if not self.is_inherited(call)
-            and (
-                began.get(call.node_run_id) in behind
-                or (call.node_run_id == made.node_run_id and not call.had_ended_at(made.step, made.created_at))
-            )
-        ]
-
     def original(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint that a node made itself in its middle and that this one stands for.
 

@@ -229,6 +229,23 @@ class _Reach:
         return until is not None and call.had_ended_at(until.step, until.created_at)
 
 
+def calls_after(history: ExecutionHistory, checkpoint: Checkpoint, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return which of these calls were made on lines that go on from a checkpoint, in the order of their starts.
+
+    A call that several node runs have, because one took it over from another, is named once.
+    """
+    behind, made = history.builds_on(checkpoint.id), history.original(checkpoint)
+    inputs = {run.id: run.input_id for run in history.node_runs}
+
+    def is_after(call: ToolCall) -> bool:
+        if call.node_run_id == made.node_run_id:
+            return not call.had_ended_at(made.step, made.created_at)
+        return inputs.get(call.node_run_id) in behind
+
+    found = [call for call in calls if is_after(call) and not history.is_inherited(call)]
+    return sorted(found, key=lambda call: call.start_order)
+
+
 def _lineages(history: ExecutionHistory, forks: Collection[Branch]) -> list[Checkpoint]:
     """Return the checkpoints that other branches build on."""
     others = [branch.head_id for branch in history.branches if branch.id != history.active_branch_id]
