@@ -221,12 +221,14 @@ def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fau
     owner = "nobody" if execution.lease is None else execution.lease.owner
     why = "has ended" if neglect is Neglect.GONE else "has not been heard of for an hour"
     remedy: str | None = "paused, to be resumed"
+    half_done = f"; go on with `wtb rollback {execution.id} --continue`, or give it up with `--abandon`"
     if execution.status is ExecutionStatus.ROLLING_BACK or gone is False:
         remedy = None
     return Fault(
         kind=FaultKind.ABANDONED_RUN,
         what=execution.id,
-        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})",
+        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})"
+        f"{half_done if execution.status is ExecutionStatus.ROLLING_BACK else ''}",
         runs=(execution.id,),
         remedy=remedy,
     )
