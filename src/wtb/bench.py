@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.application.batch_planner import Forecast
-from wtb.application.leases import store_time
+from wtb.application.leases import time_for
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
@@ -163,7 +163,7 @@ class Bench:
             return None
         lease = execution.lease
         gone = None if lease is None else self.services.owners.is_gone(lease.owner)
-        return execution.neglect(store_time(self.services.storage), gone)
+        return execution.neglect(time_for(execution, self.services.storage, self.services.clock), gone)
 
     def batch(
         self,

@@ -12,7 +12,7 @@ from wtb.application.branching import check_not_rolling_back
 from wtb.application.context import Price
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
-from wtb.application.leases import Leases, alone, store_time
+from wtb.application.leases import Leases, alone, time_for
 from wtb.application.node_cache import Sharing
 from wtb.application.node_host import Equipment, NodeHost, Watch
 from wtb.application.node_runner import NodeRunner
@@ -79,6 +79,7 @@ class ExecutionController:
         price: Price = lambda model, input_tokens, output_tokens: None,
     ) -> None:
         self._storage = storage
+        self._clock = clock
         self._conditions = conditions
         self._engine_of = engine_of
         self._owners = owners
@@ -377,7 +378,7 @@ class ExecutionController:
         """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
         if execution.status is ExecutionStatus.RUNNING:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
-            return execution.neglect(store_time(self._storage), gone) is not None
+            return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 
     def is_free(self, execution_id: ExecutionId) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from wtb.application.leases import store_time
+from wtb.application.leases import store_time, time_for
 from wtb.application.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
@@ -89,10 +89,9 @@ class Integrity:
             return None  # what is damaged may refer to anything
 
     def _neglected(self) -> Iterator[Fault]:
-        now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             gone = self._is_gone(execution)
-            neglect = execution.neglect(now, gone)
+            neglect = execution.neglect(time_for(execution, self._storage, self._clock), gone)
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
 
@@ -138,7 +137,8 @@ class Integrity:
     def _is_being_run(self, execution: Execution) -> bool:
         if not execution.is_busy:
             return False
-        return execution.neglect(store_time(self._storage), self._is_gone(execution)) is None
+        now = time_for(execution, self._storage, self._clock)
+        return execution.neglect(now, self._is_gone(execution)) is None
 
     def _damaged_indexes(self) -> Iterator[Fault]:
         damaged = self._folders.list_damaged_indexes()
@@ -189,7 +189,7 @@ class Integrity:
             execution = uow.executions.get(execution_id)
             if (
                 execution.status is not ExecutionStatus.RUNNING
-                or execution.neglect(uow.now(), self._is_gone(execution)) is None
+                or execution.neglect(uow.now() if execution.lease else now, self._is_gone(execution)) is None
             ):
                 return
             try:

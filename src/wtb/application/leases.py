@@ -42,6 +42,11 @@ def store_time(storage: Storage) -> datetime:
         return uow.now()
 
 
+def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
+    """Return the time by which to tell whether somebody is at a run: of a run without a lease only this machine's."""
+    return clock.now() if execution.lease is None else store_time(storage)
+
+
 class Leases:
     """Who may take a run over, and from whom."""
 
