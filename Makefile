@@ -79,8 +79,8 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, long values, t
 	$(PY) -m benchmarks.langgraph
 
 .PHONY: soak
-soak: .venv/.dev  ## Crash and property tests, simulated batches and LangGraph's own tests, the long version
-	@scripts/services
+soak: .venv/.dev  ## Crash and property tests, wrong clocks, containers, simulated batches, LangGraph's own tests: the long version
+	@scripts/services soak
 	@scripts/langgraph_tests
 	$(COMPILED) WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property \
 	    tests/statistics tests/langgraph_suite

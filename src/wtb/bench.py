@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
+from wtb.application.runs.leases import time_for
 from wtb.application.upkeep.listing import legible_executions
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
@@ -159,9 +160,11 @@ class Bench:
 
     def neglect(self, execution: Execution) -> Neglect | None:
         """Return why a run that says it is running does not get on: its process is gone, or long silent."""
+        if not execution.is_busy:
+            return None
         lease = execution.lease
         gone = None if lease is None else self.services.owners.is_gone(lease.owner)
-        return execution.neglect(self.services.clock.now(), gone)
+        return execution.neglect(time_for(execution, self.services.storage, self.services.clock), gone)
 
     def batch(
         self,

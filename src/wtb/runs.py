@@ -354,23 +354,28 @@ class Run:
             created_by=created_by,
         )
 
-    def continue_rollback(self, *, in_doubt: str | None = None) -> Run:
-        """Finish a rollback that failed or was killed; `in_doubt` (`done`, `again`) answers for a reversal."""
+    def continue_rollback(self, *, in_doubt: str | None = None, take_over: bool = False) -> Run:
+        """Finish a rollback that failed or was killed; `in_doubt` (`done`, `again`) answers for a reversal.
+
+        `take_over` takes the run from a process that cannot be seen and whose lease a wrong clock has put far into the
+        future: use it only when that process has ended.
+        """
         self._learn_tools()
-        self._bench.services.travel.continue_rollback(self.id, in_doubt)
+        self._bench.services.travel.continue_rollback(self.id, in_doubt, take_over=take_over)
         return self
 
-    def abandon_rollback(self, *, in_doubt: str | None = None) -> Run:
+    def abandon_rollback(self, *, in_doubt: str | None = None, take_over: bool = False) -> Run:
         """Give up a rollback that failed; what was undone stays undone, and the run stays where it was.
 
-        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died.
+        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died. `take_over` as
+        for `continue_rollback`.
         """
         if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
             self._learn_tools()
         else:  # a rollback can be given up also where its workflow is gone
             with suppress(InvalidInput):
                 self._learn_tools()
-        self._bench.services.travel.abandon_rollback(self.id, in_doubt)
+        self._bench.services.travel.abandon_rollback(self.id, in_doubt, take_over=take_over)
         return self
 
     def redo(self) -> Run:

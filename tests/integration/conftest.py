@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 
 from wtb.bench import Bench
+from wtb.testing.fakes import FakeClock
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The clock of every bench that is opened after this."""
+    made = FakeClock()
+    monkeypatch.setattr("wtb.bootstrap.SystemClock", lambda: made)
+    return made
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

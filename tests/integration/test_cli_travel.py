@@ -182,6 +182,8 @@ def test_a_reversal_that_fails_is_shown_with_what_was_undone_and_is_continued(de
     assert "Paused: rolled back to a#1" in desk.wtb("rollback", "first", "--continue").stdout
     assert (desk.tickets, desk.state()) == (["a"], {"log": ["a"]})
     assert "there is no rollback to finish" in desk.wtb("rollback", "first", "--continue", code=2).stderr
+    refused = desk.wtb("rollback", "first", "a", "--take-over", code=2).stderr
+    assert "`wtb resume first --take-over`" in refused
 
 
 def test_a_rollback_that_is_given_up_leaves_the_run_where_it_was_even_without_its_workflow(desk: Desk) -> None:

@@ -133,6 +133,17 @@ def test_a_run_whose_row_is_damaged_is_named_left_out_of_lists_and_can_be_delete
     assert shell.json("doctor")["faults"] == []
 
 
+def test_a_rollback_that_nobody_is_at_is_left_to_a_person_with_what_to_type(shell: Shell) -> None:
+    with database(shell) as connection:
+        connection.execute(
+            "UPDATE wtb_executions SET status = 'rolling_back', lease_owner = NULL, updated_at_us = 0, seal = NULL"
+        )
+    said = shell.wtb("doctor", "--repair", code=1).stdout
+    assert "go on with `wtb rollback r1 --continue`, or give it up with `--abandon`" in said
+    assert "a repair leaves it to you" in said
+    assert "restore a backup" not in said
+
+
 @pytest.mark.parametrize("command", ["prune", "doctor"])
 def test_a_terminal_sees_progress_and_the_result(shell: Shell, command: str) -> None:
     mine, theirs = pty.openpty()

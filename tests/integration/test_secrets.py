@@ -176,6 +176,25 @@ COMMANDS = [
 ]
 
 
+def test_state_results_and_files_are_kept_as_they_are_though_they_hold_a_secret(bench: Bench) -> None:
+    text = "planted-in-what-is-kept"
+    secret = wtb.Secret(text)
+    told = wtb.tool(name="told", effects="none")(lambda: f"its result: {text}")
+
+    def keep(state: Any, ctx: Any) -> dict[str, Any]:
+        (ctx.workspace / "note").write_text(f"a file: {secret.reveal()}")
+        return {"said": [ctx.tool(told), secret.reveal()]}
+
+    flow = Workflow("keeping")
+    flow.add_node("keep", keep, start=True)
+    flow.add_node("read", lambda state, ctx: {"read": [(ctx.workspace / "note").read_text(), *state["said"]]})
+    flow.edge("keep", "read")
+    run = bench.run(flow, {}, break_after=["keep"]).resume()
+    kept = [f"its result: {text}", text]
+    assert run.state == {"said": kept, "read": [f"a file: {text}", *kept]}
+    assert run.calls[0].result == kept[0]
+
+
 def test_a_question_is_shown_masked_and_can_be_answered(bench: Bench) -> None:
     flow = Workflow("asking")
     flow.add_node("ask", lambda state, ctx: {"said": ctx.ask(f"Use {KEY.reveal()}?")}, start=True)

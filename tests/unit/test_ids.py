@@ -8,14 +8,15 @@ import pytest
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import MAX_ID_LENGTH, check_id, uuid7
-from wtb.infrastructure.system import Uuid7Ids
+from wtb.infrastructure.system import Uuid7Ids, _LastId
 
 FrozenTime = Callable[[int], None]
 
 
 @pytest.fixture
 def set_time_ms(monkeypatch: pytest.MonkeyPatch) -> FrozenTime:
-    """Stop the clock of the operating system at a millisecond."""
+    """Stop the clock of the operating system at a millisecond, in a process that has given no id yet."""
+    monkeypatch.setattr("wtb.infrastructure.system._LAST_ID", _LastId())
 
     def set_to(unix_ms: int) -> None:
         monkeypatch.setattr("wtb.infrastructure.system.time.time_ns", lambda: unix_ms * 1_000_000)
@@ -58,6 +59,13 @@ def test_ids_go_on_growing_when_the_clock_is_set_back(set_time_ms: FrozenTime) -
     before = ids.new()
     set_time_ms(1_000_000)
     assert before < ids.new() < ids.new()
+
+
+def test_a_second_source_goes_on_behind_the_first_when_the_clock_is_set_back(set_time_ms: FrozenTime) -> None:
+    set_time_ms(2_000_000)
+    before = Uuid7Ids().new()
+    set_time_ms(1_000_000)
+    assert before < Uuid7Ids().new()
 
 
 def test_threads_that_share_a_source_get_different_ids_each_in_order() -> None:

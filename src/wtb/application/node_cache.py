@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.traces import Traces, merged
+from wtb.application.store_time import store_time
 from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
@@ -60,7 +61,10 @@ class SharedFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at a batch: failures are final within it, and within another one that goes on at the same time."""
+    """One attempt at a batch: failures are final within it, and within another one that goes on at the same time.
+
+    `began_at` is the time of the store, which all machines share.
+    """
 
     id: str
     began_at: datetime
@@ -82,10 +86,10 @@ class NodeCache:
     def keep_claims(self) -> None:
         """Extend the claims of this process, now and then: a node may take longer than a claim holds elsewhere."""
         now = self._clock.now()
-        if now - self._renewed_at > LEASE / 3:
+        if abs(now - self._renewed_at) > LEASE / 3:  # also when the clock was set back
             self._renewed_at = now
             with self._storage.unit_of_work() as uow:
-                uow.cache.renew(self._owners.me(), now + LEASE)
+                uow.cache.renew(self._owners.me(), uow.now() + LEASE)
                 uow.commit()
 
     def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
@@ -114,11 +118,11 @@ class NodeCache:
             return SharedFailure(failure=Failure(**found.value))
         if found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found):
             return Busy(key)
-        now = self._clock.now()
-        mine = CacheEntry(
-            key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=attempt.id, expires_at=now + LEASE
-        )
         with self._storage.unit_of_work() as uow:
+            ends = uow.now() + LEASE
+            mine = CacheEntry(
+                key=key, status=CacheStatus.RUNNING, owner=self._me(), attempt=attempt.id, expires_at=ends
+            )
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
         return None if claimed else self.claim(key, attempt, state, is_current)
@@ -131,7 +135,7 @@ class NodeCache:
 
     def _is_free(self, entry: CacheEntry) -> bool:
         gone = self._owners.is_gone(entry.owner)
-        return gone is True or (gone is None and entry.expires_at < self._clock.now())
+        return gone is True or (gone is None and entry.expires_at < store_time(self._storage))
 
     def _me(self) -> str:
         return self._owners.me()
@@ -152,7 +156,7 @@ class NodeCache:
             status=CacheStatus.DONE if done else CacheStatus.FAILED,
             owner=self._me(),
             attempt=attempt.id,
-            expires_at=self._clock.now(),
+            expires_at=self._clock.now() if done else uow.now(),
             value=value,
         )
         uow.cache.settle(entry)

@@ -15,7 +15,7 @@ from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.sameness import same
 from wtb.domain.state import MISSING
-from wtb.domain.tools import CallKind, CallStatus, ToolCall
+from wtb.domain.tools import CallKind, ToolCall
 from wtb.domain.values import Legible, legible
 
 LARGEST_TEXT_BYTES = 1_000_000
@@ -253,14 +253,14 @@ class Way:
         """Whether a call of one of these runs was made here; the run may have begun before, or have gone on behind."""
         if call.kind is CallKind.CHECKPOINT or history.is_inherited(call):
             return False
-        at = call.started_at if call.status is CallStatus.REVERSED else call.ended_at or call.started_at
-        start = self.start
-        if start is not None and start.node_run_id == run.id and at <= history.original(start).created_at:
+        start = None if self.start is None else history.original(self.start)
+        if start is not None and start.node_run_id == run.id and call.had_happened_at(start.step, start.created_at):
             return False
         own = [checkpoint for checkpoint in self.steps if checkpoint.node_run_id == run.id]
         if not own or run.last_id in {checkpoint.id for checkpoint in own}:
             return True
-        return at <= max(history.original(checkpoint).created_at for checkpoint in own)
+        last = max(map(history.original, own), key=lambda checkpoint: checkpoint.step)
+        return call.had_happened_at(last.step, last.created_at)
 
 
 def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way]:

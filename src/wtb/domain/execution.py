@@ -182,7 +182,7 @@ class Execution:
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC, "
                 "longer than any lease lasts: some clock is or was wrong. Set the clocks right. If that process has "
-                f"ended, take the run over with `wtb resume {self.id} --take-over`"
+                f"ended, take the run over with `{self.take_over_command}`"
             )
         if holder_gone is False or not lease.expired(now):
             raise Conflict(
@@ -190,12 +190,23 @@ class Execution:
                 f"pause it with `wtb pause {self.id}`, or wait until that process has ended"
             )
 
+    @property
+    def take_over_command(self) -> str:
+        """What a person types to go on with a run whose lease a wrong clock has put far into the future."""
+        is_half_done = self.status is ExecutionStatus.ROLLING_BACK
+        return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether some process should be at it."""
+        return self.status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
+
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
         """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
 
         A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
         """
-        if self.status not in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK):
+        if not self.is_busy:
             return None
         heard_at = self.updated_at if self.lease is None else max(self.updated_at, self.lease.expires_at)
         if now - heard_at >= ABANDONED_AFTER:

@@ -17,6 +17,9 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
 
+HEADS = "wtb.heads"
+"""Under which name the safety checkpoint of a LangGraph thread holds the head of each branch."""
+
 
 class Direction(StrEnum):
     """Back to an earlier checkpoint, or forward again to where a rollback came from."""
@@ -224,6 +227,23 @@ class _Reach:
             return True
         until = self._until.get(call.node_run_id)
         return until is not None and call.had_ended_at(until.step, until.created_at)
+
+
+def calls_after(history: ExecutionHistory, checkpoint: Checkpoint, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return which of these calls were made on lines that go on from a checkpoint, in the order of their starts.
+
+    A call that several node runs have, because one took it over from another, is named once.
+    """
+    behind, made = history.builds_on(checkpoint.id), history.original(checkpoint)
+    inputs = {run.id: run.input_id for run in history.node_runs}
+
+    def is_after(call: ToolCall) -> bool:
+        if call.node_run_id == made.node_run_id:
+            return not call.had_ended_at(made.step, made.created_at)
+        return inputs.get(call.node_run_id) in behind
+
+    found = [call for call in calls if is_after(call) and not history.is_inherited(call)]
+    return sorted(found, key=lambda call: call.start_order)
 
 
 def _lineages(history: ExecutionHistory, forks: Collection[Branch]) -> list[Checkpoint]:

@@ -136,6 +136,17 @@ class ToolCall:
             return self.ended_at <= moment
         return self.ended_step is not None and self.ended_step <= step
 
+    def had_happened_at(self, step: int, moment: datetime) -> bool:
+        """Whether it had ended when its node run made the checkpoint of this step, at this moment.
+
+        Of a call that has not ended, or was taken back, the start counts.
+        """
+        ended_at = None if self.status is CallStatus.REVERSED else self.ended_at
+        if self.started_step is None:
+            return (ended_at or self.started_at) <= moment
+        ended_step = None if ended_at is None else self.ended_step
+        return (self.started_step if ended_step is None else ended_step) <= step
+
     @property
     def may_have_happened(self) -> bool:
         """Whether the world outside was changed by it, as far as anybody knows."""

@@ -17,15 +17,33 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class Uuid7Ids:
-    """Ids that sort by time; within one millisecond, and when the clock is set back, by a counter."""
+class _LastId:
+    """The time and counter of the id that this process gave last, for all sources of ids together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
 
-    def new(self) -> str:
+    def next(self) -> int:
         with self._lock:
             self._last = max(time.time_ns() // 1_000_000 << 12, self._last + 1)
-            last = self._last
+            return self._last
+
+    def renew_lock(self) -> None:
+        """Let a forked process go on though a thread of its parent was taking an id at that moment."""
+        self._lock = threading.Lock()
+
+
+_LAST_ID = _LastId()
+os.register_at_fork(after_in_child=_LAST_ID.renew_lock)
+
+
+class Uuid7Ids:
+    """Ids that sort by time; within one millisecond, and when the clock is set back, by a counter.
+
+    All sources of a process share the counter: what a second bench makes sorts after what the first one made.
+    """
+
+    def new(self) -> str:
+        last = _LAST_ID.next()
         return uuid7(last >> 12, last & 0xFFF, int.from_bytes(os.urandom(8), "big"))

@@ -16,6 +16,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import Attempt, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
+from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
@@ -56,7 +57,7 @@ class BatchServices:
 
     def new_attempt(self) -> Attempt:
         """Return a new attempt at a batch or a job: failures are final within it."""
-        return Attempt(id=self.ids.new(), began_at=self.clock.now())
+        return Attempt(id=self.ids.new(), began_at=store_time(self.storage))
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from wtb.application.node_cache import Sharing
 from wtb.application.runs.context import Price
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.heartbeat import Heartbeat
-from wtb.application.runs.leases import Leases, alone, check_not_rolling_back
+from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, time_for
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
@@ -341,24 +341,19 @@ class ExecutionController:
         What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
         finished stays as it is.
         """
-        for run in self._recovery.standing(at).open_runs:
-            if run.pending is not None:
-                continue
-            with self._storage.unit_of_work(readonly=True) as uow:
-                calls = uow.tool_calls.list_calls(run.execution_id, run.id)
-                history = uow.checkpoints.load_history(at.execution.id)
-            for call in reversed(calls):
-                if history.is_inherited(call):
-                    continue
-                if self._reversals.can_reverse(call):
-                    self._reversals.reverse(call, at.token)
-                elif call.may_have_happened:
-                    _log.warning(
-                        "run %s: %s (%s) stays as it is, and may be done again",
-                        at.execution.id,
-                        call.tool,
-                        call.identity,
-                    )
+        runs = [run for run in self._recovery.standing(at).open_runs if run.pending is None]
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = [call for run in runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
+            history = uow.checkpoints.load_history(at.execution.id)
+        calls = [call for call in found if not history.is_inherited(call)]
+        for call in sorted(calls, key=lambda call: call.start_order, reverse=True):
+            if self._reversals.can_reverse(call):
+                self._reversals.reverse(call, at.token)
+            elif call.may_have_happened:
+                _log.warning(
+                    "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+                )
+        for run in runs:
             self._recorder.abandon(at, run)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
@@ -382,7 +377,7 @@ class ExecutionController:
         """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
         if execution.status is ExecutionStatus.RUNNING:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
-            return execution.neglect(self._clock.now(), gone) is not None
+            return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 
     def is_free(self, execution_id: ExecutionId) -> bool:

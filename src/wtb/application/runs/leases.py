@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from wtb.application.runs.steps import Position
+from wtb.application.store_time import store_time
 from wtb.domain.errors import Conflict, InvalidTransition
+from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
@@ -35,6 +37,11 @@ def alone(at: Position) -> Iterator[None]:
             _TAKEN.discard(at.branch.id)
 
 
+def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
+    """Return the time by which to tell whether somebody is at a run: of a run without a lease only this machine's."""
+    return clock.now() if execution.lease is None else store_time(storage)
+
+
 class Leases:
     """Who may take a run over, and from whom."""
 
@@ -52,22 +59,25 @@ class Leases:
         if lease is None:
             return None
         gone = self._owners.is_gone(lease.owner)
-        with self._storage.unit_of_work(readonly=True) as uow:
-            now = uow.now()
-            execution.check_free(me, now, gone, is_clock_distrusted=take_over)
+        now = store_time(self._storage)
+        execution.check_free(me, now, gone, is_clock_distrusted=take_over)
         if lease.owner == me:
             return None
         if not gone and lease.is_too_long(now):
             return f"{lease.owner} had a lease until {lease.expires_at} by a wrong clock; somebody said to take over"
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 
-    def taken(self, execution: Execution) -> Execution:
-        """Take the lease of a run without changing how it stands."""
-        self.check_free(execution)
+    def taken(self, execution: Execution, *, take_over: bool = False) -> Execution:
+        """Take the lease of a run without changing how it stands; `take_over` as for `check_free`."""
+        abandoned = self.check_free(execution, take_over=take_over)
+        now = self._clock.now()
         try:
             with self._storage.unit_of_work() as uow:
-                execution = execution.stepped(self._clock.now()).owned(self._owners.me(), uow.now(), LEASE)
+                execution = execution.stepped(now).owned(self._owners.me(), uow.now(), LEASE)
                 uow.executions.save(execution)
+                if abandoned is not None:
+                    data = {"reason": abandoned}
+                    uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
                 uow.commit()
         except Conflict as error:
             raise Conflict(

@@ -413,13 +413,20 @@ class Recorder:
                 uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
                 uow.commit()
 
-    def safety_checkpoint(self, uow: UnitOfWork, at: Position, description: str, files: SaveFiles | None) -> Checkpoint:
+    def safety_checkpoint(
+        self,
+        uow: UnitOfWork,
+        at: Position,
+        description: str,
+        files: SaveFiles | None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Checkpoint:
         """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
         facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
         draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **_inside(at.head))
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
-        return uow.checkpoints.save(draft, StateDelta())
+        return uow.checkpoints.save(draft, StateDelta(), memory)
 
     def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
         """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""

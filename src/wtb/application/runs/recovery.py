@@ -66,11 +66,10 @@ class Recovery:
         begun = {run.id for run in open_runs}
         numbers = self._numbers(open_runs) if open_runs else ()
         current = at.head.node_run_id if at.head.is_inside else None
-        visits = {
-            boundary.node: boundary.visit
-            for boundary in history.boundaries()
-            if boundary.last_id is not None and boundary.node_run_id not in begun | {current}
-        }
+        visits: dict[str, int] = {}
+        for boundary in history.boundaries():
+            if boundary.last_id is not None and boundary.node_run_id not in begun | {current}:
+                visits[boundary.node] = max(boundary.visit, visits.get(boundary.node, 0))
         return Standing(
             open_runs=open_runs,
             bases={run.id: _commit(_start(history, at.head)) for run in open_runs},
@@ -147,6 +146,7 @@ class Recovery:
                 for call in uow.tool_calls.list_calls(run.execution_id, run.id)
                 if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
             ]
+            asked.sort(key=lambda call: call.start_order)
             if not asked or (pause is not None and pause.question is None):
                 raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
             if answer == "again" and is_in_flight(asked[0]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from wtb.application.runs.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
@@ -180,6 +181,7 @@ class RollbackExecutor:
             ExecutionStatus.PAUSED, now, pause=Pause(reason=reason if was_done else f"{journal.direction} given up")
         )
         with self._storage.unit_of_work() as uow:
+            journal = _told_apart(uow, journal)
             if was_done:
                 for run in _left_or_taken_up(uow, at, journal, head):
                     uow.node_runs.save(run)
@@ -194,6 +196,16 @@ class RollbackExecutor:
             uow.events.append(Event(type=EventType.ROLLBACK_COMPLETED, stream=execution.id, at=now, data=data))
             uow.commit()
         return execution
+
+
+def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
+    """Return a journal whose end no other of the run has: by its end a redo knows the node runs that it left behind."""
+    ended_at = journal.ended_at
+    assert ended_at is not None
+    taken = {other.ended_at for other in uow.rollbacks.list_rollbacks(journal.execution_id)}
+    while ended_at in taken:
+        ended_at += timedelta(microseconds=1)
+    return replace(journal, ended_at=ended_at)
 
 
 def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:

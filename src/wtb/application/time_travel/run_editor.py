@@ -18,6 +18,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork
+from wtb.domain.rollback import calls_after
 from wtb.domain.state import State, StateDelta
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
@@ -98,9 +99,11 @@ class RunEditor:
     def effects_after(self, execution_id: ExecutionId, point: Checkpoint) -> tuple[ToolCall, ...]:
         """Return what a run has done to the world since a checkpoint was made; a fork does not take it back."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            calls = uow.tool_calls.list_calls(execution_id)
-        after = (call for call in calls if call.may_have_happened and call.started_at >= point.created_at)
-        return tuple({(call.identity, call.started_at): call for call in after}.values())  # nodes may inherit one
+            calls = [call for call in uow.tool_calls.list_calls(execution_id) if call.may_have_happened]
+            if not calls:
+                return ()
+            history = uow.checkpoints.load_history(execution_id)
+        return tuple(calls_after(history, point, calls))
 
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None

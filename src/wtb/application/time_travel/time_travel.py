@@ -19,12 +19,13 @@ from wtb.application.time_travel.run_editor import STILL, check_still, resolved
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.rollback import (
+    HEADS,
     CallKey,
     CannotUndo,
     Direction,
@@ -104,20 +105,27 @@ class TimeTravel:
             self._executor.carry_out(at, journal)
         return plan
 
-    def continue_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
-        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call."""
+    def continue_rollback(
+        self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
+    ) -> Execution:
+        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call.
+
+        `take_over` takes a lease that a wrong clock has put far into the future.
+        """
         doubt = None if in_doubt is None else Doubt(in_doubt)
-        with self._half_done(execution_id) as (at, journal):
+        with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._executor.carry_out(at, journal, doubt)
 
-    def abandon_rollback(self, execution_id: ExecutionId, in_doubt: str | None = None) -> Execution:
+    def abandon_rollback(
+        self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
+    ) -> Execution:
         """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
 
         A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
-        was killed is settled first, so that everybody knows how it stands.
+        was killed is settled first, so that everybody knows how it stands. `take_over` as for `continue_rollback`.
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
-        with self._half_done(execution_id) as (at, journal):
+        with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._executor.give_up(at, journal, doubt)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
@@ -172,7 +180,8 @@ class TimeTravel:
         present = self._present_files(at)
         save = None if present is None else present.save
         with self._storage.unit_of_work() as uow:
-            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save)
+            heads = _heads_of_thread(uow, at.execution)
+            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
             if not files and safety.file_commit != target.file_commit:
                 behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
                 target = self._recorder.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
@@ -230,13 +239,13 @@ class TimeTravel:
                 yield at
 
     @contextmanager
-    def _half_done(self, execution_id: ExecutionId) -> Iterator[tuple[Position, Rollback]]:
+    def _half_done(self, execution_id: ExecutionId, *, take_over: bool) -> Iterator[tuple[Position, Rollback]]:
         """Take over a rollback that is half done, unless somebody who is alive is at it."""
         at = self._recorder.load(execution_id)
         if at.execution.status is not ExecutionStatus.ROLLING_BACK:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
         with alone(at):
-            at = replace(at, execution=self._leases.taken(at.execution))
+            at = replace(at, execution=self._leases.taken(at.execution, take_over=take_over))
             with self._storage.unit_of_work(readonly=True) as uow:
                 journals = uow.rollbacks.list_rollbacks(execution_id)
             with self._letting_go(at):
@@ -284,6 +293,17 @@ class TimeTravel:
                 f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew"
             ) from error
         return last
+
+
+def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapping[str, Any]] | None:
+    """Return where all branches of a LangGraph thread stand; None of any other run.
+
+    Its subgraphs stand on branches of their own, which a rollback does not move: what they made before it is told by
+    these heads, whatever the clock says.
+    """
+    if execution.workflow_name != THREAD:
+        return None
+    return {HEADS: {branch.id: branch.head_id for branch in uow.branches.list_branches(execution.id)}}
 
 
 def _cannot_undo(calls: Sequence[ToolCall]) -> str:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from wtb.application.runs.leases import time_for
+from wtb.application.store_time import store_time
 from wtb.application.upkeep.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
@@ -90,14 +92,13 @@ class Integrity:
     def _neglected(self) -> Iterator[Fault]:
         for execution in every_execution(self._storage, statuses=_BUSY):
             gone = self._is_gone(execution)
-            neglect = execution.neglect(self._clock.now(), gone)
+            neglect = execution.neglect(time_for(execution, self._storage, self._clock), gone)
             if neglect is not None:
                 yield _neglected(execution, neglect, gone)
 
     def _too_long_leases(self) -> Iterator[Fault]:
         """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            now = uow.now()
+        now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             lease = execution.lease
             if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
@@ -106,7 +107,7 @@ class Integrity:
                     what=execution.id,
                     problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
                     f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
-                    f"`wtb resume {execution.id} --take-over`",
+                    f"`{execution.take_over_command}`",
                     runs=(execution.id,),
                     remedy=None,
                 )
@@ -135,7 +136,10 @@ class Integrity:
             )
 
     def _is_being_run(self, execution: Execution) -> bool:
-        return execution.status in _BUSY and execution.neglect(self._clock.now(), self._is_gone(execution)) is None
+        if not execution.is_busy:
+            return False
+        now = time_for(execution, self._storage, self._clock)
+        return execution.neglect(now, self._is_gone(execution)) is None
 
     def _damaged_indexes(self) -> Iterator[Fault]:
         damaged = self._folders.list_damaged_indexes()
@@ -186,7 +190,7 @@ class Integrity:
             execution = uow.executions.get(execution_id)
             if (
                 execution.status is not ExecutionStatus.RUNNING
-                or execution.neglect(now, self._is_gone(execution)) is None
+                or execution.neglect(uow.now() if execution.lease else now, self._is_gone(execution)) is None
             ):
                 return
             try:
@@ -218,12 +222,14 @@ def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fau
     owner = "nobody" if execution.lease is None else execution.lease.owner
     why = "has ended" if neglect is Neglect.GONE else "has not been heard of for an hour"
     remedy: str | None = "paused, to be resumed"
+    half_done = f"; go on with `wtb rollback {execution.id} --continue`, or give it up with `--abandon`"
     if execution.status is ExecutionStatus.ROLLING_BACK or gone is False:
         remedy = None
     return Fault(
         kind=FaultKind.ABANDONED_RUN,
         what=execution.id,
-        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})",
+        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})"
+        f"{half_done if execution.status is ExecutionStatus.ROLLING_BACK else ''}",
         runs=(execution.id,),
         remedy=remedy,
     )

@@ -52,6 +52,12 @@ workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the
     type=click.Choice([doubt.value for doubt in Doubt]),
     help="With either: whether the reversal whose process died had happened (done) or is to be made (again).",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="With either: take the run from a process that has ended, but whose lease a wrong clock has put far into the "
+    "future.",
+)
 @workflow_option
 @url
 @as_json
@@ -68,6 +74,7 @@ def rollback(
     shared: str,
     go_on: bool,
     in_doubt: str | None,
+    take_over: bool,
     abandon: bool,
     workflow: str | None,
     url: str | None,
@@ -83,12 +90,17 @@ def rollback(
         raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
     if in_doubt is not None and target is not None:
         raise InvalidInput("--in-doubt belongs to --continue and --abandon")
+    if take_over and target is not None:
+        raise InvalidInput(
+            "--take-over belongs to --continue and --abandon; a run that was not being rolled back is taken over with "
+            f"`wtb resume {run_id} --take-over`"
+        )
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
         if go_on:
-            _act(run, lambda: run.continue_rollback(in_doubt=in_doubt), as_json=as_json)
+            _act(run, lambda: run.continue_rollback(in_doubt=in_doubt, take_over=take_over), as_json=as_json)
         elif abandon:
-            _act(run, lambda: run.abandon_rollback(in_doubt=in_doubt), as_json=as_json)
+            _act(run, lambda: run.abandon_rollback(in_doubt=in_doubt, take_over=take_over), as_json=as_json)
         else:
             assert target is not None
             options = {"tools": not no_tools, "files": not no_files, "shared": shared}

@@ -16,7 +16,7 @@ from wtb.application.upkeep.retention import RunPruning, Watch
 from wtb.bench import Bench
 from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
-from wtb.domain.integrity import Fault
+from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Swept
 from wtb.domain.retention import Reason, RetentionPolicy
 
@@ -199,12 +199,18 @@ def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
     return "\n".join(lines)
 
 
+_NOT_DAMAGED = (FaultKind.LEASE, FaultKind.ABANDONED_RUN)
+"""Faults of which nothing is lost: a backup would not help."""
+
+
 def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     sign = "repaired" if fault.repaired else "FAULT"
     yield f"{sign}: {fault.problem}"
     if fault.runs:
         yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
-    if fault.remedy is None:
+    if fault.remedy is None and fault.kind in _NOT_DAMAGED:
+        yield "  a repair leaves it to you, since its process may still live, or has left something half done"
+    elif fault.remedy is None:
         yield "  cannot be repaired: restore a backup, or delete what it concerns"
     elif not fault.repaired and repair:
         yield "  could not be repaired from what is there: restore a backup, or delete what it concerns"

@@ -41,6 +41,8 @@ class Database(ABC):
     def __init__(self, where: str) -> None:
         self.where = where
         """Its address, without a password."""
+        self.is_retired = False
+        """Whether its storage was closed: a thread that comes too late leaves no connection behind."""
         self._process = os.getpid()
 
     @property
@@ -67,6 +69,11 @@ class Database(ABC):
             transaction.close()
             raise
         return transaction
+
+    def retire(self) -> None:
+        """Close all connections: those that are in use, or are opened later, when they are given back."""
+        self.is_retired = True
+        self.close()
 
     @abstractmethod
     def close(self) -> None:
@@ -237,7 +244,8 @@ class Transaction:
         finally:
             if self.turn is not None:
                 self.turn.release()
-            (self.database.give_back if usable else self.database.discard)(self.connection)
+            keep = usable and not self.database.is_retired
+            (self.database.give_back if keep else self.database.discard)(self.connection)
 
 
 def _in_batches(

@@ -35,7 +35,7 @@ class SqlStorage(StorageParts):
         return SqlUnitOfWork(self, readonly=readonly)
 
     def close(self) -> None:
-        self.database.close()
+        self.database.retire()
 
 
 class SqlUnitOfWork(TransactionalUnitOfWork):

@@ -53,7 +53,7 @@ class CheckpointReader:
             row = thread.find_row(uow, namespace, checkpoint_id)
             row_id = None if row is None else row.id
         else:
-            row_id = thread.standing(uow, namespace)
+            row_id = thread.standing(uow, namespace, self._values)
         while row_id is not None:
             snapshot = next(uow.checkpoints.load_many([row_id]), None)
             if snapshot is None or has_record(snapshot):

@@ -12,11 +12,14 @@ from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInpu
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.rollback import Rollback, standing
+from wtb.domain.rollback import standing
+from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
+from wtb.infrastructure.langgraph.saver.left_behind import LeftBehind
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _SHARED = "langgraph_shared"
+_HEADS = "langgraph_shared_heads"
 _PAGE = 500
 
 
@@ -56,6 +59,24 @@ class Thread:
         found: Mapping[str, int] = self.execution.metadata.get(_SHARED, {})
         return {thread_id: from_us(copied_at) for thread_id, copied_at in found.items()}
 
+    @property
+    def shared_heads(self) -> dict[str, frozenset[CheckpointId]]:
+        """Where the branches of each thread that it was copied from stood then; older copies do not know."""
+        found: Mapping[str, Sequence[CheckpointId]] = self.execution.metadata.get(_HEADS, {})
+        return {thread_id: frozenset(heads) for thread_id, heads in found.items()}
+
+    def _has(self, write: PendingWrite, shared_heads: Mapping[str, frozenset[CheckpointId]]) -> bool:
+        """Whether a write belongs to it, and was not made in another thread after the copy.
+
+        Tasks write after heads only, and what they had written there was copied: all that others have there is theirs.
+        """
+        if write.execution_id == self.id:
+            return True
+        heads = shared_heads.get(write.execution_id)
+        if heads is None:
+            return write.created_at <= self.shared[write.execution_id]
+        return write.checkpoint_id not in heads
+
     def in_namespace(self, namespace: str) -> tuple[Branch, ...]:
         return tuple(branch for branch in self.branches if namespace_of(branch) == namespace)
 
@@ -70,13 +91,15 @@ class Thread:
         heads = [branch.head_id for branch in self.in_namespace(namespace) if branch.head_id is not None]
         return max(heads, key=langgraph_id, default=None)
 
-    def standing(self, uow: UnitOfWork, namespace: str) -> CheckpointId | None:
+    def standing(self, uow: UnitOfWork, namespace: str, values: ChannelValues) -> CheckpointId | None:
         """Return where a namespace stands; a subgraph not at what a rollback of the thread has left behind."""
         undone = standing(uow.rollbacks.list_rollbacks(self.id)) if namespace else ()
         if not undone:
             return self.head(namespace)
-        rows = [row for row, place in self.rows(uow) if place == namespace and not _is_left_behind(row, undone)]
-        return max((row.id for row in rows), key=langgraph_id, default=None)
+        rows = list(self.rows(uow))
+        left_behind = LeftBehind(uow, {row.id: row for row, _ in rows}, undone, values)
+        own = sorted((row for row, place in rows if place == namespace), key=lambda row: langgraph_id(row.id))
+        return next((row.id for row in reversed(own) if row not in left_behind), None)
 
     def find_row(self, uow: UnitOfWork, namespace: str, checkpoint_id: str) -> Checkpoint | None:
         """Return our checkpoint for one of LangGraph's; None when the thread has none in this namespace."""
@@ -123,27 +146,16 @@ class Thread:
         shared = self.shared
         found: Sequence[PendingWrite] = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
         if shared:
-            found = _nearest(found, [self.id, *reversed(shared)], shared)
+            heads = self.shared_heads
+            found = _nearest([write for write in found if self._has(write, heads)], [self.id, *reversed(shared)])
         writes: dict[CheckpointId, list[PendingWrite]] = {}
         for write in found:
             writes.setdefault(write.checkpoint_id, []).append(write)
         return writes
 
 
-def _is_left_behind(row: Checkpoint, undone: Sequence[Rollback]) -> bool:
-    """Whether a checkpoint of a subgraph was made behind the target of a rollback, and before it."""
-    id = langgraph_id(row.id)
-    return any(
-        langgraph_id(each.target_id) < id and each.ended_at is not None and row.created_at <= each.ended_at
-        for each in undone
-    )
-
-
-def _nearest(
-    found: Sequence[PendingWrite], order: Sequence[str], shared: Mapping[str, datetime]
-) -> Sequence[PendingWrite]:
-    """Leave out what was written after the copy, and what a nearer thread has in the same place."""
-    seen = [write for write in found if write.created_at <= shared.get(write.execution_id, write.created_at)]
+def _nearest(seen: Sequence[PendingWrite], order: Sequence[str]) -> Sequence[PendingWrite]:
+    """Leave out what a nearer thread has in the same place."""
     nearest: dict[tuple[str, str, int], PendingWrite] = {}
     for write in sorted(seen, key=lambda each: order.index(each.execution_id)):
         nearest.setdefault(_place(write), write)
@@ -154,10 +166,17 @@ def _place(write: PendingWrite) -> tuple[str, str, int]:
     return write.checkpoint_id, write.task_id, write.number
 
 
-def sharing(metadata: Mapping[str, Any], shared: Mapping[str, datetime]) -> dict[str, Any]:
-    """Return the metadata of an execution that shares these threads' checkpoints."""
-    rest = {key: value for key, value in metadata.items() if key != _SHARED}
-    return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}} if shared else rest
+def sharing(
+    metadata: Mapping[str, Any],
+    shared: Mapping[str, datetime],
+    heads: Mapping[str, Collection[CheckpointId]],
+) -> dict[str, Any]:
+    """Return the metadata of an execution that shares these threads' checkpoints, whose branches stood at `heads`."""
+    rest = {key: value for key, value in metadata.items() if key not in (_SHARED, _HEADS)}
+    if not shared:
+        return rest
+    known = {id: sorted(heads[id]) for id in shared if id in heads}
+    return {**rest, _SHARED: {id: to_us(at) for id, at in shared.items()}, _HEADS: known}
 
 
 def all_threads(uow: UnitOfWork) -> Iterator[Thread]:

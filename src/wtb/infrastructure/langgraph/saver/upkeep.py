@@ -47,6 +47,7 @@ class ThreadUpkeep:
                 )
                 for branch in source.branches
             }
+            heads = [branch.head_id for branch in source.branches if branch.head_id is not None]
             shared = {**source.shared, source.id: now}
             uow.executions.add(
                 Execution(
@@ -56,16 +57,17 @@ class ThreadUpkeep:
                     status=source.execution.status,
                     pause=source.execution.pause,
                     branch_id=branches[source.execution.branch_id].id,
-                    metadata=sharing(source.execution.metadata, shared),
+                    metadata=sharing(source.execution.metadata, shared, {**source.shared_heads, source.id: heads}),
                     created_at=now,
                     updated_at=now,
                 )
             )
             for branch in branches.values():
                 uow.branches.add(branch)
-            heads = [branch.head_id for branch in source.branches if branch.head_id is not None]
             # Only heads get more writes: these are the target's own from now on, all others stay as they are.
-            uow.writes.copy([ExecutionId(id) for id in shared], heads, target)
+            for id in reversed(shared):  # the nearest first: what it has counts
+                known = source.shared_heads.get(id, frozenset())
+                uow.writes.copy([ExecutionId(id)], [head for head in heads if head not in known], target)
             data = {"branch": source.active.name, "checkpoint": source.active.head_id, "run": target, "from": source.id}
             for stream in (source.id, target):
                 uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
@@ -194,7 +196,8 @@ class ThreadUpkeep:
                 uow.branches.move_head(branch.id, names[branch.head_id], expected=branch.head_id)
         left = {id: at for id, at in thread.shared.items() if id not in owners}
         execution = evolve(
-            thread.execution.stepped(self._clock.now()), metadata=sharing(thread.execution.metadata, left)
+            thread.execution.stepped(self._clock.now()),
+            metadata=sharing(thread.execution.metadata, left, thread.shared_heads),
         )
         uow.executions.save(execution)
         return Thread(execution=execution, branches=uow.branches.list_branches(thread.id))

@@ -1,0 +1,13 @@
+"""The time of the store, which all processes and machines that use it share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from wtb.domain.ports import Storage
+
+
+def store_time(storage: Storage) -> datetime:
+    """Return the time by which leases run out: that of the database, where it has a clock of its own."""
+    with storage.unit_of_work(readonly=True) as uow:
+        return uow.now()
