@@ -181,6 +181,7 @@ def overhead() -> list[Figure]:
         storage, masker, runner = NullStorage(), Masker(), NodeRunner(sleep=time.sleep)
         nowhere = ExecutionController(
             storage=storage,
+            anchor=services.anchor,
             clock=services.clock,
             codec=services.codec,
             conditions=services.conditions,

@@ -35,7 +35,7 @@ from wtb.application.tool_registry import TOOLS
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
+from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
@@ -47,6 +47,7 @@ from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.files.store import LocalFolderStore
+from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
@@ -75,6 +76,7 @@ class _Parts:
     conditions: Conditions
     bus: EventBus
     storage: MemoryStorage | SqlStorage
+    anchor: CallAnchor
     objects: ObjectStore
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
@@ -174,6 +176,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         conditions=CelConditions(),
         bus=bus,
         storage=storage,
+        anchor=_anchor(storage),
         objects=objects,
         scratch=scratch,
         home=home,
@@ -192,6 +195,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
 def _controller(parts: _Parts) -> ExecutionController:
     return ExecutionController(
         storage=parts.storage,
+        anchor=parts.anchor,
         clock=parts.clock,
         codec=parts.codec,
         conditions=parts.conditions,
@@ -251,6 +255,7 @@ def _integrity(parts: _Parts) -> Integrity:
         storage=parts.storage,
         clock=parts.clock,
         owners=parts.owners,
+        anchor=parts.anchor,
         inspection=StoredInspection(parts.storage, parts.objects, parts.home / "workspaces", codec=parts.codec),
         garbage=parts.garbage,
         workspaces=parts.workspaces,
@@ -276,6 +281,22 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> M
         database.close()
         raise
     return SqlStorage(database, codec=codec, clock=clock, bus=bus)
+
+
+def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
+    """Return where external calls are noted a second time: a file, beside a database that is a file."""
+    database = getattr(storage, "database", None)
+    if database is None or database.dialect != "sqlite":
+        return NoAnchor()
+    from wtb.infrastructure.sql.anchor import SqliteAnchor
+
+    anchor = SqliteAnchor(database)
+    try:
+        anchor.open()
+    except BaseException:
+        storage.close()
+        raise
+    return anchor
 
 
 def _objects(settings: Settings, clock: Clock) -> ObjectStore:

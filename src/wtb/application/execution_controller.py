@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +25,13 @@ from wtb.application.run_driver import RunDriver
 from wtb.application.steps import Ending, Position
 from wtb.application.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
+from wtb.domain.anchor import AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
-from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
+from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
 from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
@@ -64,6 +66,7 @@ class ExecutionController:
         self,
         *,
         storage: Storage,
+        anchor: CallAnchor,
         clock: Clock,
         codec: Codec,
         conditions: Conditions,
@@ -79,6 +82,7 @@ class ExecutionController:
         price: Price = lambda model, input_tokens, output_tokens: None,
     ) -> None:
         self._storage = storage
+        self._anchor = anchor
         self._clock = clock
         self._conditions = conditions
         self._engine_of = engine_of
@@ -91,6 +95,7 @@ class ExecutionController:
         self._runner = runner
         self._equipment = Equipment(
             storage=storage,
+            anchor=anchor,
             clock=clock,
             codec=codec,
             recorder=self._recorder,
@@ -166,7 +171,8 @@ class ExecutionController:
             with_variants = definition.with_variants(options.variants)
             engine = self._engine_of(with_variants)
             standing = self._recovery.beginning(claimed, engine.remembers)
-            driver = self._driver(with_variants, options, claimed, standing, engine=engine, sharing=sharing)
+            lost = self._lost_calls(claimed.execution.id)
+            driver = self._driver(with_variants, options, claimed, standing, lost, engine=engine, sharing=sharing)
             return self._driven(driver, options, pass_breakpoint=False)
 
     def run(
@@ -206,12 +212,15 @@ class ExecutionController:
             _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
+                lost = self._lost_calls(execution_id)
                 if rerun_node:
-                    self._abandon_open_runs(at)
+                    lost = self._abandon_open_runs(at, lost)
                 engine = self._engine_of(definition)
                 change = engine.accepted(update or {})
                 at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
-                driver = self._driver(definition, chosen, at, standing, engine=engine, watch=watch, sharing=sharing)
+                driver = self._driver(
+                    definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
+                )
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
@@ -300,6 +309,7 @@ class ExecutionController:
         options: RunOptions,
         at: Position,
         standing: Standing,
+        lost: Sequence[AnchoredCall],
         *,
         engine: Engine,
         watch: Watch | None = None,
@@ -324,6 +334,7 @@ class ExecutionController:
             watch=watch,
             sharing=sharing,
             calls_begun=standing.calls_begun,
+            lost=lost,
         )
         return RunDriver(
             self._equipment,
@@ -334,15 +345,30 @@ class ExecutionController:
             host=host,
             open_runs=standing.open_runs,
             bases=bases,
+            lost=lost,
         )
 
-    def _abandon_open_runs(self, at: Position) -> None:
+    def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
+        """Return the calls of a run that were made and that the store does not know, and say so."""
+        lost = self._anchor.list_lost(execution_id)
+        if lost:
+            _log.warning(
+                "the database lost its end: after the last step that is kept, run %s made %d calls (of %s). They are "
+                "in doubt, and are not made again as if they were new",
+                execution_id,
+                len(lost),
+                ", ".join(sorted({call.tool for call in lost})),
+            )
+        return lost
+
+    def _abandon_open_runs(self, at: Position, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
 
         What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
-        finished stays as it is.
+        finished stays as it is. Return the lost calls of nodes that are not begun afresh here.
         """
-        for run in self._recovery.standing(at).open_runs:
+        standing = self._recovery.standing(at)
+        for run in standing.open_runs:
             if run.pending is not None:
                 continue
             with self._storage.unit_of_work(readonly=True) as uow:
@@ -361,6 +387,20 @@ class ExecutionController:
                         call.identity,
                     )
             self._recorder.abandon(at, run)
+        return self._abandon_lost(at, standing, lost)
+
+    def _abandon_lost(self, at: Position, standing: Standing, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
+        """Leave the lost runs of the nodes that come next behind; nobody can undo what nothing is known of."""
+        due = Counter(at.head.next_nodes)
+        here = [call for call in lost if call.visit <= standing.visits.get(call.node, 0) + due[call.node]]
+        for call in here:
+            _log.warning(
+                "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+            )
+        for place, lost_id in {call.place: call.node_run_id for call in here}.items():
+            run = self._recorder.node_run(at, *place)
+            self._recorder.abandon(at, evolve(run, id=begun_again(run.id, lost_id)))
+        return tuple(call for call in lost if call not in here)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
         """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""

@@ -11,6 +11,7 @@ from wtb.application.node_host import Equipment, NodeHost, Outcome, Work, file_c
 from wtb.application.node_runner import failure_of, takes_context
 from wtb.application.progress import Progress
 from wtb.application.steps import Ending, Position, SaveFiles, Step
+from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
 from wtb.domain.errors import (
@@ -28,6 +29,7 @@ from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock
 from wtb.domain.secrets import masked_logger
 from wtb.domain.updates import restored, shortened
+from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
 
 _log = masked_logger(__name__)
@@ -55,6 +57,7 @@ class RunDriver:
         host: NodeHost,
         open_runs: Sequence[NodeRun] = (),
         bases: Mapping[NodeRunId, FileCommitId | None],
+        lost: Sequence[AnchoredCall] = (),
     ) -> None:
         self._tools = equipment
         self._nodes = {node.name: node for node in definition.nodes}
@@ -62,6 +65,7 @@ class RunDriver:
         self._options = options
         self._progress = progress
         self._open_runs = {(run.node, run.visit): run for run in open_runs}
+        self._lost_runs = {call.place: call.node_run_id for call in lost}
         self._host = host
         self._bases = bases
         self._interrupt: str | None = None
@@ -180,9 +184,19 @@ class RunDriver:
     def _node_run(self, name: str, visit: int) -> NodeRun:
         """Return a node run that was begun from here before and not led on, or a new one."""
         known = self._open_runs.pop((name, visit), None) if self._open_runs else None
+        lost_id = self._lost_runs.pop((name, visit), None) if self._lost_runs else None
+        if lost_id is not None and (known is None or first_id(known.id) != first_id(lost_id)):
+            return self._begun_again(name, visit, lost_id, known)
         if known is not None:
             return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
         return self._tools.recorder.node_run(self.at, name, visit)
+
+    def _begun_again(self, name: str, visit: int, lost_id: NodeRunId, known: NodeRun | None) -> NodeRun:
+        """Return a node run in place of one that the store has lost; one that came before that was left behind."""
+        if known is not None:
+            self._tools.recorder.abandon(self.at, known)
+        run = self._tools.recorder.node_run(self.at, name, visit)
+        return evolve(run, id=begun_again(run.id, lost_id)).tried_again()
 
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
         """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""

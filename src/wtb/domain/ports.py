@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
+from wtb.domain.anchor import AnchoredCall
 from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
@@ -311,6 +312,35 @@ class ToolCallRepository(Protocol):
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
         """Return the calls of an execution, or of one node run, in the order in which they began."""
+        ...
+
+
+class CallAnchor(Protocol):
+    """A second note of every external call, beside the store, made after the intent is stored and before the call.
+
+    A store that lost its end (a write-ahead log that was cut, an older copy that was put back) does not know what was
+    called after that, and the calls would be made again as new ones. Those that are noted here are in doubt instead. A
+    store that notices such a loss itself needs no anchor, nor does one that does not outlive its process.
+    """
+
+    def note(self, call: AnchoredCall) -> None:
+        """Keep a note; when that fails (StorageUnavailable) the call must not be made."""
+        ...
+
+    def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
+        """Return the calls of a run that were noted and that the store does not know, in the order of their notes.
+
+        Of several runs of one visit of a node only the last counts, and of several tries of a call. What belongs to a
+        run that was deleted, or to a node run that was left behind, is not lost.
+        """
+        ...
+
+    def inspect(self) -> tuple[Fault, ...]:
+        """Return what is wrong: calls that the store has lost, notes that are damaged."""
+        ...
+
+    def repair(self, faults: Sequence[Fault]) -> None:
+        """Remove the notes of those faults that have a remedy."""
         ...
 
 

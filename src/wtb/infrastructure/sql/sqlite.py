@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -11,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageUnavailable
+from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageReplaced, StorageUnavailable
 from wtb.infrastructure.sql.database import Database, Transaction
 
 if TYPE_CHECKING:
@@ -33,8 +34,14 @@ class SqliteDatabase(Database):
             raise StorageError(f"wtb needs SQLite 3.35 or newer; this Python comes with {sqlite3.sqlite_version}")
         super().__init__(f"sqlite:///{path}")
         self.path = path
-        self._synchronous = synchronous
-        self._busy_timeout_s = busy_timeout_s
+        self.synchronous = synchronous
+        self.busy_timeout_s = busy_timeout_s
+        self._file = path.absolute()  # a program may change its folder
+        real = Path(os.path.realpath(path))
+        self._log = real.with_name(f"{real.name}-wal")
+        self._has_log = False
+        self._opened: tuple[int, int] | None = None
+        """Device and inode of the file that this process uses."""
         self._writing = threading.Lock()
         self._idle: deque[sqlite3.Connection] = deque()
 
@@ -45,18 +52,42 @@ class SqliteDatabase(Database):
         return sa.create_engine("sqlite://", creator=self._open, poolclass=sa.NullPool)
 
     def _open(self) -> sqlite3.Connection:
-        timeout_s = self._busy_timeout_s
-        connection = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        timeout_s = self.busy_timeout_s
+        connection = sqlite3.connect(self._file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         try:
-            _enter_wal(connection, timeout_s)
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._has_log = _enter_wal(connection, timeout_s)
+            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             connection.execute("PRAGMA cache_size = -16384")
+            if self._opened is None:
+                found = self._file.stat()
+                self._opened = (found.st_dev, found.st_ino)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def transaction(self, connection: Any) -> Transaction:
+        return _SqliteTransaction(self, connection, connection)
+
+    def check_in_place(self, *, has_written: bool = False) -> None:
+        """Raise StorageReplaced when what this process has open is no longer what others find under its name.
+
+        SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
+        """
+        try:
+            found = self._file.stat()
+            if self._opened not in (None, (found.st_dev, found.st_ino)):
+                raise StorageReplaced(f"{self.path} was replaced by another file {_WHILE_IN_USE}")
+            if has_written and self._has_log:
+                self._log.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StorageReplaced(f"{error.filename} was deleted {_WHILE_IN_USE}") from error
+        except OSError as error:
+            raise StorageUnavailable(f"{error.filename} cannot be looked at: {error.strerror}") from error
+
     def connect(self) -> sqlite3.Connection:
+        if self._opened is not None:
+            self.check_in_place()
         try:
             return self._idle.pop()
         except IndexError:
@@ -117,18 +148,38 @@ class SqliteDatabase(Database):
         return StorageError(f"{self.path}: {error}")
 
 
-def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not."""
+class _SqliteTransaction(Transaction):
+    """A transaction that is only kept when the database is still where it was."""
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        super().commit()
+        assert isinstance(self.database, SqliteDatabase)
+        self.database.check_in_place(has_written=True)
+
+
+_WHILE_IN_USE = (
+    "while this process used it; what the process has written since is lost, and it has stopped. Put the file back "
+    "from a backup, and resume the run"
+)
+
+
+def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> bool:
+    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not.
+
+    Return whether that worked: some file systems cannot do it.
+    """
     end = time.monotonic() + timeout_s
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as error:
             if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
                 raise
             time.sleep(0.005)
         else:
-            return
+            return bool(mode == ("wal",))
 
 
 def _escaped(text: bytes) -> str:

@@ -1,0 +1,194 @@
+"""SqliteAnchor: notes external calls in a file beside the database, and finds those that the database has lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from wtb.domain.anchor import AnchoredCall, first_id
+from wtb.domain.events import EventType
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.ids import ExecutionId, NodeRunId
+from wtb.domain.integrity import Fault, FaultKind
+from wtb.infrastructure.sql.anchor_file import AnchorFile
+from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.sqlite import SqliteDatabase
+from wtb.infrastructure.timestamps import from_us
+
+_log = logging.getLogger(__name__)
+
+_ANY_CALL = "SELECT 1 FROM wtb_tool_calls WHERE kind = 'tool' AND effects = 'external' LIMIT 1"
+_CALLS = (
+    "SELECT node_run_id, identity, started_step, started_number FROM wtb_tool_calls "
+    "WHERE execution_id = ? AND node_run_id IN (??)"
+)
+_LEFT_BEHIND = "SELECT id FROM wtb_node_runs WHERE execution_id = ? AND status = 'skipped'"
+_DELETION = f"SELECT 1 FROM wtb_events WHERE stream = ? AND type = '{EventType.EXECUTION_DELETED}' LIMIT 1"
+_ENDED = (None, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
+_NAMED = 3
+"""How many lost calls of a run are told one by one."""
+
+
+class SqliteAnchor:
+    """A line for each external intent in `<database>-anchor`, written after the commit and before the call.
+
+    SQLite ends its write-ahead log at the first frame that is damaged, and says nothing: everything behind it is as
+    if it had never been. That happens when a database is opened after all processes that used it are gone. So what a
+    run may have lost is in the lines that were there before; further lines need not be looked at.
+    """
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+        real = Path(os.path.realpath(database.path))  # as SQLite does for its own files: links may have other names
+        self._log_path = real.with_name(f"{real.name}-wal")
+        self._file = AnchorFile(
+            real.with_name(f"{real.name}-anchor"),
+            is_flushed=database.synchronous == "FULL",
+            timeout_s=database.busy_timeout_s,
+        )
+        self._lines: dict[ExecutionId, list[AnchoredCall]] | None = None
+
+    def open(self) -> None:
+        """Make the file if there is none, and empty it once the database itself holds everything."""
+        size = self._file.size()
+        if size is None:
+            self._begin()
+        elif size and self._log_is_empty():
+            self._empty()
+
+    def _begin(self) -> None:
+        self._file.create(self._database.path.stat().st_mode & 0o777)
+        with closing(self._database.begin(readonly=True)) as transaction:
+            has_calls = transaction.row(_ANY_CALL) is not None
+        if has_calls:
+            _log.warning(
+                "%s was missing, and is made anew: the database was written by an earlier wtb, or copied or restored "
+                "without it. If the database lost its last steps, the calls that they made cannot be told",
+                self._file.path,
+            )
+
+    def _empty(self) -> None:
+        """Leave nothing noted when all calls are in the database, and no part of that in a log which may be cut."""
+        with self._file.kept_from_growing() as content:
+            if content.damaged or self._all_lost(map(_call, content.lines)):
+                return
+            if self._log_is_empty():
+                self._file.replace(())
+
+    def _log_is_empty(self) -> bool:
+        try:
+            return self._log_path.stat().st_size == 0
+        except FileNotFoundError:
+            return True
+
+    def note(self, call: AnchoredCall) -> None:
+        self._file.append(json.dumps(call.to_data(), separators=(",", ":")))
+
+    def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
+        if self._lines is None:
+            self._lines = self._read()
+        found = self._lines.get(execution_id)
+        if not found or not self._all_lost(found):
+            return ()
+        return self._all_lost(self._read().get(execution_id, ()))  # somebody may have taken them up meanwhile
+
+    def _read(self) -> dict[ExecutionId, list[AnchoredCall]]:
+        return _by_run(map(_call, self._file.read().lines))
+
+    def _all_lost(self, calls: Iterable[AnchoredCall]) -> tuple[AnchoredCall, ...]:
+        with closing(self._database.begin(readonly=True)) as transaction:
+            return tuple(call for run, own in _by_run(calls).items() for call in _lost(transaction, run, own))
+
+    def inspect(self) -> tuple[Fault, ...]:
+        content = self._file.read()
+        lost = _by_run(self._all_lost(map(_call, content.lines)))
+        return (*self._damaged(content.damaged), *(self._lost_by(run, calls) for run, calls in lost.items()))
+
+    def _damaged(self, count: int) -> Iterator[Fault]:
+        if count:
+            path = self._file.path
+            noted = "1 line is" if count == 1 else f"{count} lines are"
+            problem = f"{noted} damaged in {path}, where calls of external tools are noted; which, cannot be told"
+            yield Fault(kind=FaultKind.ANCHOR, what=str(path), problem=problem, remedy="removed from there")
+
+    def _lost_by(self, run: ExecutionId, calls: Sequence[AnchoredCall]) -> Fault:
+        told = [f"{call.tool} in node {call.node!r} at {call.started_at:%Y-%m-%d %H:%M:%S} UTC" for call in calls]
+        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+        can_go_on = self._status(run) not in _ENDED
+        then = f"`wtb resume {run}` takes them as in doubt" if can_go_on else "find out whether they happened"
+        return Fault(
+            kind=FaultKind.ANCHOR,
+            what=run,
+            problem=f"the database lost its end: after the last step that is kept, run {run!r} called "
+            f"{', '.join(told[:_NAMED])}{more}; {then}",
+            runs=(run,),
+            remedy=None if can_go_on else "no longer told",
+        )
+
+    def _status(self, run: ExecutionId) -> str | None:
+        with closing(self._database.begin(readonly=True)) as transaction:
+            found = transaction.row("SELECT status FROM wtb_executions WHERE id = ?", (run,))
+        return None if found is None else str(found[0])
+
+    def repair(self, faults: Sequence[Fault]) -> None:
+        mended = {fault.what for fault in faults if fault.kind is FaultKind.ANCHOR and fault.remedy is not None}
+        if mended:
+            with self._file.kept_from_growing() as content:
+                self._file.replace([line for line in content.lines if _call(line).execution_id not in mended])
+            self._lines = None
+
+
+def _call(line: str) -> AnchoredCall:
+    return AnchoredCall.from_data(json.loads(line))
+
+
+def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCall]]:
+    found: defaultdict[ExecutionId, list[AnchoredCall]] = defaultdict(list)
+    for call in calls:
+        found[call.execution_id].append(call)
+    return dict(found)
+
+
+def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Iterator[AnchoredCall]:
+    """Yield the calls of a run that the database does not know, or knows only an earlier try of."""
+    last = list(_last_tries(_of_living_run(transaction, run, noted)))
+    node_runs = {call.node_run_id for call in last}
+    known = {row[:2]: row[2:] for row in transaction.run_in(_CALLS, sorted(node_runs), run)}
+    lost = [call for call in last if not _is_known(call, known.get((call.node_run_id, call.identity)))]
+    if lost:
+        left = {first_id(NodeRunId(id)) for (id,) in transaction.rows(_LEFT_BEHIND, (run,))}
+        yield from (call for call in lost if first_id(call.node_run_id) not in left)
+
+
+def _is_known(call: AnchoredCall, row: tuple[int | None, int | None] | None) -> bool:
+    """Whether the database has this try of a call, or one after it."""
+    if row is None:
+        return False
+    step, number = row
+    return step is None or number is None or (step, number) >= (call.started_step, call.started_number)
+
+
+def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Sequence[AnchoredCall]:
+    """Leave out the calls of a run of the same id that somebody has deleted."""
+    found = transaction.row("SELECT created_at_us FROM wtb_executions WHERE id = ?", (run,))
+    created_at = None if found is None else from_us(found[0])
+    others = any(call.run_created_at != created_at for call in noted)
+    if not others or transaction.row(_DELETION, (run,)) is None:
+        return noted
+    return [call for call in noted if call.run_created_at == created_at]
+
+
+def _last_tries(noted: Iterable[AnchoredCall]) -> Iterable[AnchoredCall]:
+    """Return the last try of each call, of the last run of each visit of a node: a run before that was left behind."""
+    found: dict[tuple[str, int], tuple[NodeRunId, dict[str, AnchoredCall]]] = {}
+    for call in noted:
+        first = first_id(call.node_run_id)
+        if call.place not in found or found[call.place][0] != first:
+            found[call.place] = (first, {})
+        found[call.place][1][call.identity] = call
+    return (call for _, calls in found.values() for call in calls.values())
