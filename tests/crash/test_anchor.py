@@ -33,7 +33,11 @@ Damage = Callable[[Path], None]
 
 def cut(part: float, extra: int = 0) -> Damage:
     """End the log after a part of its frames, and a few bytes."""
-    return lambda log: log.write_bytes(log.read_bytes()[: 32 + frames(log, part) * FRAME + extra])
+
+    def shorten(log: Path) -> None:
+        log.write_bytes(log.read_bytes()[: 32 + frames(log, part) * FRAME + extra])
+
+    return shorten
 
 
 def flipped(part: float, offset: int) -> Damage:
