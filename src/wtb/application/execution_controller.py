@@ -27,8 +27,8 @@ from wtb.application.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
 from wtb.domain.anchor import AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
-from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, StorageReplaced
+from wtb.domain.execution import SET_BACK, Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
@@ -251,6 +251,8 @@ class ExecutionController:
             if ended.execution.status in _THINNED[options.checkpoints]:
                 self._recorder.thin(ended)
             return ended.execution
+        except ExecutionNotFound as error:
+            raise StorageReplaced(f"run {execution_id!r} is no longer there: {SET_BACK}") from error
         finally:
             with self._lock:
                 del self._drivers[execution_id]
@@ -353,11 +355,10 @@ class ExecutionController:
         lost = self._anchor.list_lost(execution_id)
         if lost:
             _log.warning(
-                "the database lost its end: after the last step that is kept, run %s made %d calls (of %s). They are "
-                "in doubt, and are not made again as if they were new",
+                "the database lost its end: after the last step that is kept, run %s called %s. That is in doubt, "
+                "and is not done again as if it were new",
                 execution_id,
-                len(lost),
-                ", ".join(sorted({call.tool for call in lost})),
+                ", ".join(f"{tool} ×{count}" for tool, count in sorted(Counter(call.tool for call in lost).items())),
             )
         return lost
 

@@ -120,14 +120,14 @@ class SqliteAnchor:
         told = [f"{call.tool} in node {call.node!r} at {call.started_at:%Y-%m-%d %H:%M:%S} UTC" for call in calls]
         more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         can_go_on = self._status(run) not in _ENDED
-        then = f"`wtb resume {run}` takes them as in doubt" if can_go_on else "find out whether they happened"
+        then = f"`wtb resume {run}` takes that as in doubt" if can_go_on else "find out whether that happened"
         return Fault(
             kind=FaultKind.ANCHOR,
             what=run,
             problem=f"the database lost its end: after the last step that is kept, run {run!r} called "
             f"{', '.join(told[:_NAMED])}{more}; {then}",
             runs=(run,),
-            remedy=None if can_go_on else "no longer told",
+            remedy=None if can_go_on else "forgotten",
         )
 
     def _status(self, run: ExecutionId) -> str | None:
