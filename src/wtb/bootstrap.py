@@ -124,6 +124,7 @@ class Services(_Parts):
         self.heartbeat.close()
         self.controller.close()
         self.bus.close()
+        self.anchor.close()
         self.storage.close()
         if self.scratch is not None:
             with suppress(WTBError):
@@ -294,6 +295,7 @@ def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
     try:
         anchor.open()
     except BaseException:
+        anchor.close()
         storage.close()
         raise
     return anchor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -315,8 +315,10 @@ class TestTheFile:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> AnchorFile:
-    return AnchorFile(tmp_path / "anchor", is_flushed=True, timeout_s=10)
+def file(tmp_path: Path) -> Iterator[AnchorFile]:
+    file = AnchorFile(tmp_path / "anchor", is_flushed=True, timeout_s=10)
+    yield file
+    file.close()
 
 
 class TestAppending:

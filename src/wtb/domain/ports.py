@@ -343,6 +343,10 @@ class CallAnchor(Protocol):
         """Remove the notes of those faults that have a remedy."""
         ...
 
+    def close(self) -> None:
+        """Give back files; the anchor must not be used afterwards."""
+        ...
+
 
 class RollbackRepository(Protocol):
     """Journals of rollbacks, each written before its first effect and after its last."""

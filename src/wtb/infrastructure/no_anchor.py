@@ -23,3 +23,6 @@ class NoAnchor:
 
     def repair(self, faults: Sequence[Fault]) -> None:
         """There is nothing to repair."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""

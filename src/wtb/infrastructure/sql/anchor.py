@@ -30,6 +30,7 @@ _CALLS = (
 _LEFT_BEHIND = "SELECT id FROM wtb_node_runs WHERE execution_id = ? AND status = 'skipped'"
 _DELETION = f"SELECT 1 FROM wtb_events WHERE stream = ? AND type = '{EventType.EXECUTION_DELETED}' LIMIT 1"
 _ENDED = (None, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
+_TEXT = json.JSONEncoder(separators=(",", ":")).encode
 _NAMED = 3
 """How many lost calls of a run are told one by one."""
 
@@ -87,7 +88,7 @@ class SqliteAnchor:
             return True
 
     def note(self, call: AnchoredCall) -> None:
-        self._file.append(json.dumps(call.to_data(), separators=(",", ":")))
+        self._file.append(_TEXT(call.to_data()))
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
         if self._lines is None:
@@ -141,6 +142,9 @@ class SqliteAnchor:
             with self._file.kept_from_growing() as content:
                 self._file.replace([line for line in content.lines if _call(line).execution_id not in mended])
             self._lines = None
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _call(line: str) -> AnchoredCall:

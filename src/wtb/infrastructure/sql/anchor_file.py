@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from wtb.domain.errors import StorageError, StorageUnavailable
+from wtb.domain.errors import StorageUnavailable
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _PAUSE_S = 0.001
@@ -32,13 +34,21 @@ class AnchorFile:
         self.path = path
         self._is_flushed = is_flushed
         self._timeout_s = timeout_s
+        self._turn = threading.Lock()
+        """The lock of the file cannot tell the threads of a process apart."""
+        self._opened: _OpenFile | None = None
 
     def create(self, mode: int) -> None:
         """Make an empty file that the same users may read and write as the database."""
-        with self._locked() as descriptor, self._translated():
-            os.fchmod(descriptor, mode)
+        with self._locked() as file, self._translated():
+            os.fchmod(file.descriptor, mode)
             if self._is_flushed:
                 _flush_folder(self.path)
+
+    def close(self) -> None:
+        """Give the file back."""
+        with self._turn:
+            self._close()
 
     def size(self) -> int | None:
         """Return how large the file is; None when there is none."""
@@ -50,17 +60,17 @@ class AnchorFile:
 
     def append(self, text: str) -> None:
         """Add a line, whole or not at all."""
-        data = text.encode()
-        line = b"%08x %b\n" % (zlib.crc32(data), data)
-        with self._locked() as descriptor, self._translated():
-            end = os.lseek(descriptor, 0, os.SEEK_END)
-            if end and os.pread(descriptor, 1, end - 1) != b"\n":
+        line = _with_checksum(text)
+        with self._locked() as file, self._translated():
+            end = file.found.st_size
+            if end not in (0, file.end) and os.pread(file.descriptor, 1, end - 1) != b"\n":
                 line = b"\n" + line  # a power cut left half a line there, which must not spoil this one
-            if os.write(descriptor, line) < len(line):
-                os.ftruncate(descriptor, end)
+            if os.write(file.descriptor, line) < len(line):
+                os.ftruncate(file.descriptor, end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            file.end = end + len(line)
             if self._is_flushed:
-                os.fsync(descriptor)
+                os.fsync(file.descriptor)
 
     def read(self) -> Content:
         """Return what the file holds; nothing when there is none."""
@@ -84,8 +94,7 @@ class AnchorFile:
             new.unlink(missing_ok=True)
             with new.open("xb") as file:
                 os.fchmod(file.fileno(), mode)
-                for data in (line.encode() for line in lines):
-                    file.write(b"%08x %b\n" % (zlib.crc32(data), data))
+                file.writelines(map(_with_checksum, lines))
                 file.flush()
                 if self._is_flushed:
                     os.fsync(file.fileno())
@@ -94,44 +103,67 @@ class AnchorFile:
                 _flush_folder(self.path)
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Open the file and lock it; one that was replaced while this waited for the lock is left alone."""
+    def _locked(self) -> Iterator[_OpenFile]:
+        """Give the file, locked; one that was replaced while this waited for the lock is left alone."""
+        with self._turn:
+            file = self._lock()
+            try:
+                yield file
+            finally:
+                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+
+    def _lock(self) -> _OpenFile:
         end = time.monotonic() + self._timeout_s
         while True:
             with self._translated():
-                descriptor = os.open(self.path, _FLAGS, 0o600)
-            try:
-                if self._has_lock(descriptor):
-                    yield descriptor
-                    return
-            finally:
-                os.close(descriptor)
+                if self._opened is None or self._opened.process != os.getpid():  # a copy would share its lock
+                    self._opened = _OpenFile(os.open(self.path, _FLAGS, 0o600), os.getpid())
+                if self._opened.has_lock(self.path):
+                    return self._opened
+                self._close()
             if time.monotonic() > end:
                 raise StorageUnavailable(f"{self.path}: another process kept it locked for too long; try again")
             time.sleep(_PAUSE_S)
 
-    def _has_lock(self, descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = self.path.stat()
-        except (BlockingIOError, FileNotFoundError):
-            return False
-        except OSError as error:
-            raise self._error(error) from error
-        return os.path.samestat(os.fstat(descriptor), found)
+    def _close(self) -> None:
+        if self._opened is not None:
+            os.close(self._opened.descriptor)
+            self._opened = None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise self._error(error) from error
+            raise StorageUnavailable(
+                f"{self.path} cannot be used: {error.strerror or error}; calls of external tools are noted there "
+                "first, and are not made without: free some space, or make the file and its folder writable"
+            ) from error
 
-    def _error(self, error: OSError) -> StorageError:
-        return StorageUnavailable(
-            f"{self.path} cannot be used: {error.strerror or error}; calls of external tools are noted there first, "
-            "and are not made without: free some space, or make the file and its folder writable"
-        )
+
+@dataclass(slots=True)
+class _OpenFile:
+    """The file as this process has it open, and how it was when it was locked last."""
+
+    descriptor: int
+    process: int
+    found: os.stat_result = field(init=False)
+    end: int = 0
+    """Where the last line that was written here ended."""
+
+    def has_lock(self, path: Path) -> bool:
+        """Take the lock; False when somebody else has it, or another file lies there now."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.found = path.stat()
+        except (BlockingIOError, FileNotFoundError):
+            return False
+        return os.path.samestat(os.fstat(self.descriptor), self.found)
+
+
+def _with_checksum(text: str) -> bytes:
+    data = text.encode()
+    return b"%08x %b\n" % (zlib.crc32(data), data)
 
 
 def _content(data: bytes) -> Content:
