@@ -188,7 +188,7 @@ def overhead() -> list[Figure]:
             owners=ProcessOwners(),
             workspaces=services.workspaces,
             recorder=Recorder(storage, services.clock, services.ids, masker),
-            reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker),
+            reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker, anchor=services.anchor),
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
             masker=masker,

@@ -167,6 +167,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
+    anchor = _anchor(storage)
     folders = LocalFolders(objects, home / "indexes", store)
     return _Parts(
         settings=settings,
@@ -177,7 +178,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         conditions=CelConditions(),
         bus=bus,
         storage=storage,
-        anchor=_anchor(storage),
+        anchor=anchor,
         objects=objects,
         scratch=scratch,
         home=home,
@@ -185,7 +186,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
         recorder=Recorder(storage, clock, ids, masker),
-        reversals=Reversals(storage, clock, codec, TOOLS.get, masker),
+        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
         heartbeat=Heartbeat(storage),
         runner=NodeRunner(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),

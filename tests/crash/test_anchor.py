@@ -206,3 +206,14 @@ def test_calls_behind_the_end_of_a_damaged_log_are_in_doubt_and_not_repeated(sto
     check_effects()
     assert store.doctor().faults == ()
     assert store.anchor.read_bytes() == b""
+
+
+def test_calls_that_are_recorded_with_checkpoints_of_their_own_are_in_doubt_too(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    store = left_by_a_kill(tmp_path, sqlite_template, words="plain order-2", fine_grained=True)
+    cut(0.4)(store.log)
+    assert store.lost()
+    assert store.go_on() == ALL[:2]
+    check_effects()
+    anchor_worker.effects = Path()

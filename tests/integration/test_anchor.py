@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 import wtb
+from wtb.application.journeys import RollbackFailed
 from wtb.domain.anchor import begun_again, first_id
 from wtb.domain.errors import StorageUnavailable
 from wtb.domain.execution import ExecutionStatus
-from wtb.domain.ids import NodeRunId
+from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.integrity import Fault, FaultKind
+from wtb.domain.values import evolve
 from wtb.infrastructure.sql.anchor_file import AnchorFile, Content
 
 RUN = "order"
@@ -191,6 +193,104 @@ class TestLostCalls:
         assert lost.resume(rerun_node=True) == (ExecutionStatus.PAUSED, "in doubt")  # milk
         assert lost.resume(answer="done") == (ExecutionStatus.COMPLETED, None)
         assert lost.faults() == []
+
+
+@dataclass
+class Hotel(Shop):
+    """A shop whose one node books a room, which can be cancelled."""
+
+    done: list[str] = field(default_factory=list)
+
+    def flow(self) -> wtb.Workflow:
+        @wtb.tool(reverse=lambda call: self.done.append("cancelled"))
+        def book(room: int) -> int:
+            self.done.append("booked")
+            return room
+
+        flow = wtb.Workflow("hotel")
+        flow.add_node("only", lambda state, ctx: {"room": ctx.tool(book, 7)}, start=True)
+        flow.edge("only", wtb.END)
+        return flow
+
+    def rolled_back(self) -> None:
+        with self.bench() as bench:
+            bench.get(RUN).rollback(0)
+
+
+@pytest.fixture
+def hotel(shop: Shop) -> Hotel:
+    hotel = Hotel(shop.folder)
+    hotel.begin()
+    assert hotel.resume() == (ExecutionStatus.COMPLETED, None)
+    return hotel
+
+
+class TestLostRollbacks:
+    def test_what_was_taken_back_is_not_taken_back_a_second_time(self, hotel: Hotel) -> None:
+        copy = hotel.keep()
+        hotel.rolled_back()
+        hotel.lose_all_since(copy)
+        [fault] = hotel.faults()
+        assert "run 'order' took back book in node 'only'" in fault.problem
+        with pytest.raises(RollbackFailed, match="was being taken back when its process died"):
+            hotel.rolled_back()
+        with hotel.bench() as bench:
+            assert bench.get(RUN).continue_rollback(in_doubt="done").state == {}
+        assert hotel.done == ["booked", "cancelled"]
+        assert hotel.faults() == []
+
+    def test_what_a_redo_did_again_is_not_done_once_more(self, hotel: Hotel) -> None:
+        hotel.rolled_back()
+        copy = hotel.keep()
+        with hotel.bench() as bench:
+            bench.get(RUN).redo()
+        hotel.lose_all_since(copy)
+        [fault] = hotel.faults()
+        assert "run 'order' called again book in node 'only'" in fault.problem
+        with hotel.bench() as bench:
+            run = bench.get(RUN)
+            with pytest.raises(RollbackFailed, match="was being made again when its process died"):
+                run.redo()
+            assert run.continue_rollback(in_doubt="done").state == {"room": 7}
+        assert hotel.done == ["booked", "cancelled", "booked"]
+        assert hotel.faults() == []
+
+    def test_a_run_that_goes_on_without_one_is_warned_about(
+        self, hotel: Hotel, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        copy = hotel.keep()
+        hotel.rolled_back()
+        hotel.lose_all_since(copy)
+        with (
+            hotel.bench() as bench,
+            bench.services.storage.unit_of_work() as uow,
+        ):  # as if it had stopped before the end
+            execution = uow.executions.get(ExecutionId(RUN))
+            uow.executions.save(evolve(execution, status=ExecutionStatus.PAUSED, version=execution.version + 1))
+            uow.commit()
+        hotel.resume()
+        assert "run order took back book there, and goes on as if that were still in effect" in caplog.text
+
+    def test_none_is_lost_by_rolling_back_and_redoing_several_times(self, hotel: Hotel) -> None:
+        with hotel.bench() as bench:
+            for _ in range(2):
+                bench.get(RUN).rollback(0)
+                assert bench.services.anchor.inspect() == ()
+                bench.get(RUN).redo()
+                assert bench.services.anchor.inspect() == ()
+            assert hotel.anchor.read_text().count("\n") == 4
+
+    def test_none_is_lost_by_a_reversal_that_failed(self, hotel: Hotel) -> None:
+        with hotel.bench() as bench:
+            hotel.anchor.unlink()
+            hotel.anchor.mkdir()
+            with pytest.raises(RollbackFailed, match="-anchor cannot be used"):
+                bench.get(RUN).rollback(0)
+            assert hotel.done == ["booked"]
+            hotel.anchor.rmdir()
+            bench.get(RUN).continue_rollback()
+            assert bench.services.anchor.inspect() == ()
+        assert hotel.done == ["booked", "cancelled"]
 
 
 class TestNothingIsLost:

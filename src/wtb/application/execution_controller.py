@@ -25,7 +25,7 @@ from wtb.application.run_driver import RunDriver
 from wtb.application.steps import Ending, Position
 from wtb.application.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
-from wtb.domain.anchor import AnchoredCall, begun_again
+from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, StorageReplaced
 from wtb.domain.execution import SET_BACK, Execution, ExecutionStatus, Pause
@@ -352,7 +352,15 @@ class ExecutionController:
 
     def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
         """Return the calls of a run that were made and that the store does not know, and say so."""
-        lost = self._anchor.list_lost(execution_id)
+        found = self._anchor.list_lost(execution_id)
+        lost = tuple(call for call in found if call.act is Act.CALL)
+        if taken_back := sorted({call.tool for call in found if call.act is Act.REVERSAL}):
+            _log.warning(
+                "the database lost its end: run %s took back %s there, and goes on as if that were still in effect. To "
+                "change that, pause the run and roll it back again",
+                execution_id,
+                ", ".join(taken_back),
+            )
         if lost:
             _log.warning(
                 "the database lost its end: after the last step that is kept, run %s called %s. That is in doubt, "

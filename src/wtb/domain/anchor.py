@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from wtb.domain.checkpoint import NodeRun
@@ -15,12 +16,20 @@ from wtb.domain.tools import ToolCall
 _AGAIN = "~"
 
 
+class Act(StrEnum):
+    """What is done to the world: a call is made, taken back, or made again by a redo."""
+
+    CALL = "call"
+    REVERSAL = "reversal"
+    REPEAT = "repeat"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchoredCall:
-    """One external call that was about to be made: which one, and where among the calls of its run it started.
+    """One external call that was about to be made or taken back, and where among the calls of its run it started.
 
     Arguments and results are left out, since they may be large or secret. `run_created_at` tells runs apart that had
-    the same id one after the other.
+    the same id one after the other. `rollback_id` names the rollback or redo that an act belongs to, if it does.
     """
 
     execution_id: ExecutionId
@@ -33,12 +42,14 @@ class AnchoredCall:
     started_at: datetime
     started_step: int
     started_number: int
+    act: Act = Act.CALL
+    rollback_id: str = ""
 
     @classmethod
-    def of(cls, execution: Execution, run: NodeRun, call: ToolCall) -> AnchoredCall:
-        """Return the note of a call whose intent is recorded."""
-        assert call.started_step is not None
-        assert call.started_number is not None
+    def of(
+        cls, execution: Execution, run: NodeRun, call: ToolCall, act: Act = Act.CALL, rollback_id: str = ""
+    ) -> AnchoredCall:
+        """Return the note of an act whose intent is recorded."""
         return cls(
             execution_id=execution.id,
             run_created_at=execution.created_at,
@@ -48,8 +59,10 @@ class AnchoredCall:
             identity=call.identity,
             tool=call.tool,
             started_at=call.started_at,
-            started_step=call.started_step,
-            started_number=call.started_number,
+            started_step=call.started_step or 0,
+            started_number=call.started_number or 0,
+            act=act,
+            rollback_id=rollback_id,
         )
 
     @property
@@ -70,6 +83,7 @@ class AnchoredCall:
             "at": self.started_at.isoformat(),
             "step": self.started_step,
             "number": self.started_number,
+            **({} if self.act is Act.CALL else {"act": self.act.value, "rollback": self.rollback_id}),
         }
 
     @classmethod
@@ -86,6 +100,8 @@ class AnchoredCall:
             started_at=datetime.fromisoformat(data["at"]),
             started_step=data["step"],
             started_number=data["number"],
+            act=Act(data.get("act", Act.CALL)),
+            rollback_id=data.get("rollback", ""),
         )
 
 

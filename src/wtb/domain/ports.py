@@ -318,6 +318,8 @@ class ToolCallRepository(Protocol):
 class CallAnchor(Protocol):
     """A second note of every external call, beside the store, made after the intent is stored and before the call.
 
+    Calls that are taken back, or made again by a redo, are noted in the same way.
+
     A store that lost its end (a write-ahead log that was cut, an older copy that was put back) does not know what was
     called after that, and the calls would be made again as new ones. Those that are noted here are in doubt instead. A
     store that notices such a loss itself needs no anchor, nor does one that does not outlive its process.
@@ -328,10 +330,10 @@ class CallAnchor(Protocol):
         ...
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
-        """Return the calls of a run that were noted and that the store does not know, in the order of their notes.
+        """Return what was noted of a run and what the store does not know.
 
-        Of several runs of one visit of a node only the last counts, and of several tries of a call. What belongs to a
-        run that was deleted, or to a node run that was left behind, is not lost.
+        Of several runs of one visit of a node only the calls of the last count, and of several tries of a call the
+        last. What belongs to a run that was deleted, or to a node run that was left behind, is not lost.
         """
         ...
 

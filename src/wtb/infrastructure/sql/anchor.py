@@ -6,15 +6,16 @@ import json
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from wtb.domain.anchor import AnchoredCall, first_id
+from wtb.domain.anchor import Act, AnchoredCall, first_id
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.integrity import Fault, FaultKind
+from wtb.domain.tools import CallStatus
 from wtb.infrastructure.sql.anchor_file import AnchorFile
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.sqlite import SqliteDatabase
@@ -24,13 +25,15 @@ _log = logging.getLogger(__name__)
 
 _ANY_CALL = "SELECT 1 FROM wtb_tool_calls WHERE kind = 'tool' AND effects = 'external' LIMIT 1"
 _CALLS = (
-    "SELECT node_run_id, identity, started_step, started_number FROM wtb_tool_calls "
+    "SELECT node_run_id, identity, started_step, started_number, status, error FROM wtb_tool_calls "
     "WHERE execution_id = ? AND node_run_id IN (??)"
 )
+_ROLLBACKS = "SELECT id FROM wtb_rollbacks WHERE execution_id = ? AND status IN ('completed', 'abandoned')"
 _LEFT_BEHIND = "SELECT id FROM wtb_node_runs WHERE execution_id = ? AND status = 'skipped'"
 _DELETION = f"SELECT 1 FROM wtb_events WHERE stream = ? AND type = '{EventType.EXECUTION_DELETED}' LIMIT 1"
 _ENDED = (None, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
 _TEXT = json.JSONEncoder(separators=(",", ":")).encode
+_DONE = {Act.CALL: "called", Act.REVERSAL: "took back", Act.REPEAT: "called again"}
 _NAMED = 3
 """How many lost calls of a run are told one by one."""
 
@@ -118,14 +121,14 @@ class SqliteAnchor:
             yield Fault(kind=FaultKind.ANCHOR, what=str(path), problem=problem, remedy="removed from there")
 
     def _lost_by(self, run: ExecutionId, calls: Sequence[AnchoredCall]) -> Fault:
-        told = [f"{call.tool} in node {call.node!r} at {call.started_at:%Y-%m-%d %H:%M:%S} UTC" for call in calls]
+        told = [f"{_DONE[call.act]} {call.tool} in node {call.node!r} ({call.started_at:%F %T} UTC)" for call in calls]
         more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         can_go_on = self._status(run) not in _ENDED
         then = f"`wtb resume {run}` takes that as in doubt" if can_go_on else "find out whether that happened"
         return Fault(
             kind=FaultKind.ANCHOR,
             what=run,
-            problem=f"the database lost its end: after the last step that is kept, run {run!r} called "
+            problem=f"the database lost its end: after the last step that is kept, run {run!r} "
             f"{', '.join(told[:_NAMED])}{more}; {then}",
             runs=(run,),
             remedy=None if can_go_on else "forgotten",
@@ -159,22 +162,34 @@ def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCal
 
 
 def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Iterator[AnchoredCall]:
-    """Yield the calls of a run that the database does not know, or knows only an earlier try of."""
+    """Yield what the database does not know of a run, or knows only an earlier try of."""
     last = list(_last_tries(_of_living_run(transaction, run, noted)))
     node_runs = {call.node_run_id for call in last}
     known = {row[:2]: row[2:] for row in transaction.run_in(_CALLS, sorted(node_runs), run)}
     lost = [call for call in last if not _is_known(call, known.get((call.node_run_id, call.identity)))]
     if lost:
         left = {first_id(NodeRunId(id)) for (id,) in transaction.rows(_LEFT_BEHIND, (run,))}
-        yield from (call for call in lost if first_id(call.node_run_id) not in left)
+        ended = {id for (id,) in transaction.rows(_ROLLBACKS, (run,))}
+        yield from (call for call in lost if not _is_settled(call, left, ended))
 
 
-def _is_known(call: AnchoredCall, row: tuple[int | None, int | None] | None) -> bool:
-    """Whether the database has this try of a call, or one after it."""
+def _is_known(call: AnchoredCall, row: tuple[int | None, int | None, str, str | None] | None) -> bool:
+    """Whether the database has this try of an act, or one after it."""
     if row is None:
         return False
-    step, number = row
-    return step is None or number is None or (step, number) >= (call.started_step, call.started_number)
+    step, number, status, error = row
+    match call.act:
+        case Act.CALL:
+            return step is None or number is None or (step, number) >= (call.started_step, call.started_number)
+        case Act.REVERSAL:  # an error tells that it was tried in vain
+            return status in (CallStatus.REVERSING, CallStatus.REVERSED, CallStatus.REDOING) or error is not None
+        case Act.REPEAT:
+            return status in (CallStatus.REDOING, CallStatus.SUCCEEDED) or error is not None
+
+
+def _is_settled(call: AnchoredCall, left_behind: Collection[NodeRunId], ended: Collection[str]) -> bool:
+    """Whether the database has the end of what an act belongs to: a node run, or a rollback or redo."""
+    return call.rollback_id in ended if call.rollback_id else first_id(call.node_run_id) in left_behind
 
 
 def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Sequence[AnchoredCall]:
@@ -188,11 +203,15 @@ def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[A
 
 
 def _last_tries(noted: Iterable[AnchoredCall]) -> Iterable[AnchoredCall]:
-    """Return the last try of each call, of the last run of each visit of a node: a run before that was left behind."""
-    found: dict[tuple[str, int], tuple[NodeRunId, dict[str, AnchoredCall]]] = {}
+    """Return the last try of each act; of calls, those of the last run of a visit: a run before was left behind."""
+    calls: dict[tuple[str, int], tuple[NodeRunId, dict[str, AnchoredCall]]] = {}
+    others: dict[tuple[NodeRunId, str, Act], AnchoredCall] = {}
     for call in noted:
+        if call.act is not Act.CALL:
+            others[call.node_run_id, call.identity, call.act] = call
+            continue
         first = first_id(call.node_run_id)
-        if call.place not in found or found[call.place][0] != first:
-            found[call.place] = (first, {})
-        found[call.place][1][call.identity] = call
-    return (call for _, calls in found.values() for call in calls.values())
+        if call.place not in calls or calls[call.place][0] != first:
+            calls[call.place] = (first, {})
+        calls[call.place][1][call.identity] = call
+    return (*(call for _, own in calls.values() for call in own.values()), *others.values())
