@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -351,6 +352,30 @@ class TestTheFile:
             bench.resume(RUN, shop.flow())
             with shop.bench():
                 assert shop.anchor.read_text().count("\n") == 2
+
+    def test_is_emptied_now_and_then_by_a_process_that_lives_long(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("wtb.infrastructure.sql.anchor._MANY", 3)
+        with shop.bench() as bench:
+            for _ in range(4):
+                assert bench.run(shop.flow(), {}).status is ExecutionStatus.COMPLETED
+            assert shop.anchor.read_text().count("\n") == 2  # of 8 calls
+            assert bench.services.anchor.inspect() == ()
+
+    def test_is_not_emptied_by_such_a_process_while_others_read(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("wtb.infrastructure.sql.anchor._MANY", 3)
+        with shop.bench() as bench:
+            reader = sqlite3.connect(shop.database, check_same_thread=False)
+            reader.execute("BEGIN")
+            shop.before = lambda: reader.execute("SELECT count(*) FROM wtb_events").fetchone()
+            bench.run(shop.flow(), {})
+            shop.before = lambda: None
+            bench.run(shop.flow(), {})
+            reader.close()
+            assert shop.anchor.read_text().count("\n") == 4
 
     def test_is_not_emptied_while_a_call_is_lost_or_a_line_is_damaged(self, lost: Shop) -> None:
         noted = lost.anchor.read_bytes()

@@ -155,12 +155,9 @@ def test_set_back_by_a_few_steps_it_stops_the_run_and_what_was_called_since_is_i
 
     flow.edge("first", "second")
     flow.edge("second", wtb.END)
-    with (
-        wtb.Bench(folder=database.parent) as bench,
-        pytest.raises(StorageReplaced, match="run 'order' has version 1, after 2: the database was set back"),
-    ):
-        bench.run(flow, {}, run_id="order")
     with wtb.Bench(folder=database.parent) as bench:
+        with pytest.raises(StorageReplaced, match="run 'order' has version 1, after 2: the database was set back"):
+            bench.run(flow, {}, run_id="order")
         run = bench.resume("order", flow)
         assert run.waiting is not None
         assert run.waiting.reason == "in doubt"

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from wtb.domain.anchor import Act, AnchoredCall, first_id
+from wtb.domain.errors import StorageError
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId, NodeRunId
@@ -34,6 +35,8 @@ _DELETION = f"SELECT 1 FROM wtb_events WHERE stream = ? AND type = '{EventType.E
 _ENDED = (None, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
 _TEXT = json.JSONEncoder(separators=(",", ":")).encode
 _DONE = {Act.CALL: "called", Act.REVERSAL: "took back", Act.REPEAT: "called again"}
+_MANY = 4_096
+"""After so many lines a process that lives long empties the file itself."""
 _NAMED = 3
 """How many lost calls of a run are told one by one."""
 
@@ -42,8 +45,8 @@ class SqliteAnchor:
     """A line for each external intent in `<database>-anchor`, written after the commit and before the call.
 
     SQLite ends its write-ahead log at the first frame that is damaged, and says nothing: everything behind it is as
-    if it had never been. That happens when a database is opened after all processes that used it are gone. So what a
-    run may have lost is in the lines that were there before; further lines need not be looked at.
+    if it had never been. That happens when a database is opened after all processes that used it are gone. So a run
+    that had no line when this process looked first, and got none from it since, has lost nothing.
     """
 
     def __init__(self, database: SqliteDatabase) -> None:
@@ -55,7 +58,9 @@ class SqliteAnchor:
             is_flushed=database.synchronous == "FULL",
             timeout_s=database.busy_timeout_s,
         )
-        self._lines: dict[ExecutionId, list[AnchoredCall]] | None = None
+        self._runs: set[ExecutionId] | None = None
+        """The runs that had lines when this process looked first, or got some from it."""
+        self._noted = 0
 
     def open(self) -> None:
         """Make the file if there is none, and empty it once the database itself holds everything."""
@@ -63,7 +68,7 @@ class SqliteAnchor:
         if size is None:
             self._begin()
         elif size and self._log_is_empty():
-            self._empty()
+            self._empty(write_log_back=False)
 
     def _begin(self) -> None:
         self._file.create(self._database.path.stat().st_mode & 0o777)
@@ -76,12 +81,12 @@ class SqliteAnchor:
                 self._file.path,
             )
 
-    def _empty(self) -> None:
+    def _empty(self, *, write_log_back: bool) -> None:
         """Leave nothing noted when all calls are in the database, and no part of that in a log which may be cut."""
         with self._file.kept_from_growing() as content:
             if content.damaged or self._all_lost(map(_call, content.lines)):
                 return
-            if self._log_is_empty():
+            if self._log_is_empty() or (write_log_back and self._database.write_log_back()):
                 self._file.replace(())
 
     def _log_is_empty(self) -> bool:
@@ -92,17 +97,23 @@ class SqliteAnchor:
 
     def note(self, call: AnchoredCall) -> None:
         self._file.append(_TEXT(call.to_data()))
+        if self._runs is not None:
+            self._runs.add(call.execution_id)
+        self._noted += 1
+        if self._noted % _MANY == 0:
+            try:
+                self._empty(write_log_back=True)
+            except StorageError as error:  # the call is noted, and that is what matters
+                _log.warning("%s could not be emptied, and grows: %s", self._file.path, error)
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
-        if self._lines is None:
-            self._lines = self._read()
-        found = self._lines.get(execution_id)
-        if not found or not self._all_lost(found):
+        if self._runs is None:
+            self._runs = {_call(line).execution_id for line in self._file.read().lines}
+        if execution_id not in self._runs:
             return ()
-        return self._all_lost(self._read().get(execution_id, ()))  # somebody may have taken them up meanwhile
-
-    def _read(self) -> dict[ExecutionId, list[AnchoredCall]]:
-        return _by_run(map(_call, self._file.read().lines))
+        quoted = json.dumps(execution_id)
+        calls = map(_call, (line for line in self._file.read().lines if quoted in line))
+        return self._all_lost(call for call in calls if call.execution_id == execution_id)
 
     def _all_lost(self, calls: Iterable[AnchoredCall]) -> tuple[AnchoredCall, ...]:
         with closing(self._database.begin(readonly=True)) as transaction:
@@ -144,7 +155,6 @@ class SqliteAnchor:
         if mended:
             with self._file.kept_from_growing() as content:
                 self._file.replace([line for line in content.lines if _call(line).execution_id not in mended])
-            self._lines = None
 
     def close(self) -> None:
         self._file.close()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TURN_S = 0.1
 """How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
+_SHORT_WAIT_S = 0.1
 _MOST_IDLE = 8
 """Connections to SQLite that are kept open; each has a cache of its own."""
 
@@ -105,6 +107,15 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         while self._idle and not self._was_forked:
             self._idle.pop().close()
+
+    def write_log_back(self) -> bool:
+        """Move everything from the log into the database file; False when others are using the log right now."""
+        try:
+            with closing(sqlite3.connect(self._file, timeout=_SHORT_WAIT_S, isolation_level=None)) as connection:
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise self.translated(error) from error
+        return not busy
 
     def has_table(self, transaction: Transaction, name: str) -> bool:
         return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
