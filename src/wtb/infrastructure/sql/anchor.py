@@ -96,6 +96,7 @@ class SqliteAnchor:
             return True
 
     def note(self, call: AnchoredCall) -> None:
+        self._database.check_log()
         self._file.append(_TEXT(call.to_data()))
         if self._runs is not None:
             self._runs.add(call.execution_id)

@@ -10,7 +10,6 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,16 +60,26 @@ class AnchorFile:
     def append(self, text: str) -> None:
         """Add a line, whole or not at all."""
         line = _with_checksum(text)
-        with self._locked() as file, self._translated():
-            end = file.found.st_size
-            if end not in (0, file.end) and os.pread(file.descriptor, 1, end - 1) != b"\n":
-                line = b"\n" + line  # a power cut left half a line there, which must not spoil this one
-            if os.write(file.descriptor, line) < len(line):
-                os.ftruncate(file.descriptor, end)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            file.end = end + len(line)
-            if self._is_flushed:
-                os.fsync(file.descriptor)
+        with self._turn:  # without the context managers below, which take as long as the writing
+            try:
+                file = self._lock()
+                try:
+                    self._write(file, line)
+                finally:
+                    fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            except OSError as error:
+                raise self._error(error) from error
+
+    def _write(self, file: _OpenFile, line: bytes) -> None:
+        end = file.size
+        if end not in (0, file.end) and os.pread(file.descriptor, 1, end - 1) != b"\n":
+            line = b"\n" + line  # a power cut left half a line there, which must not spoil this one
+        if os.write(file.descriptor, line) < len(line):
+            os.ftruncate(file.descriptor, end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        file.end = end + len(line)
+        if self._is_flushed:
+            os.fsync(file.descriptor)
 
     def read(self) -> Content:
         """Return what the file holds; nothing when there is none."""
@@ -104,23 +113,23 @@ class AnchorFile:
 
     @contextmanager
     def _locked(self) -> Iterator[_OpenFile]:
-        """Give the file, locked; one that was replaced while this waited for the lock is left alone."""
         with self._turn:
-            file = self._lock()
+            with self._translated():
+                file = self._lock()
             try:
                 yield file
             finally:
                 fcntl.flock(file.descriptor, fcntl.LOCK_UN)
 
     def _lock(self) -> _OpenFile:
+        """Return the file, locked; one that was replaced while this waited for the lock is left alone."""
         end = time.monotonic() + self._timeout_s
         while True:
-            with self._translated():
-                if self._opened is None or self._opened.process != os.getpid():  # a copy would share its lock
-                    self._opened = _OpenFile(os.open(self.path, _FLAGS, 0o600), os.getpid())
-                if self._opened.has_lock(self.path):
-                    return self._opened
-                self._close()
+            if self._opened is None or self._opened.process != os.getpid():  # a copy would share its lock
+                self._opened = _OpenFile(os.open(self.path, _FLAGS, 0o600))
+            if self._opened.has_lock(self.path):
+                return self._opened
+            self._close()
             if time.monotonic() > end:
                 raise StorageUnavailable(f"{self.path}: another process kept it locked for too long; try again")
             time.sleep(_PAUSE_S)
@@ -135,30 +144,38 @@ class AnchorFile:
         try:
             yield
         except OSError as error:
-            raise StorageUnavailable(
-                f"{self.path} cannot be used: {error.strerror or error}; calls of external tools are noted there "
-                "first, and are not made without: free some space, or make the file and its folder writable"
-            ) from error
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> StorageUnavailable:
+        return StorageUnavailable(
+            f"{self.path} cannot be used: {error.strerror or error}; calls of external tools are noted there first, "
+            "and are not made without: free some space, or make the file and its folder writable"
+        )
 
 
-@dataclass(slots=True)
 class _OpenFile:
-    """The file as this process has it open, and how it was when it was locked last."""
+    """The file as this process has it open, and how large it was when it was locked last."""
 
-    descriptor: int
-    process: int
-    found: os.stat_result = field(init=False)
-    end: int = 0
-    """Where the last line that was written here ended."""
+    __slots__ = ("_inode", "descriptor", "end", "process", "size")
+
+    def __init__(self, descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        self._inode = (found.st_dev, found.st_ino)
+        self.descriptor = descriptor
+        self.process = os.getpid()
+        self.size = 0
+        self.end = 0
+        """Where the last line that was written here ended."""
 
     def has_lock(self, path: Path) -> bool:
         """Take the lock; False when somebody else has it, or another file lies there now."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.found = path.stat()
+            found = path.stat()
         except (BlockingIOError, FileNotFoundError):
             return False
-        return os.path.samestat(os.fstat(self.descriptor), self.found)
+        self.size = found.st_size
+        return self._inode == (found.st_dev, found.st_ino)
 
 
 def _with_checksum(text: str) -> bytes:

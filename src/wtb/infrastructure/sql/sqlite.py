@@ -38,9 +38,8 @@ class SqliteDatabase(Database):
         self.path = path
         self.synchronous = synchronous
         self.busy_timeout_s = busy_timeout_s
-        self._file = path.absolute()  # a program may change its folder
-        real = Path(os.path.realpath(path))
-        self._log = real.with_name(f"{real.name}-wal")
+        self._file = str(path.absolute())  # a program may change its folder
+        self._log = f"{os.path.realpath(path)}-wal"
         self._has_log = False
         self._opened: tuple[int, int] | None = None
         """Device and inode of the file that this process uses."""
@@ -54,6 +53,8 @@ class SqliteDatabase(Database):
         return sa.create_engine("sqlite://", creator=self._open, poolclass=sa.NullPool)
 
     def _open(self) -> sqlite3.Connection:
+        if self._opened is not None:
+            self.check_in_place()  # SQLite would make a new file
         timeout_s = self.busy_timeout_s
         connection = sqlite3.connect(self._file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         try:
@@ -61,7 +62,7 @@ class SqliteDatabase(Database):
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             connection.execute("PRAGMA cache_size = -16384")
             if self._opened is None:
-                found = self._file.stat()
+                found = self._look_at(self._file)
                 self._opened = (found.st_dev, found.st_ino)
         except BaseException:
             connection.close()
@@ -71,25 +72,29 @@ class SqliteDatabase(Database):
     def transaction(self, connection: Any) -> Transaction:
         return _SqliteTransaction(self, connection, connection)
 
-    def check_in_place(self, *, has_written: bool = False) -> None:
+    def check_in_place(self) -> None:
         """Raise StorageReplaced when what this process has open is no longer what others find under its name.
 
         SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
         """
+        found = self._look_at(self._file)
+        if self._opened not in (None, (found.st_dev, found.st_ino)):
+            raise StorageReplaced(f"{self._file} was replaced by another file {_WHILE_IN_USE}")
+
+    def check_log(self) -> None:
+        """Raise StorageReplaced when the log of this process was deleted: what is in it dies with the process."""
+        if self._has_log:
+            self._look_at(self._log)
+
+    def _look_at(self, path: str) -> os.stat_result:
         try:
-            found = self._file.stat()
-            if self._opened not in (None, (found.st_dev, found.st_ino)):
-                raise StorageReplaced(f"{self.path} was replaced by another file {_WHILE_IN_USE}")
-            if has_written and self._has_log:
-                self._log.stat()
+            return os.stat(path)  # noqa: PTH116  every step pays for it, and a Path takes longer
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise StorageReplaced(f"{error.filename} was deleted {_WHILE_IN_USE}") from error
+            raise StorageReplaced(f"{path} was deleted {_WHILE_IN_USE}") from error
         except OSError as error:
-            raise StorageUnavailable(f"{error.filename} cannot be looked at: {error.strerror}") from error
+            raise StorageUnavailable(f"{path} cannot be looked at: {error.strerror}") from error
 
     def connect(self) -> sqlite3.Connection:
-        if self._opened is not None:
-            self.check_in_place()
         try:
             return self._idle.pop()
         except IndexError:
@@ -125,6 +130,8 @@ class SqliteDatabase(Database):
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
+            if self._opened is not None:
+                self.check_in_place()  # a writer looks when it has committed
             transaction.run("BEGIN")
             return
         # SQLite lets a second writer sleep for a millisecond and more; in one process they can wait for each other.
@@ -167,12 +174,12 @@ class _SqliteTransaction(Transaction):
     def commit(self) -> None:
         super().commit()
         assert isinstance(self.database, SqliteDatabase)
-        self.database.check_in_place(has_written=True)
+        self.database.check_in_place()
 
 
 _WHILE_IN_USE = (
-    "while this process used it; what the process has written since is lost, and it has stopped. Put the file back "
-    "from a backup, and resume the run"
+    "while this process used it; what the process has written since may be lost, and it has stopped. Put the file "
+    "back from a backup, and resume the run"
 )
 
 
