@@ -147,7 +147,7 @@ def test_set_back_to_before_somebody_went_on_with_the_run_it_stops_the_run(datab
     with wtb.Bench(folder=database.parent) as bench:
         run = bench.create(flow, {}, run_id="order")
         copied_over(copy, database)
-        with pytest.raises(StorageReplaced, match="run 'order' has lease 0, after 1: the database was set back"):
+        with pytest.raises(StorageReplaced, match="run 'order' has version 0, after 1: the database was set back"):
             run.resume()
     assert called == ["first", "before"]
 

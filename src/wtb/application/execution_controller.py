@@ -13,7 +13,7 @@ from wtb.application.branching import check_not_rolling_back
 from wtb.application.context import Price
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.heartbeat import Heartbeat
-from wtb.application.leases import Leases, alone
+from wtb.application.leases import Leases, alone, check_not_set_back
 from wtb.application.node_cache import Sharing
 from wtb.application.node_host import Equipment, NodeHost, Watch
 from wtb.application.node_runner import NodeRunner
@@ -27,8 +27,8 @@ from wtb.application.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
 from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
-from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition, StorageReplaced
-from wtb.domain.execution import SET_BACK, Execution, ExecutionStatus, Pause
+from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
+from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
@@ -251,8 +251,9 @@ class ExecutionController:
             if ended.execution.status in _THINNED[options.checkpoints]:
                 self._recorder.thin(ended)
             return ended.execution
-        except ExecutionNotFound as error:
-            raise StorageReplaced(f"run {execution_id!r} is no longer there: {SET_BACK}") from error
+        except (Conflict, ExecutionNotFound):
+            check_not_set_back(self._storage, driver.at)
+            raise
         finally:
             with self._lock:
                 del self._drivers[execution_id]

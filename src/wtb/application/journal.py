@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from wtb.application.calls_in_flight import CallInFlight, in_flight
+from wtb.application.leases import SET_BACK
 from wtb.application.node_files import NodeFiles
 from wtb.application.progress import Mark
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
-from wtb.domain.errors import InvalidInput, LeaseLost, StorageError, WTBError
+from wtb.domain.errors import ExecutionNotFound, InvalidInput, LeaseLost, StorageError, StorageReplaced, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
@@ -351,6 +352,8 @@ class CallJournal:
                     call.identity
                 ].unrecorded = call  # whoever has the lease now may wait for it, and records it
             raise
+        except ExecutionNotFound as error:  # a run that is being driven cannot be deleted
+            raise StorageReplaced(f"run {call.execution_id!r} is no longer there: {SET_BACK}") from error
 
     def _mark_call(self, call: ToolCall, **facts: Any) -> None:
         """Record a call with a checkpoint of its own, of the files too as they are now."""

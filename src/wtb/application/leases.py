@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from wtb.application.steps import Position
-from wtb.domain.errors import Conflict
+from wtb.domain.errors import Conflict, ExecutionNotFound, StorageReplaced
 from wtb.domain.execution import Execution
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
@@ -33,6 +33,26 @@ def alone(at: Position) -> Iterator[None]:
     finally:
         with _LOCK:
             _TAKEN.discard(at.branch.id)
+
+
+SET_BACK = (
+    "the database was set back to an earlier state while this process used it. What the process had written since then "
+    "is gone, and it has stopped"
+)
+
+
+def check_not_set_back(storage: Storage, at: Position) -> None:
+    """Raise StorageReplaced when the store knows less of a run than this process has stored."""
+    execution = at.execution
+    with storage.unit_of_work(readonly=True) as uow:
+        try:
+            stored = uow.executions.get(execution.id)
+        except ExecutionNotFound as error:
+            raise StorageReplaced(f"run {execution.id!r} is no longer there: {SET_BACK}") from error
+    if stored.version < execution.version or stored.lease_token < execution.lease_token:
+        raise StorageReplaced(
+            f"run {execution.id!r} has version {stored.version}, after {execution.version}: {SET_BACK}"
+        )
 
 
 class Leases:

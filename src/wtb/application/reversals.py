@@ -129,7 +129,7 @@ class Reversals:
         told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
         self._save(call.diverged(told), token, EventType.TOOL_COMPLETED)
         self._take_back_other(tool, call, result, told)
-        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+        self._save(evolve(call.reversed(), error=told), token, EventType.TOOL_REVERSED)
         raise RedoDiverged(told)
 
     def _was_lost(self, call: ToolCall, act: Act) -> bool:

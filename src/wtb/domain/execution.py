@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost, StorageReplaced
+from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.values import evolve
 
@@ -34,11 +34,6 @@ class Neglect(StrEnum):
 
 LONGEST_LEASE = timedelta(minutes=10)
 """No lease is taken for longer, and clocks of different machines rarely differ by more."""
-
-SET_BACK = (
-    "the database was set back to an earlier state while this process used it. What the process had written since then "
-    "is gone, and it has stopped"
-)
 
 ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
@@ -232,21 +227,9 @@ class Execution:
 
     def check_lease(self, token: int) -> None:
         """Raise LeaseLost unless this token is the living one."""
-        if self.lease_token < token:
-            raise StorageReplaced(f"run {self.id!r} has lease {self.lease_token}, after {token}: {SET_BACK}")
         if self.lease is None or self.lease.token != token:
             owner = self.lease.owner if self.lease else "nobody"
             raise LeaseLost(f"run {self.id!r} now belongs to {owner}; this process must stop writing to it")
-
-    def check_version(self, expected: int) -> None:
-        """Raise Conflict unless this is the version that a change was made from."""
-        if self.version < expected:
-            raise StorageReplaced(f"run {self.id!r} has version {self.version}, after {expected}: {SET_BACK}")
-        if self.version > expected:
-            raise Conflict(
-                f"run {self.id!r} was changed by somebody else (version {self.version}, expected {expected}); read it "
-                "again"
-            )
 
     def _changed(self, now: datetime, **changes: Any) -> Execution:
         return evolve(self, version=self.version + 1, updated_at=now, **changes)

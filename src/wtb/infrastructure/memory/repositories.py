@@ -88,7 +88,11 @@ class MemoryExecutionRepository:
         stored = self.get(execution.id)
         if token is not None:
             stored.check_lease(token)
-        stored.check_version(execution.version - 1)
+        if stored.version != execution.version - 1:
+            raise Conflict(
+                f"run {execution.id!r} was changed by somebody else (version {stored.version}, expected "
+                f"{execution.version - 1}); read it again"
+            )
         return stored
 
     def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:

@@ -214,12 +214,15 @@ def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[A
 
 
 def _last_tries(noted: Iterable[AnchoredCall]) -> Iterable[AnchoredCall]:
-    """Return the last try of each act; of calls, those of the last run of a visit: a run before was left behind."""
+    """Return the last try of each call, and what was done to it last by rollbacks and redos.
+
+    Of several runs of one visit of a node only the calls of the last count: those before were left behind.
+    """
     calls: dict[tuple[str, int], tuple[NodeRunId, dict[str, AnchoredCall]]] = {}
-    others: dict[tuple[NodeRunId, str, Act], AnchoredCall] = {}
+    others: dict[tuple[NodeRunId, str], AnchoredCall] = {}
     for call in noted:
         if call.act is not Act.CALL:
-            others[call.node_run_id, call.identity, call.act] = call
+            others[call.node_run_id, call.identity] = call
             continue
         first = first_id(call.node_run_id)
         if call.place not in calls or calls[call.place][0] != first:
