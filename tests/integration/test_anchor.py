@@ -138,6 +138,11 @@ class TestLostCalls:
         assert fault.runs == (RUN,)
         assert fault.remedy is None
 
+    def test_whoever_opens_the_database_is_warned_of_them(self, lost: Shop, caplog: pytest.LogCaptureFixture) -> None:
+        with lost.bench():
+            [warning] = caplog.messages
+        assert "wtb.db has lost its end, and with it external calls of run order; `wtb doctor`" in warning
+
     def test_one_that_is_lost_again_while_it_is_in_doubt_is_asked_about_again(self, lost: Shop) -> None:
         copy = lost.keep()
         assert lost.resume() == (ExecutionStatus.PAUSED, "in doubt")

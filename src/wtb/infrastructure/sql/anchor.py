@@ -63,10 +63,17 @@ class SqliteAnchor:
         self._noted = 0
 
     def open(self) -> None:
-        """Make the file if there is none, and empty it once the database itself holds everything."""
+        """Make the file if there is none. Warn of lost calls, or empty it once the database itself holds everything."""
         size = self._file.size()
         if size is None:
             self._begin()
+        elif size and (lost := self._all_lost(map(_call, self._file.read().lines))):
+            runs = sorted({call.execution_id for call in lost})
+            _log.warning(
+                "%s has lost its end, and with it external calls of %s; `wtb doctor` names them",
+                self._database.path,
+                f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
+            )
         elif size and self._log_is_empty():
             self._empty(write_log_back=False)
 
