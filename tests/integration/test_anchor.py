@@ -16,7 +16,7 @@ import pytest
 import wtb
 from wtb.application.journeys import RollbackFailed
 from wtb.domain.anchor import begun_again, first_id
-from wtb.domain.errors import StorageUnavailable
+from wtb.domain.errors import StorageUnavailable, UnknownFormat
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.integrity import Fault, FaultKind
@@ -419,6 +419,30 @@ class TestTheFile:
             file.write(b'0badc0de {"run": "ord')
         [fault] = lost.faults()
         assert "in node 'second'" in fault.problem
+
+    def test_of_a_newer_version_keeps_nobody_from_looking_but_from_going_on(
+        self, lost: Shop, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        newer = AnchorFile(lost.anchor, is_flushed=False, timeout_s=1)
+        newer.append('{"run": "order", "act": "something new"}')
+        newer.close()
+        with lost.bench() as bench:
+            assert "cannot be compared with the database" in caplog.text
+            with pytest.raises(UnknownFormat, match="install a newer one"):
+                bench.resume(RUN, lost.flow())
+        [fault] = lost.faults()
+        assert "install a newer one" in fault.problem
+        assert lost.paid == ["tea", "milk"]
+
+    def test_tells_of_a_call_whose_place_in_the_database_is_damaged(self, shop: Shop) -> None:
+        shop.begin()
+        with shop.bench() as bench:
+            bench.resume(RUN, shop.flow())
+            with sqlite3.connect(shop.database) as raw:
+                raw.execute("UPDATE wtb_tool_calls SET started_step = 'one'")
+            raw.close()
+            [fault] = bench.services.anchor.inspect()
+        assert "called pay in node 'first'" in fault.problem
 
     def test_that_cannot_be_written_keeps_the_tool_from_being_called(self, shop: Shop) -> None:
         """Nothing is in doubt then: once there is room, the call is made."""

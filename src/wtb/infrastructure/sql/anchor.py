@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from wtb.domain.anchor import Act, AnchoredCall, first_id
-from wtb.domain.errors import StorageError
+from wtb.domain.errors import StorageError, UnknownFormat
 from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId, NodeRunId
@@ -20,7 +21,7 @@ from wtb.domain.tools import CallStatus
 from wtb.infrastructure.sql.anchor_file import AnchorFile
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.sqlite import SqliteDatabase
-from wtb.infrastructure.timestamps import from_us
+from wtb.infrastructure.timestamps import to_us
 
 _log = logging.getLogger(__name__)
 
@@ -67,14 +68,22 @@ class SqliteAnchor:
         size = self._file.size()
         if size is None:
             self._begin()
-        elif size and (lost := self._all_lost(map(_call, self._file.read().lines))):
+        elif size:
+            try:
+                self._compare()
+            except StorageError as error:  # whoever resumes a run or asks the doctor is told; others need not care
+                _log.warning("%s cannot be compared with the database: %s", self._file.path, error)
+
+    def _compare(self) -> None:
+        lost = self._all_lost(map(_call, self._file.read().lines))
+        if lost:
             runs = sorted({call.execution_id for call in lost})
             _log.warning(
                 "%s has lost its end, and with it external calls of %s; `wtb doctor` names them",
                 self._database.path,
                 f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
             )
-        elif size and self._log_is_empty():
+        elif self._log_is_empty():
             self._empty(write_log_back=False)
 
     def _begin(self) -> None:
@@ -129,7 +138,11 @@ class SqliteAnchor:
 
     def inspect(self) -> tuple[Fault, ...]:
         content = self._file.read()
-        lost = _by_run(self._all_lost(map(_call, content.lines)))
+        try:
+            lost = _by_run(self._all_lost(map(_call, content.lines)))
+        except StorageError as error:
+            problem = f"{self._file.path} cannot be compared with the database: {error}"
+            return (Fault(kind=FaultKind.ANCHOR, what=str(self._file.path), problem=problem),)
         return (*self._damaged(content.damaged), *(self._lost_by(run, calls) for run, calls in lost.items()))
 
     def _damaged(self, count: int) -> Iterator[Fault]:
@@ -169,7 +182,12 @@ class SqliteAnchor:
 
 
 def _call(line: str) -> AnchoredCall:
-    return AnchoredCall.from_data(json.loads(line))
+    try:
+        return AnchoredCall.from_data(json.loads(line))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnknownFormat(
+            f"a call was noted in a way that this wtb does not know; install a newer one: {line}"
+        ) from error
 
 
 def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCall]]:
@@ -191,14 +209,15 @@ def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCa
         yield from (call for call in lost if not _is_settled(call, left, ended))
 
 
-def _is_known(call: AnchoredCall, row: tuple[int | None, int | None, str, str | None] | None) -> bool:
+def _is_known(call: AnchoredCall, row: tuple[Any, Any, str, str | None] | None) -> bool:
     """Whether the database has this try of an act, or one after it."""
     if row is None:
         return False
     step, number, status, error = row
     match call.act:
         case Act.CALL:
-            return step is None or number is None or (step, number) >= (call.started_step, call.started_number)
+            is_whole = isinstance(step, int) and isinstance(number, int)  # damage can make them anything
+            return is_whole and (step, number) >= (call.started_step, call.started_number)
         case Act.REVERSAL:  # an error tells that it was tried in vain
             return status in (CallStatus.REVERSING, CallStatus.REVERSED, CallStatus.REDOING) or error is not None
         case Act.REPEAT:
@@ -213,11 +232,8 @@ def _is_settled(call: AnchoredCall, left_behind: Collection[NodeRunId], ended: C
 def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Sequence[AnchoredCall]:
     """Leave out the calls of a run of the same id that somebody has deleted."""
     found = transaction.row("SELECT created_at_us FROM wtb_executions WHERE id = ?", (run,))
-    created_at = None if found is None else from_us(found[0])
-    others = any(call.run_created_at != created_at for call in noted)
-    if not others or transaction.row(_DELETION, (run,)) is None:
-        return noted
-    return [call for call in noted if call.run_created_at == created_at]
+    own = [call for call in noted if found is not None and to_us(call.run_created_at) == found[0]]
+    return noted if len(own) == len(noted) or transaction.row(_DELETION, (run,)) is None else own
 
 
 def _last_tries(noted: Iterable[AnchoredCall]) -> Iterable[AnchoredCall]:
