@@ -12,7 +12,8 @@ from typing import Any
 import wtb
 from wtb.domain.tools import ToolCall
 
-ROUNDS = 5
+ROUNDS = 60 if os.environ.get("WTB_SOAK") else 5
+"""Many of them fill SQLite's log more than once."""
 RUN = "order"
 
 flow = wtb.Workflow("anchored")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 import signal
 import subprocess
@@ -89,6 +91,12 @@ DAMAGES: dict[str, Damage] = {
     "emptied": cut(0, -32),
     "deleted": lambda log: log.unlink(),
 }
+if os.environ.get("WTB_SOAK"):
+    _rng = random.Random("logs")
+    for _number in range(50):
+        _part, _offset = _rng.random(), _rng.randrange(FRAME)
+        DAMAGES[f"random cut {_number}"] = cut(_part, extra=_offset)
+        DAMAGES[f"random flip {_number}"] = flipped(_part, _offset)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from wtb.application.retention import RunPruning, Watch
 from wtb.bench import Bench
 from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
-from wtb.domain.integrity import Fault
+from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Swept
 from wtb.domain.retention import Reason, RetentionPolicy
 
@@ -198,11 +198,17 @@ def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
     return "\n".join(lines)
 
 
+_SAYS_WHAT_TO_DO = (FaultKind.ANCHOR, FaultKind.LEASE)
+"""Faults whose sentence says already what a person can do about them."""
+
+
 def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     sign = "repaired" if fault.repaired else "FAULT"
     yield f"{sign}: {fault.problem}"
     if fault.runs:
         yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
+    if fault.remedy is None and fault.kind in _SAYS_WHAT_TO_DO:
+        return
     if fault.remedy is None:
         yield "  cannot be repaired: restore a backup, or delete what it concerns"
     elif not fault.repaired and repair:
