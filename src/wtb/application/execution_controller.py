@@ -367,7 +367,7 @@ class ExecutionController:
                 "the database lost its end: after the last step that is kept, run %s called %s. That is in doubt, "
                 "and is not done again as if it were new",
                 execution_id,
-                ", ".join(f"{tool} ×{count}" for tool, count in sorted(Counter(call.tool for call in lost).items())),
+                ", ".join(sorted({call.tool for call in lost})),
             )
         return lost
 
