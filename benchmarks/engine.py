@@ -181,13 +181,14 @@ def overhead() -> list[Figure]:
         storage, masker, caller = NullStorage(), Masker(), FunctionCaller(sleep=time.sleep)
         nowhere = ExecutionController(
             storage=storage,
+            anchor=services.anchor,
             clock=services.clock,
             codec=services.codec,
             conditions=services.conditions,
             owners=ProcessOwners(),
             workspaces=services.workspaces,
             recorder=Recorder(storage, services.clock, services.ids, masker),
-            reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker),
+            reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker, anchor=services.anchor),
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
             masker=masker,

@@ -27,6 +27,7 @@ from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
+from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.system import Uuid7Ids
@@ -77,6 +78,7 @@ class World:
             storage=self.storage,
             clock=self.clock,
             owners=ProcessOwners(),
+            anchor=NoAnchor(),
             inspection=StoredInspection(self.storage, objects, self.folder / "workspaces", codec=self.storage.codec),
             garbage=self.garbage,
             workspaces=self.workspaces,

@@ -36,7 +36,7 @@ from wtb.application.upkeep.retention import Retention
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
-from wtb.domain.ports import Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
+from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
@@ -48,6 +48,7 @@ from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.files.store import LocalFolderStore
+from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
@@ -76,6 +77,7 @@ class _Parts:
     conditions: Conditions
     bus: EventBus
     storage: MemoryStorage | SqlStorage
+    anchor: CallAnchor
     objects: ObjectStore
     scratch: Path | None
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
@@ -123,6 +125,7 @@ class Services(_Parts):
         self.heartbeat.close()
         self.controller.close()
         self.bus.close()
+        self.anchor.close()
         self.storage.close()
         if self.scratch is not None:
             with suppress(WTBError):
@@ -165,6 +168,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
+    anchor = _anchor(storage)
     folders = LocalFolders(objects, home / "indexes", store)
     return _Parts(
         settings=settings,
@@ -175,6 +179,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         conditions=CelConditions(),
         bus=bus,
         storage=storage,
+        anchor=anchor,
         objects=objects,
         scratch=scratch,
         home=home,
@@ -182,7 +187,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
         recorder=Recorder(storage, clock, ids, masker),
-        reversals=Reversals(storage, clock, codec, TOOLS.get, masker),
+        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
@@ -193,6 +198,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
 def _controller(parts: _Parts) -> ExecutionController:
     return ExecutionController(
         storage=parts.storage,
+        anchor=parts.anchor,
         clock=parts.clock,
         codec=parts.codec,
         conditions=parts.conditions,
@@ -253,6 +259,7 @@ def _integrity(parts: _Parts) -> Integrity:
         storage=parts.storage,
         clock=parts.clock,
         owners=parts.owners,
+        anchor=parts.anchor,
         inspection=StoredInspection(parts.storage, parts.objects, parts.home / "workspaces", codec=parts.codec),
         garbage=parts.garbage,
         workspaces=parts.workspaces,
@@ -278,6 +285,23 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> M
         database.close()
         raise
     return SqlStorage(database, codec=codec, clock=clock, bus=bus)
+
+
+def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
+    """Return where external calls are noted a second time: a file, beside a database that is a file."""
+    database = getattr(storage, "database", None)
+    if database is None or database.dialect != "sqlite":
+        return NoAnchor()
+    from wtb.infrastructure.sql.anchor import SqliteAnchor
+
+    anchor = SqliteAnchor(database)
+    try:
+        anchor.open()
+    except BaseException:
+        anchor.close()
+        storage.close()
+        raise
+    return anchor
 
 
 def _objects(settings: Settings, clock: Clock) -> ObjectStore:

@@ -26,6 +26,7 @@ WTBError
 └── StorageError                the place where data lives
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
+    ├── StorageReplaced         deleted, replaced or set back while it was in use
     ├── UnknownFormat           written by a version that this one cannot read
     ├── SchemaOutdated          `wtb db upgrade`
     ├── SchemaTooNew            upgrade wtb itself
@@ -199,6 +200,10 @@ class StorageUnavailable(StorageError):
 
 class DamagedData(StorageError):
     """What was read is not what was written."""
+
+
+class StorageReplaced(StorageError):
+    """The store was deleted, replaced or set back to an earlier state while this process used it."""
 
 
 class UnknownFormat(StorageError):

@@ -34,6 +34,7 @@ class FaultKind(StrEnum):
     LEASE = "lease"
     WORKSPACE = "workspace"
     STAT_INDEX = "stat index"
+    ANCHOR = "anchor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
+from wtb.domain.anchor import AnchoredCall
 from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
@@ -315,6 +316,41 @@ class ToolCallRepository(Protocol):
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[CallKey, ...]:
         """Return the calls whose node run is not there, by node run and identity; only damage leaves such calls."""
+        ...
+
+
+class CallAnchor(Protocol):
+    """A second note of every external call, beside the store, made after the intent is stored and before the call.
+
+    Calls that are taken back, or made again by a redo, are noted in the same way.
+
+    A store that lost its end (a write-ahead log that was cut, an older copy that was put back) does not know what was
+    called after that, and the calls would be made again as new ones. Those that are noted here are in doubt instead. A
+    store that notices such a loss itself needs no anchor, nor does one that does not outlive its process.
+    """
+
+    def note(self, call: AnchoredCall) -> None:
+        """Keep a note; when that fails (StorageUnavailable) the call must not be made."""
+        ...
+
+    def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
+        """Return what was noted of a run and what the store does not know.
+
+        Of several runs of one visit of a node only the calls of the last count, and of several tries of a call the
+        last. What belongs to a run that was deleted, or to a node run that was left behind, is not lost.
+        """
+        ...
+
+    def inspect(self) -> tuple[Fault, ...]:
+        """Return what is wrong: calls that the store has lost, notes that are damaged."""
+        ...
+
+    def repair(self, faults: Sequence[Fault]) -> None:
+        """Remove the notes of those faults that have a remedy."""
+        ...
+
+    def close(self) -> None:
+        """Give back files; the anchor must not be used afterwards."""
         ...
 
 

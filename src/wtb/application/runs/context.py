@@ -17,6 +17,7 @@ from typing import Any
 
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.application.runs.question_schema import check_schema
+from wtb.domain.anchor import first_id
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.figures import Usage
@@ -306,7 +307,7 @@ class Context:
     def _function(self, tool: Tool, call: ToolCall) -> Callable[..., Any]:
         if not tool.takes_key:
             return tool.function
-        key = uuid.uuid5(uuid.NAMESPACE_OID, f"{call.execution_id}/{call.node_run_id}/{call.identity}").hex
+        key = uuid.uuid5(uuid.NAMESPACE_OID, f"{call.execution_id}/{first_id(call.node_run_id)}/{call.identity}").hex
 
         def with_key(*args: Any, **kwargs: Any) -> Any:
             return tool.function(*args, idempotency_key=key, **kwargs)

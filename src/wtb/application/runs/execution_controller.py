@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from wtb.application.node_cache import Sharing
 from wtb.application.runs.context import Price
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.heartbeat import Heartbeat
-from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, time_for
+from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, check_not_set_back, time_for
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
@@ -23,12 +24,13 @@ from wtb.application.runs.run_driver import RunDriver
 from wtb.application.runs.steps import Ending, Position
 from wtb.application.runs.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
+from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
-from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition
+from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
-from wtb.domain.ports import Clock, Codec, Conditions, Owners, Storage
+from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
 from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
@@ -63,6 +65,7 @@ class ExecutionController:
         self,
         *,
         storage: Storage,
+        anchor: CallAnchor,
         clock: Clock,
         codec: Codec,
         conditions: Conditions,
@@ -78,6 +81,7 @@ class ExecutionController:
         price: Price = lambda model, input_tokens, output_tokens: None,
     ) -> None:
         self._storage = storage
+        self._anchor = anchor
         self._clock = clock
         self._conditions = conditions
         self._engine_of = engine_of
@@ -90,6 +94,7 @@ class ExecutionController:
         self._caller = caller
         self._equipment = Equipment(
             storage=storage,
+            anchor=anchor,
             clock=clock,
             codec=codec,
             recorder=self._recorder,
@@ -165,7 +170,8 @@ class ExecutionController:
             with_variants = definition.with_variants(options.variants)
             engine = self._engine_of(with_variants)
             standing = self._recovery.beginning(claimed, engine.remembers)
-            driver = self._driver(with_variants, options, claimed, standing, engine=engine, sharing=sharing)
+            lost = self._lost_calls(claimed.execution.id)
+            driver = self._driver(with_variants, options, claimed, standing, lost, engine=engine, sharing=sharing)
             return self._driven(driver, options, pass_breakpoint=False)
 
     def run(
@@ -205,12 +211,15 @@ class ExecutionController:
             _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
+                lost = self._lost_calls(execution_id)
                 if rerun_node:
-                    self._abandon_open_runs(at)
+                    lost = self._abandon_open_runs(at, lost)
                 engine = self._engine_of(definition)
                 change = engine.accepted(update or {})
                 at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
-                driver = self._driver(definition, chosen, at, standing, engine=engine, watch=watch, sharing=sharing)
+                driver = self._driver(
+                    definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
+                )
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
                 raise
@@ -241,6 +250,9 @@ class ExecutionController:
             if ended.execution.status in _THINNED[options.checkpoints]:
                 self._recorder.thin(ended)
             return ended.execution
+        except (Conflict, ExecutionNotFound):
+            check_not_set_back(self._storage, driver.at)
+            raise
         finally:
             with self._lock:
                 del self._drivers[execution_id]
@@ -299,6 +311,7 @@ class ExecutionController:
         options: RunOptions,
         at: Position,
         standing: Standing,
+        lost: Sequence[AnchoredCall],
         *,
         engine: Engine,
         watch: Watch | None = None,
@@ -323,6 +336,7 @@ class ExecutionController:
             watch=watch,
             sharing=sharing,
             calls_begun=standing.calls_begun,
+            lost=lost,
         )
         return RunDriver(
             self._equipment,
@@ -330,18 +344,40 @@ class ExecutionController:
             options,
             progress,
             engine=engine,
-            host=host,
+            node_runner=host,
             open_runs=standing.open_runs,
             bases=bases,
+            lost=lost,
         )
 
-    def _abandon_open_runs(self, at: Position) -> None:
+    def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
+        """Return the calls of a run that were made and that the store does not know, and say so."""
+        found = self._anchor.list_lost(execution_id)
+        lost = tuple(call for call in found if call.act is Act.CALL)
+        if taken_back := sorted({call.tool for call in found if call.act is Act.REVERSAL}):
+            _log.warning(
+                "the database lost its end: run %s took back %s there, and goes on as if that were still in effect. To "
+                "change that, pause the run and roll it back again",
+                execution_id,
+                ", ".join(taken_back),
+            )
+        if lost:
+            _log.warning(
+                "the database lost its end: after the last step that is kept, run %s called %s. That is in doubt, "
+                "and is not done again as if it were new",
+                execution_id,
+                ", ".join(sorted({call.tool for call in lost})),
+            )
+        return lost
+
+    def _abandon_open_runs(self, at: Position, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
         """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
 
         What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
-        finished stays as it is.
+        finished stays as it is. Return the lost calls of nodes that are not begun afresh here.
         """
-        runs = [run for run in self._recovery.standing(at).open_runs if run.pending is None]
+        standing = self._recovery.standing(at)
+        runs = [run for run in standing.open_runs if run.pending is None]
         with self._storage.unit_of_work(readonly=True) as uow:
             found = [call for run in runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
             history = uow.checkpoints.load_history(at.execution.id)
@@ -355,6 +391,20 @@ class ExecutionController:
                 )
         for run in runs:
             self._recorder.abandon(at, run)
+        return self._abandon_lost(at, standing, lost)
+
+    def _abandon_lost(self, at: Position, standing: Standing, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
+        """Leave the lost runs of the nodes that come next behind; nobody can undo what nothing is known of."""
+        due = Counter(at.head.next_nodes)
+        here = [call for call in lost if call.visit <= standing.visits.get(call.node, 0) + due[call.node]]
+        for call in here:
+            _log.warning(
+                "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+            )
+        for place, lost_id in {call.place: call.node_run_id for call in here}.items():
+            run = self._recorder.node_run(at, *place)
+            self._recorder.abandon(at, evolve(run, id=begun_again(run.id, lost_id)))
+        return tuple(call for call in lost if call not in here)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
         """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""

@@ -6,16 +6,18 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from wtb.application.runs.calls_in_flight import CallInFlight, in_flight
+from wtb.application.runs.leases import SET_BACK
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import Mark
+from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
-from wtb.domain.errors import InvalidInput, LeaseLost, WTBError
+from wtb.domain.errors import ExecutionNotFound, InvalidInput, LeaseLost, StorageError, StorageReplaced, WTBError
 from wtb.domain.events import Event, EventType
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
@@ -87,6 +89,8 @@ class CallJournal:
         mark: Mark | None = None,
         fine_grained: bool = False,
         place: Callable[[], tuple[int, int]],
+        note: Callable[[NodeRun, ToolCall], None],
+        lost: dict[str, AnchoredCall],
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -97,6 +101,9 @@ class CallJournal:
         self._mark = mark
         self._fine_grained = fine_grained
         self._place = place
+        self._note = note
+        self._lost = lost
+        """Calls of this visit that the store has lost, by identity; those that are taken up are removed."""
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
@@ -191,12 +198,13 @@ class CallJournal:
             identity = around + identity_of(tool, digest, self._occurrences[f"{around}{tool}:{digest}"], key)
             self._asked.add(identity)
             known = self._calls.get(identity)
-            if known is not None and known.status is CallStatus.SUCCEEDED:
+            is_lost = identity in self._lost
+            if known is not None and known.status is CallStatus.SUCCEEDED and not is_lost:
                 self._given.add(identity)
                 self._recall(known)
         if known is not None:
-            return known
-        return ToolCall(
+            return self._taken_up(known) if is_lost else known
+        call = ToolCall(
             execution_id=self.run.execution_id,
             node_run_id=self.run.id,
             identity=identity,
@@ -207,6 +215,13 @@ class CallJournal:
             arguments=dict(arguments),
             started_at=self._clock.now(),
         )
+        return self._taken_up(call) if is_lost else call
+
+    def _taken_up(self, call: ToolCall) -> ToolCall:
+        """Record a call that the store has lost as begun by an earlier attempt: it is in doubt, as after a crash."""
+        call = self._intended(call.again(self._lost[call.identity].started_at))
+        self._lost.pop(call.identity, None)
+        return call
 
     def _around(self) -> str:
         """Return what calls inside another are known by beside themselves.
@@ -237,8 +252,18 @@ class CallJournal:
 
     def intend(self, call: ToolCall) -> ToolCall:
         """Record that the call is about to be made; a failure here means that it is not made."""
-        call = call.again(self._clock.now()) if call.identity in self._calls else call
-        return self._save(call)
+        return self._intended(call.again(self._clock.now()) if call.identity in self._calls else call)
+
+    def _intended(self, call: ToolCall) -> ToolCall:
+        call = self._save(call)
+        if _changes_the_world(call):
+            try:
+                self._note(self.run, call)
+            except StorageError as error:
+                with suppress(WTBError):
+                    self.fail(call, error)  # it is not made, so it must not be in doubt either
+                raise
+        return call
 
     def is_recorded(self, call: ToolCall) -> bool:
         """Whether an earlier attempt recorded this call."""
@@ -327,6 +352,8 @@ class CallJournal:
                     call.identity
                 ].unrecorded = call  # whoever has the lease now may wait for it, and records it
             raise
+        except ExecutionNotFound as error:  # a run that is being driven cannot be deleted
+            raise StorageReplaced(f"run {call.execution_id!r} is no longer there: {SET_BACK}") from error
 
     def _mark_call(self, call: ToolCall, **facts: Any) -> None:
         """Record a call with a checkpoint of its own, of the files too as they are now."""
@@ -392,6 +419,10 @@ class CallJournal:
             and call.status is CallStatus.SUCCEEDED
             and call.kind is CallKind.TOOL
         )
+
+    def unasked_lost(self) -> tuple[AnchoredCall, ...]:
+        """Return calls that the store has lost and that this attempt never asked for."""
+        return tuple(call for identity, call in self._lost.items() if identity not in self._asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from wtb.application.runs.steps import Position
 from wtb.application.store_time import store_time
-from wtb.domain.errors import Conflict, InvalidTransition
+from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidTransition, StorageReplaced
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import BranchId
@@ -40,6 +40,26 @@ def alone(at: Position) -> Iterator[None]:
 def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
     """Return the time by which to tell whether somebody is at a run: of a run without a lease only this machine's."""
     return clock.now() if execution.lease is None else store_time(storage)
+
+
+SET_BACK = (
+    "the database was set back to an earlier state while this process used it. What the process had written since then "
+    "is gone, and it has stopped"
+)
+
+
+def check_not_set_back(storage: Storage, at: Position) -> None:
+    """Raise StorageReplaced when the store knows less of a run than this process has stored."""
+    execution = at.execution
+    with storage.unit_of_work(readonly=True) as uow:
+        try:
+            stored = uow.executions.get(execution.id)
+        except ExecutionNotFound as error:
+            raise StorageReplaced(f"run {execution.id!r} is no longer there: {SET_BACK}") from error
+    if stored.version < execution.version or stored.lease_token < execution.lease_token:
+        raise StorageReplaced(
+            f"run {execution.id!r} has version {stored.version}, after {execution.version}: {SET_BACK}"
+        )
 
 
 class Leases:

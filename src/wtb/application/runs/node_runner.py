@@ -21,9 +21,10 @@ from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.engine import Call
-from wtb.domain.errors import LeaseLost
+from wtb.domain.errors import LeaseLost, StorageReplaced
 from wtb.domain.events import EventType
 from wtb.domain.execution import Failure, Pause
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
@@ -31,7 +32,7 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+from wtb.domain.ports import CallAnchor, Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
@@ -102,6 +103,10 @@ class Attempt:
         """Return external calls that an earlier attempt made and this one never asked for."""
         return () if self._journal is None else self._journal.unasked()
 
+    def unasked_lost(self) -> tuple[AnchoredCall, ...]:
+        """Return calls that the store has lost and that this attempt never asked for."""
+        return () if self._journal is None else self._journal.unasked_lost()
+
     def data(self) -> Mapping[str, Any]:
         """Return what is to be said of it in the event."""
         if self.context is None or self._journal is None:
@@ -148,6 +153,7 @@ class Equipment:
     """What every driver of a process shares."""
 
     storage: Storage
+    anchor: CallAnchor
     clock: Clock
     codec: Codec
     recorder: Recorder
@@ -204,6 +210,7 @@ class NodeRunner:
         watch: Watch | None = None,
         sharing: Sharing | None = None,
         calls_begun: int = 0,
+        lost: Sequence[AnchoredCall] = (),
     ) -> None:
         self._equipment = equipment
         self._definition = definition
@@ -214,6 +221,9 @@ class NodeRunner:
         self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
+        self._lost: dict[tuple[str, int], dict[str, AnchoredCall]] = {}
+        for call in lost:
+            self._lost.setdefault(call.place, {})[call.identity] = call
         self._numbers = itertools.count(calls_begun + 1)
         self.waits_for: bytes | None = None
         """The result that somebody else is making and that this run needs next; driving on then takes it."""
@@ -239,7 +249,7 @@ class NodeRunner:
             except InDoubt as doubt:
                 attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
-            except LeaseLost:
+            except (LeaseLost, StorageReplaced):
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
                 attempt.revoke()
@@ -355,6 +365,8 @@ class NodeRunner:
             files=files,
             fine_grained=self._options.fine_grained,
             place=self._place,
+            note=self._note,
+            lost=self._lost.get((run.node, run.visit), {}),
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
@@ -374,6 +386,9 @@ class NodeRunner:
         """Return the step that comes next, and a number that is higher than any before."""
         return self._progress.at.head.step + 1, next(self._numbers)
 
+    def _note(self, run: NodeRun, call: ToolCall) -> None:
+        self._equipment.anchor.note(AnchoredCall.of(self._progress.at.execution, run, call))
+
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
@@ -383,6 +398,10 @@ class NodeRunner:
         if diverged:
             attempt.give_back_files()
             return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
+        lost = attempt.unasked_lost()
+        if lost:
+            attempt.give_back_files()
+            return Outcome(run=attempt.run, pause=_lost(work.node, [call.tool for call in lost]))
         return Outcome(
             run=attempt.completed(ms),
             returned=returned,
@@ -450,5 +469,14 @@ def _diverged(node: Node, tools: list[str]) -> Pause:
     return Pause(
         reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
         "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        node=node.name,
+    )
+
+
+def _lost(node: Node, tools: list[str]) -> Pause:
+    return Pause(
+        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. Tried again, it "
+        "did not ask for that. Find out whether it happened, and then resume with rerun_node=True to begin the node "
+        "afresh",
         node=node.name,
     )

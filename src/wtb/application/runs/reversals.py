@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from wtb.application.runs.calls_in_flight import is_in_flight
+from wtb.domain.anchor import Act, AnchoredCall
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.events import Event, EventType
-from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.ports import CallAnchor, Clock, Codec, Storage
 from wtb.domain.rollback import can_reverse
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
@@ -41,9 +42,17 @@ class Reversals:
     """Reverses and repeats recorded calls of tools; every write is fenced by the lease of the run."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, codec: Codec, find_tool: Callable[[str], Tool], masker: Masker
+        self,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        find_tool: Callable[[str], Tool],
+        masker: Masker,
+        *,
+        anchor: CallAnchor,
     ) -> None:
         self._storage = storage
+        self._anchor = anchor
         self._clock = clock
         self._codec = codec
         self._find_tool = find_tool
@@ -59,7 +68,7 @@ class Reversals:
         """Whether the call may be in effect and its tool can take it back."""
         return call.may_have_happened and can_reverse(call, self.find_tool(call.tool))
 
-    def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None) -> None:
+    def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None, *, rollback_id: str = "") -> None:
         """Take back a call that is in effect; one that is not is left alone."""
         if call.status in (CallStatus.FAILED, CallStatus.REVERSED):
             return
@@ -71,6 +80,8 @@ class Reversals:
                 f"{call.tool} ({call.identity}) is still being called by a node that was given up, and "
                 "cannot be taken back before that call has ended; try again then"
             )
+        if self._was_lost(call, Act.REVERSAL):
+            call = call.reversing()
         if call.status is CallStatus.REVERSING and not self._is_to_be_repeated(call, tool, doubt):
             self._save(call.reversed(), token, EventType.TOOL_REVERSED)
             return
@@ -82,6 +93,7 @@ class Reversals:
             call = call.succeeded(result, self._clock.now())
         self._save(call.reversing(), token, None)
         try:
+            self._note(call, Act.REVERSAL, rollback_id)
             tool.reverse(call)
         except Exception as error:
             told = self._masker.text(f"{type(error).__qualname__}: {error}")
@@ -96,6 +108,8 @@ class Reversals:
             raise InvalidInput(f"there is no tool {call.tool!r} here to be called again; import its module first")
         if call.status is CallStatus.SUCCEEDED and call.error is not None:  # found by a process that died then
             raise RedoDiverged(call.error)
+        if self._was_lost(call, Act.REPEAT):
+            call = call.redoing()
         if call.status is CallStatus.REDOING and not self._is_to_be_repeated(call, tool, doubt):
             self._save(call.redone(), token, EventType.TOOL_COMPLETED)
             return
@@ -103,10 +117,11 @@ class Reversals:
             return  # nobody ever knew whether one that has not ended happened: whoever goes on makes it
         self._save(call.redoing(), token, EventType.TOOL_STARTED)
         try:
+            self._note(call, Act.REPEAT, redo_id)
             result = self._called(tool, call, redo_id)
         except Exception as error:
             told = self._masker.text(f"{type(error).__qualname__}: {error}")
-            self._save(call.reversed(), token, EventType.TOOL_FAILED)
+            self._save(evolve(call.reversed(), error=told), token, EventType.TOOL_FAILED)
             raise RedoDiverged(f"{call.tool} ({call.identity}) failed when it was called again: {told}") from error
         if self._are_same(result, call.result):
             self._save(call.redone(), token, EventType.TOOL_COMPLETED)
@@ -114,8 +129,20 @@ class Reversals:
         told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
         self._save(call.diverged(told), token, EventType.TOOL_COMPLETED)
         self._take_back_other(tool, call, result, told)
-        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+        self._save(evolve(call.reversed(), error=told), token, EventType.TOOL_REVERSED)
         raise RedoDiverged(told)
+
+    def _was_lost(self, call: ToolCall, act: Act) -> bool:
+        """Whether this was done to a call before, and the store has lost that: nobody knows how it ended."""
+        key = (call.node_run_id, call.identity, act)
+        lost = self._anchor.list_lost(call.execution_id)
+        return any((each.node_run_id, each.identity, each.act) == key for each in lost)
+
+    def _note(self, call: ToolCall, act: Act, rollback_id: str) -> None:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            execution = uow.executions.get(call.execution_id)
+            run = uow.node_runs.get(call.execution_id, call.node_run_id)
+        self._anchor.note(AnchoredCall.of(execution, run, call, act, rollback_id))
 
     def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, told: str) -> None:
         """Take back what gave another result than the recorded one, which is not what its reverse must be given."""

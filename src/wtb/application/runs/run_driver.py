@@ -11,6 +11,7 @@ from wtb.application.runs.function_caller import failure_of, takes_context
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.steps import Ending, Position, SaveFiles, Step
+from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
 from wtb.domain.errors import (
@@ -28,6 +29,7 @@ from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock
 from wtb.domain.secrets import masked_logger
 from wtb.domain.updates import restored, shortened
+from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
 
 _log = masked_logger(__name__)
@@ -52,17 +54,19 @@ class RunDriver:
         progress: Progress,
         *,
         engine: Engine,
-        host: NodeRunner,
+        node_runner: NodeRunner,
         open_runs: Sequence[NodeRun] = (),
         bases: Mapping[NodeRunId, FileCommitId | None],
+        lost: Sequence[AnchoredCall] = (),
     ) -> None:
-        self._tools = equipment
+        self._equipment = equipment
         self._nodes = {node.name: node for node in definition.nodes}
         self._engine = engine
         self._options = options
         self._progress = progress
         self._open_runs = {(run.node, run.visit): run for run in open_runs}
-        self._host = host
+        self._lost_runs = {call.place: call.node_run_id for call in lost}
+        self._node_runner = node_runner
         self._bases = bases
         self._interrupt: str | None = None
         self.began_here = bool(open_runs)
@@ -76,7 +80,7 @@ class RunDriver:
     @property
     def waits_for(self) -> bytes | None:
         """The result that somebody else is making and that this run needs next; driving on then takes it."""
-        return self._host.waits_for
+        return self._node_runner.waits_for
 
     def interrupt(self, request: str) -> None:
         """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
@@ -84,7 +88,7 @@ class RunDriver:
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
-        self._host.waits_for = None
+        self._node_runner.waits_for = None
         while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
             nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
@@ -106,7 +110,7 @@ class RunDriver:
         if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
             return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
-        if self._host.deadline is not None and time.monotonic() >= self._host.deadline:
+        if self._node_runner.deadline is not None and time.monotonic() >= self._node_runner.deadline:
             return self._failed(RunTimeout(f"the run took longer than its {self._options.timeout_s:g} s"))
         return None
 
@@ -155,7 +159,7 @@ class RunDriver:
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         paused = [outcome for outcome in outcomes if outcome.pause is not None]
         if failed:
-            runs = tuple(_ended(outcome, self._tools.clock) for outcome in failed)
+            runs = tuple(_ended(outcome, self._equipment.clock) for outcome in failed)
             self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failed[0].failure), runs)
         else:
             runs = tuple(outcome.run for outcome in paused)
@@ -163,7 +167,7 @@ class RunDriver:
 
     def _fail(self, run: NodeRun, error: Exception) -> None:
         failure = failure_of(error, run.node, run.visit, self.at.head.id)
-        failed = run.ended(NodeStatus.FAILED, self._tools.clock.now(), failure)
+        failed = run.ended(NodeStatus.FAILED, self._equipment.clock.now(), failure)
         self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
 
     def _node_runs(self, nodes: tuple[str, ...]) -> list[NodeRun]:
@@ -180,25 +184,35 @@ class RunDriver:
     def _node_run(self, name: str, visit: int) -> NodeRun:
         """Return a node run that was begun from here before and not led on, or a new one."""
         known = self._open_runs.pop((name, visit), None) if self._open_runs else None
+        lost_id = self._lost_runs.pop((name, visit), None) if self._lost_runs else None
+        if lost_id is not None and (known is None or first_id(known.id) != first_id(lost_id)):
+            return self._begun_again(name, visit, lost_id, known)
         if known is not None:
-            return known if known.pending is not None else known.tried_again(since=self._tools.clock.now())
-        return self._tools.recorder.node_run(self.at, name, visit)
+            return known if known.pending is not None else known.tried_again(since=self._equipment.clock.now())
+        return self._equipment.recorder.node_run(self.at, name, visit)
+
+    def _begun_again(self, name: str, visit: int, lost_id: NodeRunId, known: NodeRun | None) -> NodeRun:
+        """Return a node run in place of one that the store has lost; one that came before that was left behind."""
+        if known is not None:
+            self._equipment.recorder.abandon(self.at, known)
+        run = self._equipment.recorder.node_run(self.at, name, visit)
+        return evolve(run, id=begun_again(run.id, lost_id)).tried_again()
 
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
         """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
         if run.pending is not None:  # finished before a crash
             data = run.pending.get("data", {})
-            self._host.count_again(data)
+            self._node_runner.count_again(data)
             return Outcome(run=run, returned=restored(run.pending, state), data=data)
         outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:
             return outcome
         files = outcome.files
         pending = shortened(outcome.returned) | {"file_commit": _side(outcome), "data": dict(outcome.data)}
-        kept = outcome.run.finished(pending, self._tools.clock.now())
-        shared = self._host.share(outcome, has_files=True)
+        kept = outcome.run.finished(pending, self._equipment.clock.now())
+        shared = self._node_runner.share(outcome, has_files=True)
         try:
-            self._tools.recorder.keep_pending(self.at, kept, None if files is None else files.save, shared)
+            self._equipment.recorder.keep_pending(self.at, kept, None if files is None else files.save, shared)
         except StateNotSerialisable as error:
             return Outcome(run=outcome.run, failure=failure_of(error, run.node, run.visit, run.input_id))
         except StorageUnavailable:
@@ -206,13 +220,13 @@ class RunDriver:
                 raise
             _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
         else:
-            self._host.shared(shared)  # now: a sibling may wait for a run that waits for this one
+            self._node_runner.shared(shared)  # now: a sibling may wait for a run that waits for this one
         return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
 
     def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
         node = self._nodes[run.node]
         with_context = not self._engine.hosts_functions or (node.function is not None and takes_context(node.function))
-        return self._host.run(
+        return self._node_runner.run(
             Work(node=node, run=run, state=state, call=call, with_context=with_context, member=member)
         )
 
@@ -225,7 +239,7 @@ class RunDriver:
         """Record it all as one step."""
         runs = tuple([outcome.run for outcome in outcomes])
         files = self._files(outcomes)
-        shared = self._host.share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else None
+        shared = self._node_runner.share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else None
         step = Step(
             runs=runs,
             delta=advance.delta,
@@ -241,7 +255,7 @@ class RunDriver:
         self._progress.advance(step, advance.state)
         self._progress.memory = advance.memory
         if self._progress.is_stored:
-            self._host.shared(shared)
+            self._node_runner.shared(shared)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
         """Return how to save what became of the files; None when nothing did."""
@@ -254,7 +268,7 @@ class RunDriver:
             if outcome.run.pending is not None and outcome.run.pending["file_commit"] is not None
         }
         base = file_commit(self.at.head.file_commit)
-        return (lambda uow: self._tools.workspaces.merge(uow, base, sides)) if sides else None
+        return (lambda uow: self._equipment.workspaces.merge(uow, base, sides)) if sides else None
 
     def _files_of(self, outcome: Outcome) -> SaveFiles | None:
         """Compare with the head, which may be a checkpoint in the middle of the node that holds other files."""

@@ -119,7 +119,7 @@ class RollbackExecutor:
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
             if journal.direction is Direction.ROLLBACK:
-                self._reverse(at, call, doubt)
+                self._reverse(at, journal, call, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
 
@@ -128,7 +128,7 @@ class RollbackExecutor:
         for call in self._calls(journal):
             with suppress(ReversalFailed, RedoDiverged):
                 if call.status is CallStatus.REVERSING:
-                    self._reversals.reverse(call, at.token, doubt)
+                    self._reversals.reverse(call, at.token, doubt, rollback_id=journal.id)
                 elif call.status is CallStatus.REDOING:
                     self._reversals.repeat(call, at.token, journal.id, doubt)
 
@@ -136,20 +136,20 @@ class RollbackExecutor:
         """Take back what a redo has repeated."""
         try:
             for call in reversed(self._calls(journal)):
-                self._reverse(at, call)
+                self._reverse(at, journal, call)
         except LeaseLost:
             raise
         except Exception as error:
             raise self._failed(at, journal, error) from error
 
-    def _reverse(self, at: Position, call: ToolCall, doubt: Doubt | None = None) -> None:
+    def _reverse(self, at: Position, journal: Rollback, call: ToolCall, doubt: Doubt | None = None) -> None:
         """Take back a call, or raise: the workflow may have lost the tool since the plan was made."""
         tool = self._reversals.find_tool(call.tool)
         if call.may_have_happened and (tool is None or tool.reverse is None):
             raise ReversalFailed(
                 f"{call.tool} ({call.identity}) cannot be taken back: no tool of that name with reverse= is known here"
             )
-        self._reversals.reverse(call, at.token, doubt)
+        self._reversals.reverse(call, at.token, doubt, rollback_id=journal.id)
 
     def _calls(self, journal: Rollback) -> list[ToolCall]:
         with self._storage.unit_of_work(readonly=True) as uow:

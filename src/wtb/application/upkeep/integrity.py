@@ -17,7 +17,7 @@ from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.ports import Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
+from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
@@ -50,6 +50,7 @@ class Integrity:
         clock: Clock,
         owners: Owners,
         inspection: Inspection,
+        anchor: CallAnchor,
         garbage: Garbage,
         workspaces: Workspaces,
         folders: FolderCare,
@@ -59,6 +60,7 @@ class Integrity:
         self._clock = clock
         self._owners = owners
         self._inspection = inspection
+        self._anchor = anchor
         self._garbage = garbage
         self._workspaces = workspaces
         self._folders = folders
@@ -68,12 +70,14 @@ class Integrity:
         """Look at everything and change nothing."""
         inspected = self._inspection.inspect(watch)
         here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
+        here = (*self._anchor.inspect(), *here)
         return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
 
     def repair(self, watch: Watch = lambda kind: None) -> Report:
         """Put right what can be, collect garbage, and look again: what is not found a second time was repaired."""
         before = self.check(watch)
         self._inspection.repair(before.faults)
+        self._anchor.repair(before.faults)
         for fault in before.faults:
             self._mend(fault)
         after = self.check(watch)

@@ -199,7 +199,7 @@ def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
     return "\n".join(lines)
 
 
-_NOT_DAMAGED = (FaultKind.LEASE, FaultKind.ABANDONED_RUN)
+_LEFT_TO_YOU = (FaultKind.LEASE, FaultKind.ABANDONED_RUN)
 """Faults of which nothing is lost: a backup would not help."""
 
 
@@ -208,7 +208,9 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     yield f"{sign}: {fault.problem}"
     if fault.runs:
         yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
-    if fault.remedy is None and fault.kind in _NOT_DAMAGED:
+    if fault.remedy is None and fault.kind is FaultKind.ANCHOR:
+        return  # its sentence says what a person can do
+    if fault.remedy is None and fault.kind in _LEFT_TO_YOU:
         yield "  a repair leaves it to you, since its process may still live, or has left something half done"
     elif fault.remedy is None:
         yield "  cannot be repaired: restore a backup, or delete what it concerns"

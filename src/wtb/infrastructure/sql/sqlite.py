@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageUnavailable
+from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageReplaced, StorageUnavailable
 from wtb.infrastructure.sql.database import Database, Transaction
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TURN_S = 0.1
 """How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
+_SHORT_WAIT_S = 0.1
 _MOST_IDLE = 8
 """Connections to SQLite that are kept open; each has a cache of its own."""
 
@@ -33,8 +36,13 @@ class SqliteDatabase(Database):
             raise StorageError(f"wtb needs SQLite 3.35 or newer; this Python comes with {sqlite3.sqlite_version}")
         super().__init__(f"sqlite:///{path}")
         self.path = path
-        self._synchronous = synchronous
-        self._busy_timeout_s = busy_timeout_s
+        self.synchronous = synchronous
+        self.busy_timeout_s = busy_timeout_s
+        self._file = str(path.absolute())  # a program may change its folder
+        self._log = f"{os.path.realpath(path)}-wal"
+        self._has_log = False
+        self._opened: tuple[int, int] | None = None
+        """Device and inode of the file that this process uses."""
         self._writing = threading.Lock()
         self._idle: deque[sqlite3.Connection] = deque()
 
@@ -45,16 +53,46 @@ class SqliteDatabase(Database):
         return sa.create_engine("sqlite://", creator=self._open, poolclass=sa.NullPool)
 
     def _open(self) -> sqlite3.Connection:
-        timeout_s = self._busy_timeout_s
-        connection = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        if self._opened is not None:
+            self.check_in_place()  # SQLite would make a new file
+        timeout_s = self.busy_timeout_s
+        connection = sqlite3.connect(self._file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         try:
-            _enter_wal(connection, timeout_s)
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._has_log = _enter_wal(connection, timeout_s)
+            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             connection.execute("PRAGMA cache_size = -16384")
+            if self._opened is None:
+                found = self._look_at(self._file)
+                self._opened = (found.st_dev, found.st_ino)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def transaction(self, connection: Any) -> Transaction:
+        return _SqliteTransaction(self, connection, connection)
+
+    def check_in_place(self) -> None:
+        """Raise StorageReplaced when what this process has open is no longer what others find under its name.
+
+        SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
+        """
+        found = self._look_at(self._file)
+        if self._opened not in (None, (found.st_dev, found.st_ino)):
+            raise StorageReplaced(f"{self._file} was replaced by another file {_WHILE_IN_USE}")
+
+    def check_log(self) -> None:
+        """Raise StorageReplaced when the log of this process was deleted: what is in it dies with the process."""
+        if self._has_log:
+            self._look_at(self._log)
+
+    def _look_at(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)  # noqa: PTH116  every step pays for it, and a Path takes longer
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StorageReplaced(f"{path} was deleted {_WHILE_IN_USE}") from error
+        except OSError as error:
+            raise StorageUnavailable(f"{path} cannot be looked at: {error.strerror}") from error
 
     def connect(self) -> sqlite3.Connection:
         try:
@@ -75,6 +113,15 @@ class SqliteDatabase(Database):
         while self._idle and not self._was_forked:
             self._idle.pop().close()
 
+    def write_log_back(self) -> bool:
+        """Move everything from the log into the database file; False when others are using the log right now."""
+        try:
+            with closing(sqlite3.connect(self._file, timeout=_SHORT_WAIT_S, isolation_level=None)) as connection:
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise self.translated(error) from error
+        return not busy
+
     def has_table(self, transaction: Transaction, name: str) -> bool:
         return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
@@ -83,6 +130,8 @@ class SqliteDatabase(Database):
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
+            if self._opened is not None:
+                self.check_in_place()  # a writer looks when it has committed
             transaction.run("BEGIN")
             return
         # SQLite lets a second writer sleep for a millisecond and more; in one process they can wait for each other.
@@ -117,18 +166,38 @@ class SqliteDatabase(Database):
         return StorageError(f"{self.path}: {error}")
 
 
-def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not."""
+class _SqliteTransaction(Transaction):
+    """A transaction that is only kept when the database is still where it was."""
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        super().commit()
+        assert isinstance(self.database, SqliteDatabase)
+        self.database.check_in_place()
+
+
+_WHILE_IN_USE = (
+    "while this process used it; what the process has written since may be lost, and it has stopped. Put the file "
+    "back from a backup, and resume the run"
+)
+
+
+def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> bool:
+    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not.
+
+    Return whether that worked: some file systems cannot do it.
+    """
     end = time.monotonic() + timeout_s
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as error:
             if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
                 raise
             time.sleep(0.005)
         else:
-            return
+            return bool(mode == ("wal",))
 
 
 def _escaped(text: bytes) -> str:
