@@ -215,6 +215,8 @@ def _is_known(call: AnchoredCall, row: tuple[Any, Any, str, str | None] | None) 
         return False
     step, number, status, error = row
     match call.act:
+        case Act.CALL if step is None and number is None:
+            return True  # the database was downgraded to a schema without them, and upgraded again
         case Act.CALL:
             is_whole = isinstance(step, int) and isinstance(number, int)  # damage can make them anything
             return is_whole and (step, number) >= (call.started_step, call.started_number)
