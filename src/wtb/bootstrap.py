@@ -32,6 +32,7 @@ from wtb.application.reversals import Reversals
 from wtb.application.scoring import Scoring
 from wtb.application.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
+from wtb.application.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
@@ -80,6 +81,7 @@ class _Parts:
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
     home: Path
     """Where workspaces and their indexes lie."""
+    store: LocalFolderStore
     folders: LocalFolders
     workspaces: Workspaces
     masker: Masker
@@ -115,6 +117,7 @@ class Services(_Parts):
     replay: Replayer
     comparison: Comparison
     retention: Retention
+    collection: WorkspaceCollection
     integrity: Integrity
 
     def close(self) -> None:
@@ -152,6 +155,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         batches=_batches(parts, controller, evaluation, scoring),
         scoring=scoring,
         retention=_retention(parts),
+        collection=_collection(parts),
         integrity=_integrity(parts),
     )
 
@@ -177,6 +181,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         objects=objects,
         scratch=scratch,
         home=home,
+        store=store,
         folders=folders,
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
@@ -244,6 +249,17 @@ def _batches(
 def _retention(parts: _Parts) -> Retention:
     policy_for = parts.settings.retention.policy
     return Retention(parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace)
+
+
+def _collection(parts: _Parts) -> WorkspaceCollection:
+    return WorkspaceCollection(
+        parts.storage,
+        parts.clock,
+        parts.owners,
+        parts.store,
+        parts.folders,
+        policy_for=parts.settings.retention.policy,
+    )
 
 
 def _integrity(parts: _Parts) -> Integrity:

@@ -59,6 +59,10 @@ class ConfinedFolder:
         """Return device and inode of the folder itself."""
         return identity_of(self._root)
 
+    def changed_ns(self) -> int:
+        """Return when something last came into the folder itself, or left it."""
+        return os.fstat(self._root).st_mtime_ns
+
     def forget(self) -> None:
         """Close the folders that were kept open: after a folder was moved they would not be where they were."""
         while self._open:

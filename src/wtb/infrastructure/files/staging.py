@@ -58,6 +58,16 @@ class ContentSource:
             raise _damaged(entry)
         return content
 
+    def check(self, entries: Collection[FileEntry]) -> None:
+        """Raise DamagedData unless all contents are there and whole."""
+        for entry, stream in self.streams(entries):
+            digest = hashlib.sha256()
+            with stream:
+                while chunk := stream.read(min(entry.size + 1, _CHUNK_BYTES)):
+                    digest.update(chunk)
+            if digest.digest() != entry.digest:
+                raise _damaged(entry)
+
 
 def stage(folder: ConfinedFolder, delta: TreeDelta, source: ContentSource) -> dict[str, str]:
     """Write the files and links of a change into the staging folder; return their names there, by path."""
