@@ -44,6 +44,7 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
+from wtb.infrastructure.files.blocks import BlockedObjects
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
@@ -297,9 +298,9 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> M
 def _objects(settings: Settings, clock: Clock) -> ObjectStore:
     """Return an object store that is as durable as the database: Postgres flushes every commit."""
     if settings.url == "memory://":
-        return MemoryObjectStore(clock)
+        return BlockedObjects(MemoryObjectStore(clock))
     flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
-    return LocalObjectStore(settings.folder / "objects", durable=flushed)
+    return BlockedObjects(LocalObjectStore(settings.folder / "objects", durable=flushed))
 
 
 def open_database(settings: Settings) -> Database:

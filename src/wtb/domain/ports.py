@@ -684,6 +684,10 @@ class ObjectStore(Protocol):
         """Keep everything up to the end of the stream, in bounded memory."""
         ...
 
+    def put_as(self, digest: bytes, content: bytes) -> None:
+        """Keep a content under a digest that the caller vouches for; one of this size that is there is used instead."""
+        ...
+
     def sync(self) -> None:
         """Make durable what this process has put; called before the row that refers to it is committed."""
         ...
