@@ -55,9 +55,7 @@ class BlockList(NamedTuple):
         """Read what begins as a list of the blocks of this file; DamagedData when the rest does not fit."""
         body, start = data[:-_DIGEST_BYTES], len(_MAGIC) + _DIGEST_BYTES + _SIZES.size
         if len(body) < start or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
-            raise DamagedData(
-                f"the list of blocks of object {digest.hex()[:16]} is damaged; `wtb doctor` tells more"
-            )
+            raise DamagedData(f"the list of blocks of object {digest.hex()[:16]} is damaged; `wtb doctor` tells more")
         size, block_bytes = _SIZES.unpack(body[start - _SIZES.size : start])
         blocks = tuple(body[at : at + _DIGEST_BYTES] for at in range(start, len(body), _DIGEST_BYTES))
         return cls(digest, size, block_bytes, blocks)
@@ -76,7 +74,7 @@ class BlockStream(io.RawIOBase):
         self.blocks = blocks
         self._objects = objects
         self._next = 0
-        self._open: io.FileIO | None = None
+        self._open: BinaryIO | None = None
 
     def readable(self) -> bool:
         return True
@@ -84,7 +82,7 @@ class BlockStream(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         while True:
             if self._open is not None:
-                count = self._open.readinto(buffer)
+                count = cast("io.RawIOBase", self._open).readinto(buffer)
                 if count:
                     return count
                 self._open.close()
@@ -94,7 +92,7 @@ class BlockStream(io.RawIOBase):
             self._open = self.open_block(self._next)
             self._next += 1
 
-    def open_block(self, number: int) -> io.FileIO:
+    def open_block(self, number: int) -> BinaryIO:
         """Return one block for reading."""
         try:
             return cast("io.FileIO", self._objects.open(self.blocks.blocks[number]))

@@ -163,9 +163,9 @@ class ConfinedFolder:
         os.fchmod(self._folder(path), mode)
 
     def create_file(self, path: str) -> int:
-        """Return a new file, open for writing."""
+        """Return a new file, open for writing and reading."""
         fd, name = self._place(path)
-        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
 
     def create_link(self, path: str, target: str) -> None:
         """Make a symbolic link, wherever it points."""
