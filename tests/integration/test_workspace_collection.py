@@ -355,7 +355,7 @@ def test_what_a_killed_collection_left_goes_with_the_next(bench: Bench) -> None:
     with pytest.raises(KeyboardInterrupt):
         collected(bench, care=Meanwhile(bench.services.folders, killed, after=2))
     assert not folder.exists()
-    assert [path.name for path in folder.parent.iterdir() if path.name.endswith(".removed")] != []
+    assert [path.name for path in folder.parent.iterdir() if path.name.endswith(".aside")] != []
     assert [each.kept for each in collected(bench)] == [None]
     assert [path.name for path in folder.parent.iterdir()] == [".files.slot"]
     assert len(list(run.workspace.iterdir())) == 2

@@ -9,7 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wtb.application.listing import every_execution
-from wtb.application.workspace_slots import BUSY, FREE, Slot, WorkspaceSlots, aside_of, folder_name, is_aside
+from wtb.application.workspace_slots import (
+    BUSY,
+    FREE,
+    Slot,
+    WorkspaceSlots,
+    aside_of,
+    folder_name,
+    is_aside,
+    is_removed,
+    removed_of,
+)
 from wtb.domain.errors import Conflict, NotFound, StorageError, WorkspaceError
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, diff
@@ -67,9 +77,7 @@ class WorkspaceCollection:
         checked: set[bytes] = set()
         for execution, folder in self._due(workflow, run):
             outcome, surveyed = self._looked_at(execution, folder, checked)
-            if surveyed is not None:
-                outcome = self._removed(execution, outcome, surveyed)
-            yield outcome
+            yield outcome if outcome.kept else self._removed(execution, outcome, surveyed)
 
     def _due(self, workflow: str | None, run: ExecutionId | None) -> Iterator[tuple[Execution, Path]]:
         now = self._clock.now()
@@ -100,6 +108,8 @@ class WorkspaceCollection:
     ) -> tuple[CollectedFolder, SurveyedFolder | None]:
         """Return what is to become of a folder, and what lies in it if it may go."""
         outcome = CollectedFolder(execution_id=execution.id, folder=folder)
+        if is_removed(folder):  # by a process that was killed before it was done
+            return outcome, None
         try:
             surveyed = self._care.survey(folder)
             outcome = replace(outcome, size_bytes=sum(entry.size for entry in surveyed.tree.values()))
@@ -147,16 +157,21 @@ class WorkspaceCollection:
             done_ns = int(execution.updated_at.timestamp() * 1e9)
         return "something was written to it after wtb was done with it" if surveyed.changed_ns > done_ns else None
 
-    def _removed(self, execution: Execution, outcome: CollectedFolder, surveyed: SurveyedFolder) -> CollectedFolder:
+    def _removed(
+        self, execution: Execution, outcome: CollectedFolder, surveyed: SurveyedFolder | None
+    ) -> CollectedFolder:
         """Move a folder out of everybody's way, look whether somebody was quicker, and remove it."""
-        folder = outcome.folder
-        aside = folder if is_aside(folder) else aside_of(folder, secrets.token_hex(4))
+        folder = aside = outcome.folder
         try:
-            if aside != folder:  # else a process was killed before it had removed it
+            if not is_aside(folder):
+                aside = aside_of(folder, secrets.token_hex(4))
                 slot = self._set_aside(execution, folder, aside)
-                if self._care.survey(aside, known_as=folder)[:2] != surveyed[:2]:
+                again = self._care.survey(aside, known_as=folder)
+                if surveyed is None or (again.tree, again.left_out) != (surveyed.tree, surveyed.left_out):
                     return self._put_back(outcome, aside, slot)
-            self._store.remove(aside)
+            if not is_removed(aside):
+                self._store.rename(aside, removed_of(aside).name)
+            self._store.remove(removed_of(aside))
             self._care.drop_index(self._care.index_of(folder))
         except (StorageError, NotFound) as error:
             return replace(outcome, kept=str(error))

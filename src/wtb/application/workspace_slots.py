@@ -14,7 +14,7 @@ from wtb.domain.ports import FolderStore
 BUSY = "busy"
 FREE = "free"
 
-_ASIDE = ".removed"
+_ASIDE, _REMOVED = ".aside", ".removed"
 _OLD_NOTE = "holds"
 _OF_BRANCH = re.compile(r"files(~[0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
@@ -84,7 +84,7 @@ class WorkspaceSlots:
         """Return the slot that a folder serves or has served, also when it was set aside to be removed."""
         name = folder.name
         if is_aside(folder):
-            name = name.removesuffix(_ASIDE).rpartition(".")[0][1:]
+            name = folder.stem.rpartition(".")[0][1:]
         # A hashed name begins with the sign that separates the number.
         return self.read(folder.with_name(name[:1] + name[1:].partition("~")[0]))
 
@@ -106,13 +106,23 @@ class WorkspaceSlots:
 
 
 def aside_of(folder: Path, token: str) -> Path:
-    """Return the name under which a folder is removed; nobody takes it for a workspace."""
+    """Return the name under which a folder is looked at once more; nobody takes it for a workspace."""
     return folder.with_name(f".{folder.name}.{token}{_ASIDE}")
 
 
+def removed_of(aside: Path) -> Path:
+    """Return the name under which a folder that was set aside is removed."""
+    return aside.with_suffix(_REMOVED)
+
+
 def is_aside(folder: Path) -> bool:
-    """Whether a folder has such a name."""
-    return folder.name.endswith(_ASIDE) and folder.name.startswith(".")
+    """Whether a folder was set aside."""
+    return folder.name.startswith(".") and folder.suffix in (_ASIDE, _REMOVED)
+
+
+def is_removed(folder: Path) -> bool:
+    """Whether it was decided that a folder goes; a part of it may have gone."""
+    return folder.name.startswith(".") and folder.suffix == _REMOVED
 
 
 def folder_name(id: str) -> str:
