@@ -1,4 +1,4 @@
-"""kill -9 anywhere in a prune, in a removal of workspaces or in a sweep: all is whole, and doing it again finishes it."""
+"""kill -9 anywhere in a prune, a removal of workspaces or a sweep: all is whole, and doing it again finishes it."""
 
 from __future__ import annotations
 

@@ -80,17 +80,25 @@ class BlockStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        while True:
-            if self._open is not None:
-                count = cast("io.RawIOBase", self._open).readinto(buffer)
-                if count:
-                    return count
-                self._open.close()
-                self._open = None
-            if self._next == len(self.blocks.blocks):
-                return 0
-            self._open = self.open_block(self._next)
-            self._next += 1
+        view = memoryview(buffer)
+        chunk = self.read(len(view))
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to the end of a block at most, as from a pipe; without a size, everything."""
+        if size < 0:
+            return self.readall()
+        while self._open is not None or self._next < len(self.blocks.blocks):
+            if self._open is None:
+                self._open = self.open_block(self._next)
+                self._next += 1
+            chunk = self._open.read(size)
+            if chunk or not size:
+                return chunk
+            self._open.close()
+            self._open = None
+        return b""
 
     def open_block(self, number: int) -> BinaryIO:
         """Return one block for reading."""
