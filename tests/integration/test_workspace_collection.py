@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -387,3 +388,26 @@ def test_two_who_collect_at_once_do_not_disturb_each_other(bench: Bench) -> None
     assert [each.kept for each in second] == [None]
     assert first.kept is not None
     assert len(list(run.workspace.iterdir())) == 2
+
+
+def test_a_run_goes_on_while_somebody_removes_its_folder_again_and_again(bench: Bench) -> None:
+    run, ended = run_of(bench), threading.Event()
+
+    def remove_again_and_again() -> None:
+        while not ended.is_set():
+            collected(bench)
+
+    with ThreadPoolExecutor(1) as threads:
+        removing = threads.submit(remove_again_and_again)
+        try:
+            for _ in range(3):
+                run.rollback("first")
+                assert run.resume().status is ExecutionStatus.COMPLETED
+                run.rollback(0)
+                run.redo()
+                assert run.resume().status is ExecutionStatus.COMPLETED
+        finally:
+            ended.set()
+        removing.result()
+    collected(bench)
+    assert sorted(path.name for path in run.workspace.iterdir()) == ["first", "second"]
