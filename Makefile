@@ -34,7 +34,7 @@ test: check  ## Everything that CI runs: the same as check
 
 # The order is the order of the answer: the quick ones first.
 .PHONY: check
-check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBouncer, libfiu and Chromium when absent
+check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBouncer, libfiu, xfsprogs and Chromium when absent
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers

@@ -23,6 +23,7 @@ from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import ObjectStore, Storage, Swept
 from wtb.domain.retention import RetentionPolicy
 from wtb.domain.state import Append, Change, DeleteKey, SetValue, Splice, State, StateDelta
+from wtb.infrastructure.files.blocks import SIZES, BlockSizes
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.files.store import LocalFolderStore
@@ -58,6 +59,7 @@ class World:
     copies: dict[CheckpointId, Copy] = field(default_factory=dict)
     ends: list[Position] = field(default_factory=list)
     objects: ObjectStore | None = None
+    sizes: BlockSizes = SIZES
 
     def __post_init__(self) -> None:
         assert isinstance(self.storage, MemoryStorage | SqlStorage)
@@ -66,7 +68,7 @@ class World:
         self.clock: FakeClock = clock
         objects = self.objects = self.objects or MemoryObjectStore(self.clock)
         self.recorder = Recorder(self.storage, self.clock, Uuid7Ids())
-        self.garbage = SweptGarbage(self.storage, objects, codec=self.storage.codec, clock=self.clock)
+        self.garbage = SweptGarbage(self.storage, objects, codec=self.storage.codec, clock=self.clock, sizes=self.sizes)
         store = LocalFolderStore(self.folder / "workspaces")
         folders = LocalFolders(objects, self.folder / "indexes", store)
         self.workspaces = Workspaces(self.storage, folders, store)
@@ -79,7 +81,9 @@ class World:
             clock=self.clock,
             owners=ProcessOwners(),
             anchor=NoAnchor(),
-            inspection=StoredInspection(self.storage, objects, self.folder / "workspaces", codec=self.storage.codec),
+            inspection=StoredInspection(
+                self.storage, objects, self.folder / "workspaces", codec=self.storage.codec, sizes=self.sizes
+            ),
             garbage=self.garbage,
             workspaces=self.workspaces,
             folders=folders,

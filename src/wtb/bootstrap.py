@@ -33,6 +33,7 @@ from wtb.application.time_travel.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.upkeep.integrity import Integrity
 from wtb.application.upkeep.retention import Retention
+from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
@@ -44,6 +45,7 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
+from wtb.infrastructure.files.blocks import BlockedObjects
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
@@ -83,6 +85,7 @@ class _Parts:
     """A folder that goes with the services: where workspaces lie when everything else is in memory."""
     home: Path
     """Where workspaces and their indexes lie."""
+    store: LocalFolderStore
     folders: LocalFolders
     workspaces: Workspaces
     masker: Masker
@@ -118,6 +121,7 @@ class Services(_Parts):
     replay: Replayer
     comparison: Comparison
     retention: Retention
+    collection: WorkspaceCollection
     integrity: Integrity
 
     def close(self) -> None:
@@ -156,6 +160,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         batches=_batches(parts, controller, evaluation, scoring),
         scoring=scoring,
         retention=_retention(parts),
+        collection=_collection(parts),
         integrity=_integrity(parts),
     )
 
@@ -183,6 +188,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         objects=objects,
         scratch=scratch,
         home=home,
+        store=store,
         folders=folders,
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
@@ -254,6 +260,17 @@ def _retention(parts: _Parts) -> Retention:
     return Retention(parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace)
 
 
+def _collection(parts: _Parts) -> WorkspaceCollection:
+    return WorkspaceCollection(
+        parts.storage,
+        parts.clock,
+        parts.owners,
+        parts.store,
+        parts.folders,
+        policy_for=parts.settings.retention.policy,
+    )
+
+
 def _integrity(parts: _Parts) -> Integrity:
     return Integrity(
         storage=parts.storage,
@@ -307,9 +324,9 @@ def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
 def _objects(settings: Settings, clock: Clock) -> ObjectStore:
     """Return an object store that is as durable as the database: Postgres flushes every commit."""
     if settings.url == "memory://":
-        return MemoryObjectStore(clock)
+        return BlockedObjects(MemoryObjectStore(clock))
     flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
-    return LocalObjectStore(settings.folder / "objects", durable=flushed)
+    return BlockedObjects(LocalObjectStore(settings.folder / "objects", durable=flushed))
 
 
 def open_database(settings: Settings) -> Database:

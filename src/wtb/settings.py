@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
@@ -34,6 +34,10 @@ _PRESETS: dict[Preset, dict[str, Any]] = {
 }
 
 
+WorkspaceDays = Annotated[float, Field(ge=0, le=1_000_000)] | Literal["never"]
+"""After how many days folders may go."""
+
+
 class WorkflowRetention(BaseModel):
     """What one workflow keeps instead; what is left out is as for all others."""
 
@@ -41,23 +45,29 @@ class WorkflowRetention(BaseModel):
 
     keep_last: int | None = Field(default=None, ge=0)
     keep_days: float | None = Field(default=None, ge=0, le=1_000_000)
+    keep_workspaces_days: WorkspaceDays | None = None
 
 
 class RetentionSettings(BaseModel):
-    """How many automatic checkpoints `wtb prune` leaves a run, for how many days; `workflows` says it by name."""
+    """How many automatic checkpoints `wtb prune` leaves a run, for how many days, and for how many days the folders of
+    runs that have ended (`never` removes none); `workflows` says it by name.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     keep_last: int = Field(default=20, ge=0)
     keep_days: float = Field(default=90, ge=0, le=1_000_000)
+    keep_workspaces_days: WorkspaceDays = 7
     workflows: dict[str, WorkflowRetention] = {}
 
     def policy(self, workflow: str) -> RetentionPolicy:
         """Return what holds for the runs of a workflow."""
         own = self.workflows.get(workflow, WorkflowRetention())
+        folders = self.keep_workspaces_days if own.keep_workspaces_days is None else own.keep_workspaces_days
         return RetentionPolicy(
             keep_last=self.keep_last if own.keep_last is None else own.keep_last,
             keep_days=self.keep_days if own.keep_days is None else own.keep_days,
+            keep_workspaces_days=None if folders == "never" else folders,
         )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from wtb.domain.ports import ObjectStore
+from wtb.infrastructure.files.blocks import BlockedObjects
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.system import SystemClock
@@ -22,3 +23,9 @@ class TestLocalObjectStore(ObjectStoreContract):
     @pytest.fixture
     def objects(self, tmp_path: Path, durable: bool) -> ObjectStore:
         return LocalObjectStore(tmp_path / "not there yet" / "objects", durable=durable)
+
+
+class TestBlockedObjects(ObjectStoreContract):
+    @pytest.fixture
+    def objects(self, tmp_path: Path) -> ObjectStore:
+        return BlockedObjects(LocalObjectStore(tmp_path / "objects", durable=False))

@@ -1,4 +1,4 @@
-"""kill -9 anywhere in a prune or a sweep: what is left is whole, and doing it again finishes it."""
+"""kill -9 anywhere in a prune, a removal of workspaces or a sweep: all is whole, and doing it again finishes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Swept
 
 ROUNDS = 50 if os.environ.get("WTB_SOAK") else 3
-"""On each of the two databases; a round is two kills at a point, and two at any time that may come too late."""
+"""On each of the two databases; a round is three kills at a point, and three at any time that may come too late."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -126,19 +126,29 @@ class Story:
             assert bench.services.retention.count_garbage() == Swept()
         assert list((self.upkeep.home / "wtb" / "objects" / "tmp").iterdir()) == []
 
+    def check_collected(self) -> None:
+        """No folder is left, nor a part of one; those of the runs come back with the files of their heads."""
+        left = [path for path in (self.upkeep.home / "wtb" / "workspaces").rglob("*") if not path.is_dir()]
+        assert [path.name for path in left if path.suffix != ".slot"] == []
+        with self.bench() as bench:
+            for run in map(bench.get, self.runs):
+                head = run.history.latest()
+                assert head is not None
+                assert described(run.workspace) == self.copies[head.id].files
+
     def delete(self) -> None:
         with self.bench() as bench:
             for run in reversed(self.runs):
                 bench.get(run).delete()
 
 
-def test_a_prune_or_a_sweep_killed_anywhere_leaves_everything_whole_and_is_finished_by_the_next(
+def test_a_prune_a_collection_or_a_sweep_killed_anywhere_leaves_everything_whole_and_is_finished_by_the_next(
     upkeep: EngineProcess,
 ) -> None:
     seed = "sqlite" if upkeep.url is None else "postgres"
     points, chance, kills = Points(seed), random.Random(seed), 0
     counted = Story(upkeep, "counted")
-    for verb in ("tell", "prune", "sweep"):
+    for verb in ("tell", "prune", "collect", "sweep"):
         points.note(verb, counted.do(verb))
     counted.delete()
     for number in range(ROUNDS):
@@ -147,8 +157,10 @@ def test_a_prune_or_a_sweep_killed_anywhere_leaves_everything_whole_and_is_finis
         expected = story.expected()
         story.done("prune", points.next("prune"), chance)
         assert story.living() == expected
+        story.done("collect", points.next("collect"), chance)
+        story.check_collected()
         story.done("sweep", points.next("sweep"), chance)
         story.check_swept()
         story.delete()
         kills += story.kills
-    assert kills >= 2 * ROUNDS, f"{kills} kills"
+    assert kills >= 3 * ROUNDS, f"{kills} kills"

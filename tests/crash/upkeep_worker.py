@@ -15,12 +15,14 @@ from typing import Any
 import wtb
 from tests.crash import engine_worker as engine
 from wtb.application.upkeep import retention
+from wtb.infrastructure.files import confined, store
 from wtb.infrastructure.files.local_objects import LocalObjectStore
+from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.upkeep import ledger
 from wtb.testing.fakes import CrashPoints
 
 KEPT = 2
-SETTINGS: dict[str, Any] = {"retention": {"keep_last": KEPT}, "sweep_grace_s": 0}
+SETTINGS: dict[str, Any] = {"retention": {"keep_last": KEPT, "keep_workspaces_days": 0}, "sweep_grace_s": 0}
 """Little is kept, and what nothing refers to goes at once: nobody else is at work."""
 
 flow = wtb.Workflow("growing")
@@ -55,12 +57,17 @@ def prune(bench: wtb.Bench, job: Mapping[str, Any]) -> None:
     assert [each.problem for each in bench.services.retention.prune() if each.problem] == []
 
 
+def collect(bench: wtb.Bench, job: Mapping[str, Any]) -> None:
+    """Remove workspaces."""
+    assert [each.kept for each in bench.services.collection.collect() if each.kept] == []
+
+
 def sweep(bench: wtb.Bench, job: Mapping[str, Any]) -> None:
     """Collect what nothing refers to."""
     bench.services.retention.sweep()
 
 
-VERBS = {each.__name__: each for each in (tell, prune, sweep)}
+VERBS = {each.__name__: each for each in (tell, prune, collect, sweep)}
 
 
 def run(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,5 +87,14 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
 def serve() -> None:
     """Fork a child for every job."""
     engine.run = run
-    engine.FILE_STEPS = (*engine.FILE_STEPS, (LocalObjectStore, "delete"), (LocalObjectStore, "discard_unfinished"))
+    engine.FILE_STEPS = (
+        *engine.FILE_STEPS,
+        (LocalObjectStore, "delete"),
+        (LocalObjectStore, "discard_unfinished"),
+        (LocalFolderStore, "rename"),
+        (LocalFolderStore, "remove"),
+        (LocalFolderStore, "write_note"),
+        (store, "remove_folder"),
+        (confined, "_emptied"),
+    )
     engine.serve()

@@ -50,7 +50,7 @@ def test_pruning_says_what_would_go_then_does_it_and_then_has_nothing_to_do(shel
     assert "10 beyond the last ones that are kept" in said
     assert "loop keeps the last 20 of a run, for 90 days" in said
     assert "what was used within the last 1 h 00 min is left alone" in said
-    assert dry["kept"] == {"loop": {"keep_last": 20, "keep_days": 90}}
+    assert dry["kept"] == {"loop": {"keep_last": 20, "keep_days": 90, "keep_workspaces_days": 7}}
     assert dry["runs"][0]["steps"] == [1, 10]
     assert "1 to 10" in said
     done = shell.json("prune")
@@ -69,6 +69,23 @@ def test_what_was_not_used_for_long_is_collected(shell: Shell) -> None:
     shell.wtb("export", "r1", "out")
     assert (shell.folder / "out" / "file").read_text() == "29 " * 5_000
     assert shell.json("doctor")["garbage"] == {"blobs": 0, "commits": 0, "objects": 0, "size_bytes": 0}
+
+
+def test_workspaces_of_ended_runs_go_after_their_time_and_those_that_stay_are_named(shell: Shell) -> None:
+    assert shell.json("prune")["workspaces"] == {"removed": 0, "size": 0, "kept": []}
+    (shell.folder / "wtb.toml").write_text("[retention]\nkeep_workspaces_days = 0\n")
+    (folder,) = (shell.folder / ".wtb" / "workspaces" / "r1").glob("*/files")
+    content = (folder / "file").read_text()
+    (folder / "notes").write_text("mine")
+    (kept,) = shell.json("prune")["workspaces"]["kept"]
+    assert kept == {"run": "r1", "folder": str(folder), "reason": "somebody changed files in it, such as 'notes'"}
+    assert f"Kept {folder}: somebody changed files in it, such as 'notes'" in shell.wtb("prune").stdout
+    (folder / "notes").unlink()
+    assert "Would remove 1 workspace (" in shell.wtb("prune", "--dry-run").stdout
+    assert shell.json("prune", "--run", "r1")["workspaces"] == {"removed": 1, "size": len(content), "kept": []}
+    assert not folder.exists()
+    shell.wtb("rollback", "r1", "25", "--yes")
+    assert (folder / "file").read_text() == "24 " * 5_000
 
 
 def test_a_workflow_may_keep_more_or_less_than_others(shell: Shell) -> None:

@@ -61,6 +61,8 @@ def test_no_setting_is_listed_that_there_is_not() -> None:
         ("secret_patterns", r'["\\bCUST"]', (r"\bCUST",)),
         ("retention.keep_last", "0", 0),
         ("retention.keep_days", "0.5", 0.5),
+        ("retention.keep_workspaces_days", "0", 0),
+        ("retention.keep_workspaces_days", "never", "never"),
         ("retention.workflows", '{"Nightly": {"keep_last": 3}}', {"Nightly": WorkflowRetention(keep_last=3)}),
         ("sweep_grace_s", "31536000", 31_536_000),
     ],
@@ -104,6 +106,8 @@ def test_the_example_loads() -> None:
     assert (settings.preset, settings.pool_size, settings.secret_keys) == (Preset.PRODUCTION, 10, ("pin", "iban"))
     assert settings.retention.policy("nightly").keep_last == 3
     assert settings.retention.policy("other").keep_days == 365
+    assert settings.retention.policy("nightly").keep_workspaces_days == 1
+    assert settings.retention.policy("other").keep_workspaces_days is None
 
 
 def test_all_keys_that_are_masked_anyway_are_named() -> None:

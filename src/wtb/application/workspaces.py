@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from wtb.application.workspace_slots import BUSY, FREE, WorkspaceSlots, folder_name
 from wtb.domain.errors import InvalidInput, WorkspaceError
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileTree, TreeDelta, diff, merge
 from wtb.domain.ids import BranchId, ExecutionId
@@ -45,28 +44,11 @@ class WorkspaceFolder(NamedTuple):
 
     def is_of(self, execution_id: ExecutionId) -> bool:
         """Whether it belongs to this run."""
-        return self.execution_name == _name(execution_id)
+        return self.execution_name == folder_name(execution_id)
 
     def is_on(self, branch_id: BranchId) -> bool:
         """Whether it belongs to this branch of its run."""
-        return self.branch_name == _name(branch_id)
-
-
-class _Slot(NamedTuple):
-    """Which folder serves a branch or a member now, and what is known of it.
-
-    A folder that an attempt was given up in, or that a process died in, is never used again: somebody may still be
-    writing to it, by its path too. So the next folder has another path: `files`, then `files~2`, `files~3`.
-    """
-
-    first: Path
-    number: int
-    state: str
-    """`busy` while an attempt is at work, the commit that it holds, or `free`."""
-
-    @property
-    def folder(self) -> Path:
-        return self.first if self.number == 1 else self.first.with_name(f"{self.first.name}~{self.number}")
+        return self.branch_name == folder_name(branch_id)
 
 
 class Workspaces:
@@ -80,47 +62,30 @@ class Workspaces:
         self._storage = storage
         self._folders = folders
         self._store = store
+        self._slots = WorkspaceSlots(store)
 
     def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
         """Return the folder of a branch, or the private one of a member of a parallel superstep; made when absent.
 
         It is another one than before when an attempt was given up in that, or when that was replaced.
         """
-        place = self._store.root / _name(execution_id) / _name(branch_id)
-        known = slot = self._slot(place / "members" / _name(member) if member else place / "files")
-        while slot.state == _BUSY or not self._store.is_ours(slot.folder):
-            slot = _Slot(slot.first, slot.number + 1, _FREE)
+        known = slot = self._slots.read(self._slots.first(execution_id, branch_id, member))
+        while slot.state == BUSY or not self._store.is_ours(slot.folder):
+            slot = slot.after_given_up()
         self._store.make(slot.folder)
         if slot != known:
-            self._keep(slot)
+            self._slots.write(slot)
         return slot.folder
 
     def claim(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
         """Return the same folder for an attempt of a node; if nobody calls `release`, it is not used again."""
         folder = self.path(execution_id, branch_id, member)
-        self._set_state(folder, _BUSY)
+        self._slots.set_state(folder, BUSY)
         return folder
 
     def release(self, folder: Path, commit_id: FileCommitId | None = None) -> None:
         """Give back a folder that an attempt has ended in, and say which commit it holds, if it holds one."""
-        self._set_state(folder, commit_id or _FREE)
-
-    def _slot(self, first: Path) -> _Slot:
-        text = self._store.read_note(first.with_name(f".{first.name}.slot"))
-        if text is None:  # written by a version that had one folder for each
-            return _Slot(first, 1, self._store.read_note(first.with_name("holds")) or _FREE)
-        number, _, state = text.partition(" ")
-        return _Slot(first, int(number), state) if number.isdecimal() else _Slot(first, 1, _BUSY)
-
-    def _set_state(self, folder: Path, state: str) -> None:
-        """Note what is known of a folder, unless another one has taken its place meanwhile."""
-        if self._store.holds(folder):
-            slot = self._slot(_first(folder))
-            if slot.folder == folder:
-                self._keep(slot._replace(state=state))
-
-    def _keep(self, slot: _Slot) -> None:
-        self._store.write_note(slot.first.with_name(f".{slot.first.name}.slot"), f"{slot.number} {slot.state}")
+        self._slots.set_state(folder, commit_id or FREE)
 
     def prepare(self, folder: Path, base_id: FileCommitId | None) -> PreparedCommit:
         """Scan a folder against the commit it began from, and store large contents; opens no transaction to write."""
@@ -165,11 +130,12 @@ class Workspaces:
 
         None forgets it: what lies there is nobody's wish.
         """
-        self._set_state(folder, commit_id or _FREE)
+        self._slots.set_state(folder, commit_id or FREE)
 
     def is_noted(self, folder: Path, commit_id: FileCommitId) -> bool:
         """Whether the folder held this commit when it was last put right."""
-        return self._slot(_first(folder)) == (_first(folder), _number(folder), commit_id)
+        slot = self._slots.of(folder)
+        return slot.folder == folder and slot.commit_id == commit_id
 
     def export(self, commit_id: FileCommitId, target: Path) -> None:
         """Write the tree of a commit into a folder that is absent or empty."""
@@ -192,19 +158,15 @@ class Workspaces:
 
     def discard_all(self, execution_id: ExecutionId) -> None:
         """Remove all folders of a run that is no more."""
-        self.discard(self._store.root / _name(execution_id))
+        self.discard(self._store.root / folder_name(execution_id))
 
     def list_folders(self) -> Iterator[WorkspaceFolder]:
         """Yield the folders that are in use, of branches and of members, by name."""
-        for folder in sorted(self._store.root.glob("*/*/files*")):
-            if self._is_current(folder):
-                yield WorkspaceFolder(folder, folder.parts[-3], folder.parts[-2], is_member=False)
-        for folder in sorted(self._store.root.glob("*/*/members/*")):
-            if self._is_current(folder):
-                yield WorkspaceFolder(folder, folder.parts[-4], folder.parts[-3], is_member=True)
-
-    def _is_current(self, folder: Path) -> bool:
-        return not folder.name.startswith(".") and self._slot(_first(folder)).folder == folder
+        for folder in self._slots.list_folders():
+            if self._slots.of(folder).folder == folder:
+                is_member = folder.parent.name == "members"
+                place = folder.parent.parent if is_member else folder.parent
+                yield WorkspaceFolder(folder, place.parent.name, place.name, is_member=is_member)
 
     def discard(self, folder: Path) -> None:
         """Remove a folder that `path` gave, whatever is in it; what cannot be removed stays."""
@@ -216,26 +178,6 @@ class Workspaces:
             return {}
         with self._storage.unit_of_work(readonly=True) as uow:
             return uow.files.get_contents(digests)
-
-
-_BUSY = "busy"
-_FREE = "free"
-
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
-
-
-def _name(id: str) -> str:
-    """Return a folder's name for an id; one that could mean another folder, or is too long, is hashed."""
-    return id if _PLAIN.fullmatch(id) else f"~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-
-
-def _first(folder: Path) -> Path:
-    """Return the first folder of those that served in turn; a hashed name begins with the same sign."""
-    return folder.with_name(folder.name[:1] + folder.name[1:].partition("~")[0])
-
-
-def _number(folder: Path) -> int:
-    return int(folder.name[1:].partition("~")[2] or 1)
 
 
 def _check_export(target: Path) -> None:

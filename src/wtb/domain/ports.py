@@ -724,6 +724,10 @@ class ObjectStore(Protocol):
         """Keep everything up to the end of the stream, in bounded memory."""
         ...
 
+    def put_as(self, digest: bytes, content: bytes) -> None:
+        """Keep a content under a digest that the caller vouches for; one of this size that is there is used instead."""
+        ...
+
     def sync(self) -> None:
         """Make durable what this process has put; called before the row that refers to it is committed."""
         ...
@@ -855,6 +859,10 @@ class FolderStore(Protocol):
         """Whether a folder is absent, or the one that was made; False for a link and for another folder."""
         ...
 
+    def rename(self, folder: Path, name: str) -> None:
+        """Give a folder another name in the same place; refused when it is not the one that was made."""
+        ...
+
     def remove(self, folder: Path) -> None:
         """Remove a folder with everything in it; a link in its place goes, and not what it points to."""
         ...
@@ -863,13 +871,31 @@ class FolderStore(Protocol):
         """Return the text of a small file beside a workspace, if there is one."""
         ...
 
+    def note_time_ns(self, path: Path) -> int | None:
+        """Return when such a file was written, in nanoseconds by the file system's clock; None without one."""
+        ...
+
     def write_note(self, path: Path, text: str | None) -> None:
         """Write a small file as a whole; None removes it."""
         ...
 
 
+class SurveyedFolder(NamedTuple):
+    """What lies in a folder: what a tree holds of it, and what no tree does."""
+
+    tree: FileTree
+    left_out: tuple[str, ...]
+    """Paths that `.wtbignore` leaves out, and sockets, pipes and devices."""
+    changed_ns: int
+    """When something in it was last changed, by the clock of its file system."""
+
+
 class FolderCare(Protocol):
-    """What can be wrong with folders on this machine, apart from their content."""
+    """What must be known of folders on this machine to keep them well, and to remove them."""
+
+    def survey(self, folder: Path, *, known_as: Path | None = None) -> SurveyedFolder:
+        """Look at everything in a folder, and store nothing. `known_as` is the name that it had until now."""
+        ...
 
     def is_half_restored(self, folder: Path) -> bool:
         """Whether a restore of this folder was begun and not finished."""
@@ -885,4 +911,10 @@ class FolderCare(Protocol):
 
     def drop_index(self, index: Path) -> None:
         """Remove a stat index; the next scan reads the files instead."""
+        ...
+
+    def check_restorable(
+        self, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]], checked: set[bytes]
+    ) -> None:
+        """Raise DamagedData unless all contents of a tree are stored and whole; those in `checked` are known to be."""
         ...

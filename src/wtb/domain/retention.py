@@ -17,21 +17,35 @@ from wtb.domain.ids import CheckpointId, NodeRunId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How many automatic checkpoints of a run are kept at most, and for how many days."""
+    """How many automatic checkpoints of a run are kept at most, for how many days, and how long its workspaces.
+
+    `keep_workspaces_days` counts from the end of the run; None keeps its folders until the run is deleted.
+    """
 
     keep_last: int = 20
     keep_days: float = 90
+    keep_workspaces_days: float | None = 7
 
     def __post_init__(self) -> None:
         if self.keep_last < 0 or not 0 <= self.keep_days <= 1_000_000:
             raise InvalidInput(f"keep_last and keep_days cannot be {self.keep_last} and {self.keep_days}")
+        if not 0 <= (self.keep_workspaces_days or 0) <= 1_000_000:
+            raise InvalidInput(f"keep_workspaces_days cannot be {self.keep_workspaces_days}")
 
     def oldest(self, now: datetime) -> datetime:
         """Return the time before which a checkpoint is too old."""
-        try:
-            return now - timedelta(days=self.keep_days)
-        except OverflowError:  # more days than there have been
-            return datetime.min.replace(tzinfo=now.tzinfo)
+        return _days_before(now, self.keep_days)
+
+    def oldest_workspace(self, now: datetime) -> datetime | None:
+        """Return the time before which a run must have ended for its folders to go; None when they stay."""
+        return None if self.keep_workspaces_days is None else _days_before(now, self.keep_workspaces_days)
+
+
+def _days_before(now: datetime, days: float) -> datetime:
+    try:
+        return now - timedelta(days=days)
+    except OverflowError:  # more days than there have been
+        return datetime.min.replace(tzinfo=now.tzinfo)
 
 
 class Reason(StrEnum):

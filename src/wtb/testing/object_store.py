@@ -75,6 +75,15 @@ class ObjectStoreContract:
             put(objects, content_of(size))
         assert {stored.size for stored in _listed(objects)} == {10, 200_000, 3_000_000}
 
+    def test_a_content_may_be_kept_under_a_digest_that_the_caller_vouches_for(self, objects: ObjectStore) -> None:
+        stored = put(objects, content_of(5_000_000))
+        objects.put_as(stored.digest, b"what stands for it")
+        objects.sync()
+        assert read(objects, stored.digest) == b"what stands for it"
+        assert _listed(objects) == {StoredObject(stored.digest, 18)}
+        objects.put_as(stored.digest, b"what stands for it")
+        assert not objects.delete(stored.digest, unused_since=datetime.now(UTC) - timedelta(hours=1))
+
     def test_an_unknown_object_is_named(self, objects: ObjectStore) -> None:
         with pytest.raises(ObjectNotFound, match="abab"):
             objects.open(b"\xab" * 32)

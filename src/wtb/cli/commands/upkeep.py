@@ -13,6 +13,7 @@ import click
 
 from wtb.application.upkeep.integrity import Report
 from wtb.application.upkeep.retention import RunPruning, Watch
+from wtb.application.upkeep.workspace_collection import CollectedFolder
 from wtb.bench import Bench
 from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
@@ -26,6 +27,9 @@ _EXPLAINED = {
     Reason.OFF_LINE: "off the active line of their run",
 }
 
+_KEPT_SHOWN = 5
+"""Workspaces that are named one by one without `--verbose`."""
+
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
@@ -38,11 +42,14 @@ _EXPLAINED = {
 def prune(
     *, dry_run: bool, workflow: str | None, run_id: str | None, verbose: bool, url: str | None, as_json: bool
 ) -> None:
-    """Delete automatic checkpoints that are not needed any more, and collect what nothing refers to.
+    """Delete automatic checkpoints and workspaces that are not needed any more, and collect what nothing refers to.
 
     Every run keeps its last 20 automatic checkpoints, none for longer than 90 days; `[retention]` in wtb.toml says
     otherwise, for all workflows or for one. What a person made, the start, heads, branch points and what `redo` needs
     stay for ever.
+
+    The workspaces of a run go a week after it has ended (`keep_workspaces_days`), unless they hold ignored files or
+    changes of a person. They come back by themselves when they are needed.
     """
     with Bench(url) as bench:
         retention = bench.services.retention
@@ -50,6 +57,10 @@ def prune(
         with _progress() as (watch, tell):
             go = retention.plan if dry_run else retention.prune
             found = [each for each in go(workflow=workflow, run=wanted, watch=watch) if each.counts or each.problem]
+            tell("looking at the workspaces of runs that have ended")
+            collection = bench.services.collection
+            look = collection.plan if dry_run else collection.collect
+            folders = list(look(workflow=workflow, run=wanted))
             tell("collecting what nothing refers to")
             swept, problem = Swept(), None
             try:
@@ -61,9 +72,11 @@ def prune(
         collected = _collected(swept, problem, settings.sweep_grace_s, dry_run=dry_run)
     result = {
         **_for_programs(found, swept, problem, dry_run=dry_run),
+        "workspaces": _folders_for_programs(folders),
         "kept": {name: asdict(policy) for name, policy in kept.items()},
     }
-    show(result, "\n".join([*_for_people(found, kept, dry_run=dry_run), collected]), as_json=as_json)
+    said = [*_for_people(found, kept, dry_run=dry_run), *_folders_for_people(folders, dry_run=dry_run, verbose=verbose)]
+    show(result, "\n".join([*said, collected]), as_json=as_json)
     if verbose and found and not as_json:
         print_table([_run_row(each) for each in found])
 
@@ -98,6 +111,28 @@ def _for_people(found: list[RunPruning], kept: Mapping[str, RetentionPolicy], *,
     for workflow, policy in sorted(kept.items()) if total else ():
         yield f"  {workflow} keeps the last {policy.keep_last:,} of a run, for {policy.keep_days:g} days"
     yield from (f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem)
+
+
+def _folders_for_programs(folders: list[CollectedFolder]) -> dict[str, Any]:
+    gone = [each for each in folders if each.kept is None]
+    return {
+        "removed": len(gone),
+        "size": sum(each.size_bytes for each in gone),
+        "kept": [
+            {"run": each.execution_id, "folder": str(each.folder), "reason": each.kept} for each in folders if each.kept
+        ],
+    }
+
+
+def _folders_for_people(folders: list[CollectedFolder], *, dry_run: bool, verbose: bool) -> Iterator[str]:
+    gone = [each for each in folders if each.kept is None]
+    kept = [each for each in folders if each.kept is not None]
+    if gone:
+        verb = "Would remove" if dry_run else "Removed"
+        yield f"{verb} {counted(len(gone), 'workspace')} ({size(sum(each.size_bytes for each in gone))})."
+    yield from (f"Kept {each.folder}: {each.kept}" for each in (kept if verbose else kept[:_KEPT_SHOWN]))
+    if len(kept) > _KEPT_SHOWN and not verbose:
+        yield f"Kept {len(kept) - _KEPT_SHOWN:,} more; `--verbose` names all of them."
 
 
 def _collected(swept: Swept, problem: str | None, grace_s: float, *, dry_run: bool) -> str:

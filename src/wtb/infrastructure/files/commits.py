@@ -12,10 +12,13 @@ import ormsgpack
 from wtb.domain.errors import DamagedData, FileCommitNotFound, UnknownFormat, UnsafePath
 from wtb.domain.files import EMPTY_TREE, EntryKind, FileCommitId, FileEntry, FileTree, TreeDelta, diff, path_bytes
 from wtb.domain.ports import Clock, Codec
+from wtb.infrastructure.files.blocks import SIZES
 from wtb.infrastructure.timestamps import to_us
 
 FORMAT = 1
 """Version of rows and payloads; a reader refuses what it does not know."""
+WITH_BLOCKS = 2
+"""The same, of a row with files that are kept in blocks: a version that does not know of blocks would sweep them."""
 WHOLE_TREE_BYTES = 32 * 1024
 """Deltas since the last whole tree may grow to this size, or to that of a whole tree if it is larger."""
 _ROW_BYTES = 512
@@ -124,9 +127,11 @@ class DeltaFileCommits:
         body = _packed(delta)
         pending = base.pending + _ROW_BYTES + len(body)
         if base_id is None or pending > max(tree.weight, WHOLE_TREE_BYTES) or not self._rows.hold(base_id):
-            body, base_id, pending = _packed(diff(EMPTY_TREE, tree)), None, 0
+            delta = diff(EMPTY_TREE, tree)
+            body, base_id, pending = _packed(delta), None, 0
         payload = _checksum(self._codec, tree.id, base_id, body) + body
-        return FileCommitRow(tree.id, base_id, FORMAT, now_us, pending, payload)
+        has_blocks = any(entry.size > SIZES.above_bytes for entry in delta.put.values())
+        return FileCommitRow(tree.id, base_id, WITH_BLOCKS if has_blocks else FORMAT, now_us, pending, payload)
 
     def get(self, commit_id: FileCommitId) -> FileTree:
         return self._stored(commit_id).tree
@@ -170,8 +175,8 @@ class DeltaFileCommits:
 
 def file_commit_delta(codec: Codec, row: FileCommitRow) -> TreeDelta:
     """Return what a row says, verified: the delta from its base, or from nothing."""
-    if row.format != FORMAT:
-        raise UnknownFormat(f"file commit {row.id!r} has format {row.format}; this version of wtb reads {FORMAT}")
+    if row.format not in (FORMAT, WITH_BLOCKS):
+        raise UnknownFormat(f"file commit {row.id!r} has format {row.format}; this version of wtb reads {WITH_BLOCKS}")
     body = row.payload[16:]
     if row.payload[:16] != _checksum(codec, row.id, row.base_id, body):
         raise _damaged(row.id, "its stored bytes do not match their checksum")

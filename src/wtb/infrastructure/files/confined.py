@@ -59,6 +59,10 @@ class ConfinedFolder:
         """Return device and inode of the folder itself."""
         return identity_of(self._root)
 
+    def changed_ns(self) -> int:
+        """Return when something last came into the folder itself, or left it."""
+        return os.fstat(self._root).st_mtime_ns
+
     def forget(self) -> None:
         """Close the folders that were kept open: after a folder was moved they would not be where they were."""
         while self._open:
@@ -159,9 +163,9 @@ class ConfinedFolder:
         os.fchmod(self._folder(path), mode)
 
     def create_file(self, path: str) -> int:
-        """Return a new file, open for writing."""
+        """Return a new file, open for writing and reading."""
         fd, name = self._place(path)
-        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
 
     def create_link(self, path: str, target: str) -> None:
         """Make a symbolic link, wherever it points."""

@@ -14,7 +14,7 @@ from threading import Lock
 
 from wtb.domain.errors import WorkspaceError
 from wtb.domain.files import EntryKind, FileTree, TreeDelta, diff
-from wtb.domain.ports import ObjectStore, ScannedFolder
+from wtb.domain.ports import ObjectStore, ScannedFolder, SurveyedFolder
 from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
 from wtb.infrastructure.files.index import StatIndex, is_usable, is_worth_saving, load_index, save_index
@@ -94,6 +94,22 @@ class LocalFolders:
         if (found.st_dev, found.st_ino) != confined.identity():
             raise replaced(root)
 
+    def survey(self, folder: Path, *, known_as: Path | None = None) -> SurveyedFolder:
+        root = folder.absolute()
+        known = self._indexes.get(root if known_as is None else known_as.absolute())
+        with told_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
+            scanner = Scanner(root, confined, known, rules_in(confined), HashingSink())
+            index = scanner.run()
+            changed_ns = max(confined.changed_ns(), scanner.looked_at_ns, index.changed_ns())
+        if known_as is None:
+            self._indexes.put(root, index)
+        return SurveyedFolder(index.tree, tuple(sorted(scanner.left_out)), changed_ns)
+
+    def check_restorable(self, tree: FileTree, read: Read, checked: set[bytes]) -> None:
+        files = [entry for entry in tree.values() if entry.kind is EntryKind.FILE and entry.digest not in checked]
+        ContentSource(self._objects, read).check(files)
+        checked.update(entry.digest for entry in files)
+
     def is_half_restored(self, folder: Path) -> bool:
         try:
             with self._opened(folder.absolute()) as confined:
@@ -108,6 +124,7 @@ class LocalFolders:
         return self._indexes.path(folder.absolute())
 
     def drop_index(self, index: Path) -> None:
+        self._indexes.forget(index)
         with told_as(WorkspaceError, f"the stat index {index} cannot be removed"):
             index.unlink(missing_ok=True)
 
@@ -148,6 +165,12 @@ class IndexCache:
             self._indexes.move_to_end(root)
             if len(self._indexes) > self._size:
                 self._indexes.popitem(last=False)
+
+    def forget(self, path: Path) -> None:
+        """Forget the index that a file is for; the file itself stays."""
+        with self._lock:
+            for root in [root for root in self._indexes if self.path(root) == path]:
+                del self._indexes[root]
 
     def list_damaged(self) -> tuple[Path, ...]:
         """Return the files that cannot be used, but for those that somebody may be writing just now."""

@@ -76,6 +76,11 @@ class StatIndex:
                 records[folder] = {**records[folder], name: (None, records[folder][name][1])}
         return StatIndex(records, self.tree, self.rules, self.read_bytes)
 
+    def changed_ns(self) -> int:
+        """Return the latest ctime of what it vouches for."""
+        signatures = (record[0] for names in self.records.values() for record in names.values())
+        return max((signature[3] for signature in signatures if signature is not None), default=0)
+
 
 def is_worth_saving(index: StatIndex) -> bool:
     """Whether a process that had to do without would lose more than writing it costs now."""

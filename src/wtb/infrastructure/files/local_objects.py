@@ -46,10 +46,17 @@ class LocalObjectStore:
             second = stream.read(CHUNK_BYTES) if first else b""
             if not second:
                 stored = StoredObject(hashlib.sha256(first).digest(), len(first))
-                if not self._use(stored):
-                    self._write((first,), stored)
+                self._write_once(first, stored)
                 return stored
             return self._write(itertools.chain((first, second), iter(lambda: stream.read(CHUNK_BYTES), b"")))
+
+    def put_as(self, digest: bytes, content: bytes) -> None:
+        with told_as(StorageUnavailable, f"objects cannot be written to {self._folder}"):
+            self._write_once(content, StoredObject(digest, len(content)))
+
+    def _write_once(self, content: bytes, stored: StoredObject) -> None:
+        if not self._use(stored):
+            self._write((content,), stored)
 
     def _write(self, chunks: Iterable[bytes], stored: StoredObject | None = None) -> StoredObject:
         """Write an object under a temporary name, then give it its own."""

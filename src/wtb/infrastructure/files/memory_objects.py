@@ -24,9 +24,12 @@ class MemoryObjectStore:
     def put(self, stream: BinaryIO) -> StoredObject:
         content = stream.read()
         digest = hashlib.sha256(content).digest()
+        self.put_as(digest, content)
+        return StoredObject(digest, len(content))
+
+    def put_as(self, digest: bytes, content: bytes) -> None:
         with self._lock:
             self._objects[digest] = (content, self._clock.now())
-        return StoredObject(digest, len(content))
 
     def sync(self) -> None:
         """Nothing outlives the process."""

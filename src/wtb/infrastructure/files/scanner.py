@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from wtb.domain.errors import WorkspaceError
-from wtb.domain.files import EntryKind, FileEntry, TreeDelta, file_entry, folder_entry, link_entry
+from wtb.domain.files import RESERVED, EntryKind, FileEntry, TreeDelta, file_entry, folder_entry, link_entry
 from wtb.domain.ports import ObjectStore, StoredObject
 from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
@@ -93,6 +93,10 @@ class Scanner:
         self._mapped = mapped_inodes()
         self._records: dict[str, Mapping[str, Record]] = {}
         self._changed: dict[str, FileEntry] = {}
+        self.left_out: list[str] = []
+        """Paths that are no part of the tree, but for those of wtb itself."""
+        self.looked_at_ns = 0
+        """The latest ctime of what the index did not vouch for."""
 
     def run(self) -> StatIndex:
         """Return the index of what lies there now."""
@@ -142,7 +146,9 @@ class Scanner:
 
     def _look(self, path: str, found: os.stat_result, known: Record | None) -> Record | None:
         """Return the record of an entry that is new, may have changed, or may be ignored by now; None leaves it out."""
+        self.looked_at_ns = max(self.looked_at_ns, found.st_ctime_ns)
         if self._rules.ignores(path, folder=stat.S_ISDIR(found.st_mode)):
+            self._leave_out(path)
             return None
         signature = signature_of(found)
         is_mapped = found.st_ino in self._mapped
@@ -158,6 +164,7 @@ class Scanner:
             elif stat.S_ISLNK(found.st_mode):
                 entry = link_entry(path, self._folder.read_link(path))
             else:
+                self._leave_out(path)
                 return None
         except FileNotFoundError:
             return None
@@ -166,6 +173,10 @@ class Scanner:
         else:
             self._changed[path] = entry
         return None if is_mapped or is_racy(signature, self._began_ns) else signature, entry
+
+    def _leave_out(self, path: str) -> None:
+        if path != RESERVED:
+            self.left_out.append(path)
 
     def _read(self, path: str) -> tuple[FileEntry, Signature]:
         """Read a file until it was the same before and after."""

@@ -12,6 +12,7 @@ from wtb.domain.errors import DamagedData, ObjectNotFound
 from wtb.domain.files import RESERVED, EntryKind, FileEntry, TreeDelta
 from wtb.domain.ports import ObjectStore
 from wtb.infrastructure.files.confined import ConfinedFolder
+from wtb.infrastructure.files.reflink import CLONE_BYTES, cloned
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 
 STAGING = f"{RESERVED}/staging"
@@ -58,6 +59,16 @@ class ContentSource:
             raise _damaged(entry)
         return content
 
+    def check(self, entries: Collection[FileEntry]) -> None:
+        """Raise DamagedData unless all contents are there and whole."""
+        for entry, stream in self.streams(entries):
+            digest = hashlib.sha256()
+            with stream:
+                while chunk := stream.read(min(entry.size + 1, _CHUNK_BYTES)):
+                    digest.update(chunk)
+            if digest.digest() != entry.digest:
+                raise _damaged(entry)
+
 
 def stage(folder: ConfinedFolder, delta: TreeDelta, source: ContentSource) -> dict[str, str]:
     """Write the files and links of a change into the staging folder; return their names there, by path."""
@@ -76,18 +87,28 @@ def stage(folder: ConfinedFolder, delta: TreeDelta, source: ContentSource) -> di
 
 
 def _write(fd: int, entry: FileEntry, stream: BinaryIO) -> None:
-    digest = hashlib.sha256()
+    """Write a content, and verify what was written: a clone is read again, a copy is hashed on its way."""
     try:
-        while chunk := stream.read(min(entry.size + 1, _CHUNK_BYTES)):
-            digest.update(chunk)
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-        if digest.digest() != entry.digest:
+        if entry.size >= CLONE_BYTES and cloned(stream, fd):
+            with open(fd, "rb", buffering=0, closefd=False) as written:
+                digest = hashlib.file_digest(written, "sha256").digest()
+        else:
+            digest = _copied(stream, fd, entry.size)
+        if digest != entry.digest:
             raise _damaged(entry)
         os.fchmod(fd, entry.mode)
     finally:
         os.close(fd)
+
+
+def _copied(stream: BinaryIO, fd: int, size: int) -> bytes:
+    digest = hashlib.sha256()
+    while chunk := stream.read(min(size + 1, _CHUNK_BYTES)):
+        digest.update(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    return digest.digest()
 
 
 def _damaged(entry: FileEntry) -> DamagedData:

@@ -83,6 +83,14 @@ class LocalFolderStore:
                     remove_folder(folder.name, parent)
             self._forget(folder)
 
+    def rename(self, folder: Path, name: str) -> None:
+        """Give a folder another name in the same place; a folder with something in it that has it stays."""
+        with told_as(WorkspaceError, f"{folder} cannot be renamed"), self._parent(folder) as parent:
+            os.close(self._opened(folder, parent))
+            os.rename(folder.name, name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._forget(folder)
+            self._forget(folder.with_name(name))
+
     def read_note(self, path: Path) -> str | None:
         """Return the text of a small file of ours; None when there is none, or something else lies there."""
         try:
@@ -90,6 +98,14 @@ class LocalFolderStore:
                 fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
             with open(fd, "rb") as stream:
                 return stream.read(_NOTE_BYTES).decode("utf-8", "replace")
+        except (OSError, WorkspaceError):
+            return None
+
+    def note_time_ns(self, path: Path) -> int | None:
+        """Return when a small file of ours was written."""
+        try:
+            with self._parent(path) as parent:
+                return os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mtime_ns
         except (OSError, WorkspaceError):
             return None
 

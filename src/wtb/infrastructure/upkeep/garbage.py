@@ -8,6 +8,7 @@ from typing import Protocol
 
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Codec, ObjectStore, StoredObject, Swept, UnitOfWork
+from wtb.infrastructure.files.blocks import SIZES, BlockSizes, find_blocks
 from wtb.infrastructure.timestamps import to_us
 from wtb.infrastructure.upkeep.ledger import Ledger, batches
 from wtb.infrastructure.upkeep.references import References
@@ -34,11 +35,20 @@ class SweptGarbage:
     used just now, which the removing statement itself checks.
     """
 
-    def __init__(self, storage: UpkeepStorage, objects: ObjectStore, *, codec: Codec, clock: Clock) -> None:
+    def __init__(
+        self,
+        storage: UpkeepStorage,
+        objects: ObjectStore,
+        *,
+        codec: Codec,
+        clock: Clock,
+        sizes: BlockSizes = SIZES,
+    ) -> None:
         self._storage = storage
         self._objects = objects
         self._codec = codec
         self._clock = clock
+        self._sizes = sizes
 
     def count(self, grace: timedelta) -> Swept:
         before = self._clock.now() - grace
@@ -64,6 +74,8 @@ class SweptGarbage:
         with self._storage.unit_of_work(readonly=True) as uow:
             for _ in References(uow.upkeep_rows(), ledger, self._codec).read():
                 pass
+        for digest in ledger.large_files(self._sizes.above_bytes):
+            ledger.note_blocks(digest, find_blocks(self._objects, digest))
 
     def _sweep_commits(self, ledger: Ledger, before_us: int) -> int:
         """Remove commits; those that others build on come free when the others have gone."""

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Codec, Inspected, ObjectStore, Swept
 from wtb.infrastructure.event_chain import EventRow, read_event
+from wtb.infrastructure.files.blocks import SIZES, BlockSizes, find_blocks
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 from wtb.infrastructure.upkeep.garbage import UpkeepStorage, UpkeepUnitOfWork
 from wtb.infrastructure.upkeep.ledger import Ledger
@@ -38,7 +40,10 @@ SELECT DISTINCT address FROM value
 WHERE NOT EXISTS (SELECT 1 FROM kept WHERE digest = address AND place = 'blob')
 """
 _LOST_CONTENTS = """
-SELECT digest, (SELECT max(size) FROM entry WHERE entry.digest = needed.digest) FROM needed
+SELECT digest, coalesce(
+    (SELECT max(size) FROM entry WHERE entry.digest = needed.digest),
+    (SELECT max(size) FROM block WHERE block.digest = needed.digest)
+) FROM needed
 WHERE NOT EXISTS (SELECT 1 FROM kept WHERE kept.digest = needed.digest)
 """
 _GARBAGE = """
@@ -57,6 +62,11 @@ _TURNS = frozenset(
     }
 )
 """Events that say how a run stands from then on."""
+
+_FILE_OF = "SELECT path FROM entry WHERE digest = ? LIMIT 1"
+_FILE_OF_BLOCK = """
+SELECT path FROM entry WHERE digest IN (SELECT file_digest FROM block WHERE block.digest = ?) LIMIT 1
+"""
 _TELLS_MORE = "; `wtb doctor` tells more"
 _CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
 _CAN_BE_FOUND = "taken from where the same content lies, if it does"
@@ -66,11 +76,20 @@ _UNUSED = "removed, since nothing refers to it"
 class StoredInspection:
     """Looks at one moment of a storage, and at the objects beside it; `folders` is where else contents may lie."""
 
-    def __init__(self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec) -> None:
+    def __init__(
+        self,
+        storage: UpkeepStorage,
+        objects: ObjectStore,
+        folders: Path,
+        *,
+        codec: Codec,
+        sizes: BlockSizes = SIZES,
+    ) -> None:
         self._storage = storage
         self._objects = objects
         self._codec = codec
-        self._repair = Repair(storage, objects, folders, codec=codec)
+        self._sizes = sizes
+        self._repair = Repair(storage, objects, folders, codec=codec, sizes=sizes)
 
     def inspect(self, watch: Watch) -> Inspected:
         counts: Counter[str] = Counter()
@@ -112,6 +131,7 @@ class StoredInspection:
                 seen(kind)
             self._read_heads(rows, ledger)
             self._read_blobs(rows, ledger, seen)
+            self._read_blocks(ledger)
             self._read_objects(ledger, seen)
             # Pending writes are checked below, with the runs that they belong to.
             faults = [_described(ledger, *each) for each in told if each[0] is not FaultKind.PENDING_WRITE]
@@ -138,12 +158,19 @@ class StoredInspection:
                 ledger.add("kept", (address, "blob", self._codec.digest(data) == address, len(data)))
                 seen(FaultKind.BLOB)
 
+    def _read_blocks(self, ledger: Ledger) -> None:
+        for digest in ledger.large_files(self._sizes.above_bytes):
+            with suppress(DamagedData):  # told of as an object that is damaged
+                ledger.note_blocks(digest, find_blocks(self._objects, digest))
+
     def _read_objects(self, ledger: Ledger, seen: Watch) -> None:
         for found in self._objects.list_objects(unused_since=_EVER):
             try:
                 whole = _hash(self._objects, found.digest) == found.digest
             except ObjectNotFound:
                 continue  # collected since it was listed
+            except DamagedData:  # the list of its blocks, or one of them is missing
+                whole = False
             ledger.add("kept", (found.digest, "object", whole, found.size))
             seen(FaultKind.OBJECT)
 
@@ -283,8 +310,10 @@ def _contents(ledger: Ledger) -> Iterator[Fault]:
 
 def _named(ledger: Ledger, kind: str, digest: bytes) -> str:
     """Return the name of a content, and of a file that holds it."""
-    paths = [path for (path,) in ledger.rows("SELECT path FROM entry WHERE digest = ? LIMIT 1", digest)]
-    return f"{kind} {digest.hex()[:16]}" + "".join(f" (the file {os.fsdecode(path)!r})" for path in paths)
+    for statement, what in ((_FILE_OF, "the file"), (_FILE_OF_BLOCK, "a block of the file")):
+        for (path,) in list(ledger.rows(statement, digest)):
+            return f"{kind} {digest.hex()[:16]} ({what} {os.fsdecode(path)!r})"
+    return f"{kind} {digest.hex()[:16]}"
 
 
 def _garbage(ledger: Ledger) -> Swept:

@@ -33,6 +33,7 @@ CREATE TABLE checkpoint (
     deleted INTEGER, file_commit TEXT, inside INTEGER, branch_id TEXT, is_system INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE keyframe (checkpoint_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE block (digest BLOB, file_digest BLOB, size INTEGER, PRIMARY KEY (digest, file_digest)) WITHOUT ROWID;
 CREATE TABLE garbage (address BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;
 CREATE TABLE kept (digest BLOB, place TEXT, whole INTEGER, size INTEGER, PRIMARY KEY (digest, place)) WITHOUT ROWID;
 """
@@ -83,6 +84,10 @@ WITH RECURSIVE above (id) AS (
     SELECT ? UNION SELECT file_commit.id FROM above JOIN file_commit ON base_id = above.id
 )
 SELECT DISTINCT execution_id FROM above JOIN root ON commit_id = id
+"""
+
+_COMMITS_OF_CONTENT = """
+SELECT commit_id FROM entry WHERE digest = ? OR digest IN (SELECT file_digest FROM block WHERE block.digest = ?)
 """
 
 _WITH_FORKS = """
@@ -162,6 +167,17 @@ class Ledger:
                 mine = lost | entries.keys()
                 replaced[base_id] = replaced[base_id] & mine if base_id in replaced else mine
 
+    def large_files(self, above_bytes: int) -> list[bytes]:
+        """Return the contents that living trees hold of files above this size."""
+        large = "SELECT DISTINCT digest FROM entry WHERE size > ? AND digest IN needed"
+        return [digest for (digest,) in self.rows(large, above_bytes)]
+
+    def note_blocks(self, file_digest: bytes, blocks: Iterable[tuple[bytes, int]]) -> None:
+        """Note that a file which is needed consists of these blocks."""
+        for digest, size in blocks:
+            self.add("block", (digest, file_digest, size))
+            self.add("needed", (digest,))
+
     def unused(self, digests: Collection[bytes]) -> list[bytes]:
         """Return those of these contents that neither a value nor the tree of a checkpoint refers to."""
         found: set[bytes] = set()
@@ -189,9 +205,9 @@ class Ledger:
             yield dict(batch)
 
     def runs_of_value(self, address: bytes) -> tuple[str, ...]:
-        """Return the runs that need a blob."""
+        """Return the runs that need a blob or an object, also as a block of a file."""
         found = [run for (run,) in self.rows("SELECT execution_id FROM value WHERE address = ?", address)]
-        for (commit_id,) in list(self.rows("SELECT commit_id FROM entry WHERE digest = ?", address)):
+        for (commit_id,) in list(self.rows(_COMMITS_OF_CONTENT, address, address)):
             found += [run for (run,) in self.rows(_RUNS_OF_COMMIT, commit_id)]
         return self.with_forks(found)
 

@@ -15,6 +15,7 @@ from wtb.domain.ids import CheckpointId
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports import Codec, ObjectStore
 from wtb.infrastructure.checkpoints.rows import unpacked, unseal_keyframe
+from wtb.infrastructure.files.blocks import BlockSizes, blocks_in
 from wtb.infrastructure.files.scanner import open_file
 from wtb.infrastructure.upkeep.garbage import UpkeepStorage, UpkeepUnitOfWork
 from wtb.infrastructure.upkeep.references import addresses_in
@@ -26,11 +27,14 @@ _EVER = 1 << 62
 class Repair:
     """Tries every remedy that it knows; each is a transaction of its own, kept only when it worked."""
 
-    def __init__(self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec) -> None:
+    def __init__(
+        self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec, sizes: BlockSizes
+    ) -> None:
         self._storage = storage
         self._objects = objects
         self._folders = folders
         self._codec = codec
+        self._sizes = sizes
 
     def run(self, faults: Sequence[Fault]) -> None:
         """Try to put these right."""
@@ -109,13 +113,21 @@ class Repair:
         """Look for contents in the workspaces, whose files were the origin of most."""
         for path in _files(self._folders) if wanted else ():
             with suppress(OSError), open_file(path) as stream:
-                digest = hashlib.file_digest(stream, "sha256").digest()
-                if digest in wanted:
-                    stream.seek(0)
-                    if self._healed(digest, wanted[digest].kind, stream):
-                        del wanted[digest]
+                self._heal_from_file(stream, wanted)
             if not wanted:
                 return
+
+    def _heal_from_file(self, stream: io.FileIO, wanted: dict[bytes, Fault]) -> None:
+        """Take what is wanted from a file: its whole content, or blocks of it."""
+        digest = hashlib.file_digest(stream, "sha256").digest()
+        stream.seek(0)
+        if digest in wanted and self._healed(digest, wanted[digest].kind, stream):
+            del wanted[digest]
+        stream.seek(0)
+        for block in blocks_in(stream, self._sizes.block_bytes) if wanted else ():
+            digest = hashlib.sha256(block).digest()
+            if digest in wanted and self._healed(digest, wanted[digest].kind, io.BytesIO(block)):
+                del wanted[digest]
 
     def _heal_from_deltas(self, lost: Sequence[bytes]) -> None:
         """Rebuild the keyframes that refer to chunks which are damaged: the deltas may hold the same items."""

@@ -1,0 +1,214 @@
+"""WorkspaceCollection: removes folders of runs that have ended; who needs one again gets it from the store."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wtb.application.upkeep.listing import every_execution
+from wtb.application.workspace_slots import (
+    BUSY,
+    FREE,
+    Slot,
+    WorkspaceSlots,
+    aside_of,
+    folder_name,
+    is_aside,
+    is_removed,
+    removed_of,
+)
+from wtb.domain.errors import Conflict, NotFound, StorageError, WorkspaceError
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.files import FileCommitId, FileTree, diff
+from wtb.domain.ids import ExecutionId
+from wtb.domain.ports import Clock, FolderCare, FolderStore, Owners, Storage, SurveyedFolder
+from wtb.domain.retention import RetentionPolicy
+
+_ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedFolder:
+    """A folder whose time has come. It has gone, or would go; or `kept` says why it stays."""
+
+    execution_id: ExecutionId
+    folder: Path
+    size_bytes: int = 0
+    kept: str | None = None
+
+
+class WorkspaceCollection:
+    """Looks at the folders of runs that ended long enough ago and that nobody holds.
+
+    A folder goes when all of it can be had again, or when nobody can use it any more: it holds exactly the commit that
+    is noted for it, or it is a leftover of an attempt that failed or was given up. It stays when it holds what no
+    commit can: ignored files, and changes of a person.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        owners: Owners,
+        store: FolderStore,
+        care: FolderCare,
+        *,
+        policy_for: Callable[[str], RetentionPolicy],
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._owners = owners
+        self._store = store
+        self._slots = WorkspaceSlots(store)
+        self._care = care
+        self._policy_for = policy_for
+
+    def plan(self, *, workflow: str | None = None, run: ExecutionId | None = None) -> Iterator[CollectedFolder]:
+        """Yield what would go and what would stay, run by run."""
+        checked: set[bytes] = set()
+        for execution, folder in self._due(workflow, run):
+            yield self._looked_at(execution, folder, checked)[0]
+
+    def collect(self, *, workflow: str | None = None, run: ExecutionId | None = None) -> Iterator[CollectedFolder]:
+        """Remove it, and yield what has gone and what stays, run by run."""
+        checked: set[bytes] = set()
+        for execution, folder in self._due(workflow, run):
+            outcome, surveyed = self._looked_at(execution, folder, checked)
+            yield outcome if outcome.kept else self._removed(execution, outcome, surveyed)
+
+    def _due(self, workflow: str | None, run: ExecutionId | None) -> Iterator[tuple[Execution, Path]]:
+        now = self._clock.now()
+        for execution in self._executions(workflow, run):
+            before = self._policy_for(execution.workflow_name).oldest_workspace(now)
+            if before is None or execution.updated_at > before or not self._is_over(execution):
+                continue
+            for folder in list(self._slots.list_folders(folder_name(execution.id))):
+                noted_ns = self._slots.noted_ns(self._slots.of(folder))
+                if noted_ns is None or datetime.fromtimestamp(noted_ns / 1e9, UTC) <= before:
+                    yield execution, folder
+
+    def _executions(self, workflow: str | None, run: ExecutionId | None) -> Iterator[Execution]:
+        if run is None:
+            yield from every_execution(self._storage, workflow=workflow, statuses=_ENDED)
+            return
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.executions.get(run)
+        yield found
+
+    def _is_over(self, execution: Execution) -> bool:
+        """Whether a run has ended and no living process holds it."""
+        lease = execution.lease
+        return execution.status in _ENDED and (lease is None or self._owners.is_gone(lease.owner) is True)
+
+    def _looked_at(
+        self, execution: Execution, folder: Path, checked: set[bytes]
+    ) -> tuple[CollectedFolder, SurveyedFolder | None]:
+        """Return what is to become of a folder, and what lies in it if it may go."""
+        outcome = CollectedFolder(execution_id=execution.id, folder=folder)
+        if is_removed(folder):  # by a process that was killed before it was done
+            return outcome, None
+        try:
+            surveyed = self._care.survey(folder)
+            outcome = replace(outcome, size_bytes=sum(entry.size for entry in surveyed.tree.values()))
+            kept = self._reason_to_keep(execution, folder, surveyed, checked)
+        except StorageError as error:
+            return replace(outcome, kept=str(error)), None
+        return replace(outcome, kept=kept), surveyed if kept is None else None
+
+    def _reason_to_keep(
+        self, execution: Execution, folder: Path, surveyed: SurveyedFolder, checked: set[bytes]
+    ) -> str | None:
+        slot = self._slots.of(folder)
+        if surveyed.left_out:
+            return f"it holds ignored files, which no checkpoint has, such as {surveyed.left_out[0]!r}"
+        held = self._held(slot, folder)
+        if held is None:
+            return self._reason_to_keep_leftovers(execution, slot, folder, surveyed)
+        changes = diff(held, surveyed.tree)
+        if changes:
+            return f"somebody changed files in it, such as {min({*changes.put, *changes.removed})!r}"
+        self._care.check_restorable(held, self._read, checked)
+        return None
+
+    def _held(self, slot: Slot, folder: Path) -> FileTree | None:
+        """Return the tree that a folder held when a step last ended in it; None when that is not known any more."""
+        if slot.folder != folder or slot.commit_id is None:
+            return None
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                return uow.files.get(FileCommitId(slot.commit_id))
+        except NotFound:  # its step was never committed, or its checkpoints have been deleted
+            return None
+
+    def _reason_to_keep_leftovers(
+        self, execution: Execution, slot: Slot, folder: Path, surveyed: SurveyedFolder
+    ) -> str | None:
+        """Look at what an attempt left that failed or was given up: who has changed it since then is a person.
+
+        An attempt that was given up may have written to its folder until its run ended.
+        """
+        done_ns = self._slots.noted_ns(slot)
+        if done_ns is None:
+            return "nothing is noted of it: an earlier version of wtb made it, or somebody else did"
+        if slot.state == BUSY or slot.folder != folder:
+            done_ns = int(execution.updated_at.timestamp() * 1e9)
+        return "something was written to it after wtb was done with it" if surveyed.changed_ns > done_ns else None
+
+    def _removed(
+        self, execution: Execution, outcome: CollectedFolder, surveyed: SurveyedFolder | None
+    ) -> CollectedFolder:
+        """Move a folder out of everybody's way, look whether somebody was quicker, and remove it."""
+        folder = aside = outcome.folder
+        try:
+            if not is_aside(folder):
+                aside = aside_of(folder, secrets.token_hex(4))
+                slot = self._set_aside(execution, folder, aside)
+                again = self._care.survey(aside, known_as=folder)
+                if surveyed is None or (again.tree, again.left_out) != (surveyed.tree, surveyed.left_out):
+                    return self._put_back(outcome, aside, slot)
+            if not is_removed(aside):
+                self._store.rename(aside, removed_of(aside).name)
+            self._store.remove(removed_of(aside))
+            self._care.drop_index(self._care.index_of(folder))
+        except (StorageError, NotFound) as error:
+            return replace(outcome, kept=str(error))
+        except Conflict:
+            return replace(outcome, kept=f"run {execution.id!r} was taken up just now")
+        return outcome
+
+    def _set_aside(self, execution: Execution, folder: Path, aside: Path) -> Slot:
+        """Rename a folder while nobody can take up its run: the transaction holds its row, and changes nothing.
+
+        Who takes up the run afterwards finds no folder, and makes it anew. It must not be noted as holding a commit
+        then: an empty folder would look as if a person had deleted all files.
+        """
+        with self._storage.unit_of_work() as uow:
+            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody was quicker
+            slot = self._slots.of(folder)
+            if slot.folder == folder:
+                self._slots.write(slot.after_given_up() if slot.state == BUSY else slot._replace(state=FREE))
+            try:
+                self._store.rename(folder, aside.name)
+            except WorkspaceError:
+                self._slots.write(slot)
+                raise
+        return slot
+
+    def _put_back(self, outcome: CollectedFolder, aside: Path, slot: Slot) -> CollectedFolder:
+        place = outcome.folder
+        try:
+            self._store.rename(aside, place.name)
+            if slot.folder == place:
+                self._slots.write(slot)
+        except WorkspaceError:  # somebody has made it anew
+            place = aside
+        return replace(outcome, kept=f"somebody changed files in it just now; it is {place}")
+
+    def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
+        if not digests:
+            return {}
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.files.get_contents(digests)
