@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from wtb.domain.errors import Conflict
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.ports import Codec
-from wtb.infrastructure.event_chain import EventRow, chained, event_text, read_event, recorded
+from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.timestamps import to_us
 
@@ -100,10 +100,48 @@ class SqlEventLog:
         if stream is not None:
             wheres.append("e.stream = ?")
             values.append(stream)
-        for column, wanted in (("type", types), ("severity", severities)):
-            if wanted:
-                wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
-                values += [item.value for item in wanted]
-        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY e.position LIMIT ?"
+        # Both give the same order in a stream, but only its numbers have an index there.
+        fits, wanted = _filters(types, severities)
+        order = "e.position" if stream is None else "e.sequence"
+        return self._listed([*wheres, *fits], (*values, *wanted), order, limit)
+
+    def list_stream(
+        self,
+        stream: str,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> tuple[RecordedEvent, ...]:
+        wheres, values = ["e.stream = ?", "e.sequence > ?"], list[Any]((stream, after))
+        if before is not None:
+            wheres.append("e.sequence < ?")
+            values.append(before)
+        fits, wanted = _filters(types, severities)
+        order = "e.sequence DESC" if newest else "e.sequence"
+        found = self._listed([*wheres, *fits], (*values, *wanted), order, limit)
+        return found[::-1] if newest else found
+
+    def _listed(
+        self, wheres: Sequence[str], values: Sequence[Any], order: str, limit: int
+    ) -> tuple[RecordedEvent, ...]:
+        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY {order} LIMIT ?"
         rows = self._transaction.rows(statement, (*values, limit))
         return tuple(read_event(self._codec, EventRow(*row)) for row in rows)
+
+    def count_types(self, stream: str) -> dict[EventType, int]:
+        rows = self._transaction.rows("SELECT type, COUNT(*) FROM wtb_events WHERE stream = ? GROUP BY type", (stream,))
+        return counted_types(stream, rows)
+
+
+def _filters(types: Collection[EventType], severities: Collection[Severity]) -> tuple[list[str], list[Any]]:
+    """Return conditions for these types and severities, and the values in them."""
+    wheres, values = list[str](), list[Any]()
+    for column, wanted in (("type", types), ("severity", severities)):
+        if wanted:
+            wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
+            values += [item.value for item in wanted]
+    return wheres, values
