@@ -126,8 +126,7 @@ def _pooled_plan(results: Sequence[BatchResult], chosen: str) -> dict[str, Any]:
 
 def get(bench: Bench, name: str) -> Baseline:
     """Return a baseline, or raise BaselineNotFound that names those there are."""
-    with bench.services.storage.unit_of_work(readonly=True) as uow:
-        known = {baseline.name: baseline for baseline in uow.batches.list_baselines()}
+    known = {baseline.name: baseline for baseline in bench.services.queries.list_baselines()}
     if name not in known:
         raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
     return known[name]

@@ -13,15 +13,16 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batch_floor import Progress
 from wtb.application.batch_planner import Forecast
+from wtb.application.queries.lookup import Prefix
+from wtb.application.queries.views import RunView, WorkflowView
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
-from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
-from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.workflow import names_of
@@ -31,9 +32,6 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, refuse_while_loading, source_of
 from wtb.runs import Run
 from wtb.settings import load_settings
-
-SHORTEST_PREFIX = 4
-"""How much of a run's id must be given."""
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -125,19 +123,12 @@ class Bench:
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of it that no other run has, of at least four characters."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            try:
-                return Run(self, uow.executions.get(ExecutionId(run_id)).id, None)
-            except ExecutionNotFound:
-                if len(run_id) < SHORTEST_PREFIX:
-                    raise
-                found = [execution.id for execution in uow.executions.list_executions(prefix=run_id, limit=6)]
-        if not found:
-            raise ExecutionNotFound(run_id)
-        if len(found) > 1:
-            few = ", ".join(found[:5]) + (", …" if found[5:] else "")
-            raise InvalidInput(f"{run_id!r} is how several runs begin: {few}; give more of the id")
-        return Run(self, found[0], None)
+        return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
+
+    def view(self, run_id: str) -> RunView:
+        """Return everything about a run, read at one moment; the beginning of its id is enough, as for `get`."""
+        found = self.services.queries.run(Prefix(run_id))
+        return Run(self, found.id, None).shown(found)
 
     def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
         """Go on with a run, in whichever process it was begun; `how` is what `run.resume` takes.
@@ -153,14 +144,15 @@ class Bench:
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
         """Return the records of the runs that `list_runs` gives, read at once."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.executions.list_executions(**filters)
+        return tuple(row.execution for row in self.services.queries.list_runs(**filters))
+
+    def list_workflows(self) -> tuple[WorkflowView, ...]:
+        """Return the workflows that have runs, by name: their versions, how many runs, and when the last began."""
+        return self.services.queries.list_workflows()
 
     def neglect(self, execution: Execution) -> Neglect | None:
         """Return why a run that says it is running does not get on: its process is gone, or long silent."""
-        lease = execution.lease
-        gone = None if lease is None else self.services.owners.is_gone(lease.owner)
-        return execution.neglect(self.services.clock.now(), gone)
+        return self.services.queries.row(execution).neglect
 
     def batch(
         self,
@@ -240,15 +232,12 @@ class Bench:
 
     def get_batch(self, name_or_id: str) -> BatchResult:
         """Return what a batch, by its id, or the latest of its name, has found so far."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            named = uow.batches.list_batches(name=name_or_id, limit=1)
-            batch = named[0] if named else uow.batches.get(name_or_id)
-            return BatchResult(self, batch, uow.batches.list_jobs(batch.id))
+        found = self.services.queries.batch(name_or_id)
+        return BatchResult(self, found.batch, found.jobs)
 
     def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
         """Return the records of batches, newest first: id, name, workflow, status, plan."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.batches.list_batches(limit=limit)
+        return self.services.queries.list_batches(limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
         """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
@@ -271,8 +260,7 @@ class Bench:
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.batches.list_baselines()
+        return self.services.queries.list_baselines()
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with the results that were kept for it, and return it; batches and runs stay."""

@@ -25,6 +25,7 @@ from wtb.application.heartbeat import Heartbeat
 from wtb.application.integrity import Integrity
 from wtb.application.node_cache import NodeCache
 from wtb.application.node_runner import NodeRunner
+from wtb.application.queries.service import Queries
 from wtb.application.recorder import Recorder
 from wtb.application.replay import Replayer
 from wtb.application.retention import Retention
@@ -116,6 +117,7 @@ class Services(_Parts):
     comparison: Comparison
     retention: Retention
     integrity: Integrity
+    queries: Queries
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
@@ -153,6 +155,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         scoring=scoring,
         retention=_retention(parts),
         integrity=_integrity(parts),
+        queries=Queries(parts.storage, parts.clock, parts.owners),
     )
 
 

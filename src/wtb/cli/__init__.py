@@ -15,7 +15,7 @@ from wtb.cli.diff import diff
 from wtb.cli.files import export
 from wtb.cli.importing import import_group
 from wtb.cli.init import init
-from wtb.cli.look import history, ls
+from wtb.cli.look import history, ls, workflows
 from wtb.cli.output import echo, shown
 from wtb.cli.report import report
 from wtb.cli.runs import pause, resume, run, stop
@@ -31,7 +31,7 @@ _WHOLE = 200
 """Characters of help in the list of commands: the first sentence of each is shown to its end."""
 
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Run and look": (init, run, resume, pause, stop, ls, show_run, history, diff, export),
+    "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, compare, baseline, gate, report),
     "Upkeep": (prune, doctor, db, import_group),
