@@ -9,6 +9,7 @@ from typing import Any
 import wtb
 import wtb.langgraph
 from wtb.application.batch_planner import Forecast
+from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch, Spent
@@ -113,7 +114,7 @@ _BENCH = Described(
     called="bench",
     groups={
         "Run": ("run", "create", "resume"),
-        "Find runs": ("get", "list_runs", "list_executions", "neglect"),
+        "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
         "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "close"),
@@ -126,9 +127,10 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "Its id, by which every process finds it."},
     groups={
-        "How it stands": ("status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "How it stands": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
         "Go on, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
+            "at",
             "history",
             "tree",
             "branches",
@@ -322,6 +324,26 @@ SECTIONS = (
             Difference: ("step", "nodes", "aspect", "key", "recorded", "replayed", "error"),
             RunSummary: ("types", "severities", "tools", "nodes"),
             RecordedEvent: ("type", "at", "data", "position", "sequence"),
+            RunView: (
+                "id",
+                "execution",
+                "neglect",
+                "branch",
+                "branches",
+                "head",
+                "state",
+                "counts",
+                "files",
+                "usage",
+                "spent",
+                "rollback",
+                "notes",
+                "times",
+                "current_nodes",
+            ),
+            RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
+            CheckpointView: ("checkpoint", "state", "files"),
+            WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),
             JobResult: (
                 "combination",
                 "case_id",

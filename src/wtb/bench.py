@@ -128,7 +128,7 @@ class Bench:
     def view(self, run_id: str) -> RunView:
         """Return everything about a run, read at one moment; the beginning of its id is enough, as for `get`."""
         found = self.services.queries.run(Prefix(run_id))
-        return Run(self, found.id, None).shown(found)
+        return Run(self, found.id, None)._shown(found)
 
     def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
         """Go on with a run, in whichever process it was begun; `how` is what `run.resume` takes.

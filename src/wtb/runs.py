@@ -69,9 +69,9 @@ class Run:
 
     def view(self) -> RunView:
         """Return everything about the run, read at one moment: status, state, times, figures, files, branches."""
-        return self.shown(self._queries.run(self.id))
+        return self._shown(self._queries.run(self.id))
 
-    def shown(self, view: RunView) -> RunView:
+    def _shown(self, view: RunView) -> RunView:
         """Return a view of this run whose state holds the objects that nodes see."""
         return replace(view, state=self._shown_state(view.execution, view.state))
 

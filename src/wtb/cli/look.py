@@ -126,7 +126,7 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def workflows(*, url: str | None, as_json: bool) -> None:
     """List the workflows that have runs: their versions, how many runs there are, and when the last one began.
 
-    `definitions` counts how often the nodes and edges of a workflow have changed between its runs.
+    `definitions` counts the different sets of nodes, edges and settings that its runs were made with.
     """
     with Bench(url) as bench:
         found = bench.list_workflows()

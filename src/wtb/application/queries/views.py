@@ -190,7 +190,7 @@ class WorkflowView:
     name: str
     versions: tuple[str, ...]
     definitions: int
-    """How many definitions of it there are: each change of its nodes or edges makes another one."""
+    """How many different sets of nodes, edges and settings its runs were made with."""
     runs: int
     first_run_at: datetime
     last_run_at: datetime
