@@ -117,7 +117,7 @@ _BENCH = Described(
         "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
         "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
-        "Listen and close": ("subscribe", "close"),
+        "Listen and close": ("subscribe", "events", "close"),
     },
     beside=("services",),
 )

@@ -305,6 +305,15 @@ class Bench:
         wanted = [event_type] if isinstance(event_type, str) else event_type
         return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
 
+    def events(
+        self, *, run: str | None = None, types: Collection[EventType | str] = (), limit: int = 1_000
+    ) -> tuple[RecordedEvent, ...]:
+        """Return the latest events that were committed in this process, oldest first; at most 1,000 are remembered.
+
+        `run` is the id of a run, or of a batch. `run.events()` and `wtb events` read those of all processes.
+        """
+        return self.services.bus.history(stream=run, types=[EventType(kind) for kind in types], limit=limit)
+
     def close(self) -> None:
         """Give back connections and threads."""
         self.services.close()

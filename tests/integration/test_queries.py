@@ -253,3 +253,18 @@ def test_workflows_are_listed_with_versions_and_runs(bench: Bench) -> None:
     assert (another.name, another.runs, another.last_run_at) == ("another", 1, last.execution.created_at)
     assert (found.name, found.versions, found.definitions, found.runs) == ("looping", ("7", "8"), 3, 3)
     assert began <= found.first_run_at <= found.last_run_at
+
+
+def test_the_latest_events_of_this_process_are_remembered(bench: Bench) -> None:
+    run = bench.run(looping(2))
+    other = bench.run(looping(1))
+    assert bench.events(run=run.id) == run.events()
+    assert [event.stream for event in bench.events(types=["execution.completed"])] == [run.id, other.id]
+    assert bench.events(limit=2) == other.events()[-2:]
+
+
+def test_the_trail_of_a_batch_is_read_by_its_id(bench: Bench) -> None:
+    result = bench.batch(looping(1), cases=[{"id": "a", "input": {}}], evaluators=[wtb.Steps()], workers=1)
+    page = bench.services.queries.log_page(result.id)
+    assert [event.type for event in page.events] == [EventType.BATCH_STARTED, EventType.BATCH_COMPLETED]
+    assert [case.case_id for case in bench.services.queries.batch(result.batch.name).cases] == ["a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,6 @@ from click.testing import CliRunner
 
 import wtb
 from wtb.bench import Bench
-from wtb.cli import events as event_lists
 from wtb.cli import look, main
 from wtb.infrastructure.sql.unit_of_work import SqlStorage, SqlUnitOfWork
 
@@ -146,7 +146,7 @@ def test_a_long_history_is_printed_in_tables_that_read_as_one(monkeypatch: pytes
 def test_events_are_shown_by_the_page_with_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     every = data("show", "first", "--events")
     assert [row["number"] for row in every] == list(range(1, len(every) + 1))
-    monkeypatch.setattr(event_lists, "EVENTS", 4)
+    monkeypatch.setattr(importlib.import_module("wtb.cli.events"), "EVENTS", 4)
     text = shown("show", "first", "--events")
     assert len(text.splitlines()) == 6
     assert f"There are earlier events: add `--before {len(every) - 3}`" in text
@@ -159,3 +159,25 @@ def test_workflows_are_listed() -> None:
     (row,) = data("workflows")
     assert (row["workflow"], row["versions"], row["definitions"], row["runs"]) == ("counting", ["3"], 1, 1)
     assert re.search(r"^counting +3 +1 +1 ", shown("workflows"), re.MULTILINE)
+
+
+def test_the_events_of_all_runs_are_one_list_that_outlives_them() -> None:
+    every = data("events")
+    assert [row["position"] for row in every] == sorted(row["position"] for row in every)
+    assert {row["stream"] for row in every} == {"first"}
+    assert data("events", "--run", "firs", "--limit", "2") == every[-2:]
+    assert data("events", "--before", str(every[2]["position"])) == every[:2]
+    assert data("events", "--type", "node.completed", "--after", "0", "--limit", "1")[0]["event"] == "node.completed"
+    assert data("events", "--system") == []
+    shown("delete", "first", "--yes")
+    (gone,) = data("events", "--deleted")
+    assert (gone["event"], gone["stream"]) == ("execution.deleted", "first")
+    assert data("events", "--run", "first")[0]["event"] == "execution.created"
+    shown("events", "--run", "firs", code=1)
+    shown("events", "--run", "first", "--system", code=2)
+
+
+def test_people_see_events_with_the_position_that_turns_the_page() -> None:
+    text = shown("events", "--limit", "2")
+    assert re.search(r"^position +stream +at +severity +event +data", text)
+    assert re.search(r"There are earlier events: add `--before \d+`", text)

@@ -12,6 +12,7 @@ import click
 from wtb.cli.batch import batch
 from wtb.cli.db import db
 from wtb.cli.diff import diff
+from wtb.cli.events import events
 from wtb.cli.files import export
 from wtb.cli.importing import import_group
 from wtb.cli.init import init
@@ -31,7 +32,7 @@ _WHOLE = 200
 """Characters of help in the list of commands: the first sentence of each is shown to its end."""
 
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, diff, export),
+    "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, compare, baseline, gate, report),
     "Upkeep": (prune, doctor, db, import_group),

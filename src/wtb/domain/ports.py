@@ -480,9 +480,15 @@ class EventLog(Protocol):
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
+        newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
-        """Return events behind a position that fit all filters, in order of position, verified by their hash."""
+        """Return events behind a position that fit all filters, in order of position, verified by their hash.
+
+        With `before` those from that position on are left out. Of more events than `limit` the first are returned, or
+        the last with `newest`.
+        """
         ...
 
     def list_stream(

@@ -110,6 +110,14 @@ class EventLogContract(StoryFixtures):
         assert read == list(log)
         assert _list(storage, stream=story.id, after=log[2].position, limit=2) == [log[4], log[6]]
 
+    def test_a_reader_goes_back_from_the_end(self, storage: Storage, story: Story, ids: Ids, clock: Clock) -> None:
+        other = Story(storage, ids, clock)
+        log = _append(storage, *[(story, other)[number % 2].new_event() for number in range(11)])
+        assert _list(storage, newest=True, limit=3) == list(log[-3:])
+        assert _list(storage, newest=True, before=log[8].position, limit=3) == list(log[5:8])
+        assert _list(storage, before=log[2].position) == list(log[:2])
+        assert _list(storage, stream=other.id, newest=True, before=log[9].position, limit=2) == [log[5], log[7]]
+
     def test_a_page_of_a_stream_lies_between_two_numbers(
         self, storage: Storage, story: Story, ids: Ids, clock: Clock
     ) -> None:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from wtb.application.queries import checkpoints as pages
-from wtb.application.queries.lookup import find_checkpoint, find_run, find_stream, head_of
+from wtb.application.queries.lookup import Prefix, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
     BatchView,
@@ -26,7 +26,7 @@ from wtb.application.queries.views import (
 from wtb.application.run_figures import measured_history
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
@@ -201,9 +201,9 @@ class Queries:
     ) -> EventPage:
         """Return the last events of a run that fit, those before a number, or the first after one."""
         with self._reading() as uow:
-            run_id = find_stream(uow, run)
+            stream = find_stream(uow, run)
             found = uow.events.list_stream(
-                run_id,
+                stream,
                 types=types,
                 severities=severities,
                 after=after or 0,
@@ -211,14 +211,40 @@ class Queries:
                 limit=limit + 1,
                 newest=after is None,
             )
-        events = found[-limit:] if after is None else found[:limit]
-        has_more = len(found) > limit
-        return EventPage(
-            run_id=run_id,
-            events=events,
-            has_earlier=has_more if after is None else bool(after),
-            has_later=before is not None if after is None else has_more,
-        )
+        return _event_page(stream, found, before, after, limit)
+
+    def log_page(
+        self,
+        stream: str | None = None,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> EventPage:
+        """Return the last events of the whole log, or of a stream, that fit; `before` and `after` are positions."""
+        with self._reading() as uow:
+            found = uow.events.list_events(
+                stream=stream,
+                types=types,
+                severities=severities,
+                after=after or 0,
+                before=before,
+                limit=limit + 1,
+                newest=after is None,
+            )
+        return _event_page(stream, found, before, after, limit)
+
+    def run_stream(self, run: str) -> str:
+        """Return the stream of a run, also of one that was deleted, which only its whole id names."""
+        with self._reading() as uow:
+            try:
+                return find_stream(uow, Prefix(run))
+            except ExecutionNotFound:
+                if not uow.events.list_stream(run, limit=1):
+                    raise
+                return run
 
     def each_event(self, run: str, **filters: Any) -> Iterator[RecordedEvent]:
         """Yield all events of a run that fit, oldest first, few at a time; filters are types and severities."""
@@ -253,6 +279,16 @@ def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterato
     while page := uow.events.list_stream(run_id, after=after, limit=_PAGE, **filters):
         yield from page
         after = page[-1].sequence
+
+
+def _event_page(
+    stream: str | None, found: tuple[RecordedEvent, ...], before: int | None, after: int | None, limit: int
+) -> EventPage:
+    """Return the page of one event more than it holds, which says whether there are others."""
+    has_more = len(found) > limit
+    if after is None:
+        return EventPage(stream=stream, events=found[-limit:], has_earlier=has_more, has_later=before is not None)
+    return EventPage(stream=stream, events=found[:limit], has_earlier=after > 0, has_later=has_more)
 
 
 def _workflow(name: str, uses: Sequence[WorkflowUse]) -> WorkflowView:

@@ -151,9 +151,10 @@ class CheckpointView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
-    """Some events of a run, oldest first, and whether others that fit the filters lie before or after them."""
+    """Some events, oldest first, and whether others that fit the filters lie before or after them."""
 
-    run_id: ExecutionId
+    stream: str | None
+    """The run or the batch that they are of; None when they are of all."""
     events: tuple[RecordedEvent, ...]
     has_earlier: bool
     has_later: bool

@@ -273,12 +273,13 @@ class MemoryEventLog:
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
+        newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
         rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
-        behind = sorted((row for row in rows if row.position > after), key=lambda row: row.position)
-        events = (read_event(self._codec, row) for row in behind if not types or row.type in types)
-        return tuple(islice((event for event in events if not severities or event.severity in severities), limit))
+        between = [row for row in rows if row.position > after and (before is None or row.position < before)]
+        return self._listed(between, types, severities, limit=limit, newest=newest)
 
     def list_stream(
         self,
@@ -291,12 +292,22 @@ class MemoryEventLog:
         limit: int = 1000,
         newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
-        rows = (row for row in self._transaction.group("events", 0, stream) if not types or row.type in types)
+        rows = self._transaction.group("events", 0, stream)
         between = [row for row in rows if row.sequence > after and (before is None or row.sequence < before)]
-        between.sort(key=lambda row: row.sequence, reverse=newest)
-        events = (read_event(self._codec, row) for row in between)
-        fitting = (event for event in events if not severities or event.severity in severities)
-        found = tuple(islice(fitting, limit))
+        return self._listed(between, types, severities, limit=limit, newest=newest)
+
+    def _listed(
+        self,
+        rows: list[EventRow],
+        types: Collection[EventType],
+        severities: Collection[Severity],
+        *,
+        limit: int,
+        newest: bool,
+    ) -> tuple[RecordedEvent, ...]:
+        rows.sort(key=lambda row: row.position, reverse=newest)
+        events = (read_event(self._codec, row) for row in rows if not types or row.type in types)
+        found = tuple(islice((event for event in events if not severities or event.severity in severities), limit))
         return found[::-1] if newest else found
 
     def count_types(self, stream: str) -> dict[EventType, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Any
 
@@ -94,16 +94,20 @@ class SqlEventLog:
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
+        newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
         wheres, values = ["e.position > ?"], list[Any]((after,))
+        if before is not None:
+            wheres.append("e.position < ?")
+            values.append(before)
         if stream is not None:
             wheres.append("e.stream = ?")
             values.append(stream)
         # Both give the same order in a stream, but only its numbers have an index there.
-        fits, wanted = _filters(types, severities)
         order = "e.position" if stream is None else "e.sequence"
-        return self._listed([*wheres, *fits], (*values, *wanted), order, limit)
+        return self._listed((wheres, values), types, severities, order=order, limit=limit, newest=newest)
 
     def list_stream(
         self,
@@ -120,28 +124,29 @@ class SqlEventLog:
         if before is not None:
             wheres.append("e.sequence < ?")
             values.append(before)
-        fits, wanted = _filters(types, severities)
-        order = "e.sequence DESC" if newest else "e.sequence"
-        found = self._listed([*wheres, *fits], (*values, *wanted), order, limit)
-        return found[::-1] if newest else found
+        return self._listed((wheres, values), types, severities, order="e.sequence", limit=limit, newest=newest)
 
     def _listed(
-        self, wheres: Sequence[str], values: Sequence[Any], order: str, limit: int
+        self,
+        bounds: tuple[list[str], list[Any]],
+        types: Collection[EventType],
+        severities: Collection[Severity],
+        *,
+        order: str,
+        limit: int,
+        newest: bool,
     ) -> tuple[RecordedEvent, ...]:
-        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY {order} LIMIT ?"
+        wheres, values = bounds
+        for column, wanted in (("type", types), ("severity", severities)):
+            if wanted:
+                wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
+                values += [item.value for item in wanted]
+        direction = "DESC" if newest else "ASC"
+        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY {order} {direction} LIMIT ?"
         rows = self._transaction.rows(statement, (*values, limit))
-        return tuple(read_event(self._codec, EventRow(*row)) for row in rows)
+        found = tuple(read_event(self._codec, EventRow(*row)) for row in rows)
+        return found[::-1] if newest else found
 
     def count_types(self, stream: str) -> dict[EventType, int]:
         rows = self._transaction.rows("SELECT type, COUNT(*) FROM wtb_events WHERE stream = ? GROUP BY type", (stream,))
         return counted_types(stream, rows)
-
-
-def _filters(types: Collection[EventType], severities: Collection[Severity]) -> tuple[list[str], list[Any]]:
-    """Return conditions for these types and severities, and the values in them."""
-    wheres, values = list[str](), list[Any]()
-    for column, wanted in (("type", types), ("severity", severities)):
-        if wanted:
-            wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
-            values += [item.value for item in wanted]
-    return wheres, values
