@@ -111,6 +111,11 @@ def test_a_view_has_the_times_of_a_run_as_far_as_it_has_come(bench: Bench) -> No
     assert (done.started_at, done.paused_at) == (view.times.started_at, None)
     assert done.ended_at is not None
     assert done.ended_at >= view.times.paused_at
+    paused.rollback("write#1")
+    back = paused.view().times
+    assert back.ended_at is None
+    assert back.paused_at is not None
+    assert back.paused_at >= done.ended_at
 
 
 def test_a_running_run_says_which_node_runs(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,13 +17,12 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Owners, UnitOfWork
 
 _ENDS = {
-    ExecutionStatus.PAUSED: EventType.EXECUTION_PAUSED,
-    ExecutionStatus.COMPLETED: EventType.EXECUTION_COMPLETED,
-    ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
-    ExecutionStatus.CANCELLED: EventType.EXECUTION_CANCELLED,
+    ExecutionStatus.PAUSED: (EventType.EXECUTION_PAUSED, EventType.ROLLBACK_COMPLETED),
+    ExecutionStatus.COMPLETED: (EventType.EXECUTION_COMPLETED,),
+    ExecutionStatus.FAILED: (EventType.EXECUTION_FAILED,),
+    ExecutionStatus.CANCELLED: (EventType.EXECUTION_CANCELLED,),
 }
-"""The event that says when a run came to its status; it is among the last, so it is looked for from the end."""
-_ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+"""The events that say when a run came to its status; the last one is looked for from the end, where it mostly is."""
 _BEGINNINGS = (EventType.EXECUTION_STARTED, EventType.EXECUTION_RESUMED)
 
 
@@ -80,8 +80,8 @@ class RunReader:
         return self.clock.now() if self.row(execution).neglect is None else execution.updated_at
 
 
-def _last(uow: UnitOfWork, run_id: ExecutionId, kind: EventType) -> RecordedEvent | None:
-    found = uow.events.list_stream(run_id, types=[kind], limit=1, newest=True)
+def _last(uow: UnitOfWork, run_id: ExecutionId, types: Collection[EventType]) -> RecordedEvent | None:
+    found = uow.events.list_stream(run_id, types=types, limit=1, newest=True)
     return found[0] if found else None
 
 

@@ -21,8 +21,18 @@ WITH RECURSIVE line (line_id, line_execution, line_parent, line_step) AS (
 """
 """The line that ends with a checkpoint, back to a step."""
 _FIRST_STEP = -(1 << 63)
-_SIZES = f"{LINE} SELECT line_execution, COUNT(*) FROM line GROUP BY line_execution"
-_SIZE = "SELECT COUNT(*) FROM wtb_checkpoints WHERE execution_id = ?"
+_IS_WHOLE_RUN = """
+SELECT h.execution_id FROM wtb_checkpoints h WHERE h.id = ?
+AND (SELECT COUNT(*) - COUNT(DISTINCT step) FROM wtb_checkpoints WHERE execution_id = h.execution_id) = 0
+AND h.step = (SELECT MAX(step) FROM wtb_checkpoints WHERE execution_id = h.execution_id)
+AND (SELECT parent_id FROM wtb_checkpoints WHERE execution_id = h.execution_id ORDER BY step LIMIT 1) IS NULL
+"""
+"""The run of which a line is all: no two of its checkpoints have the same step, and it is no fork."""
+_COMPLETED = "execution_id = ? AND status = 'completed' AND last_id IS NOT NULL"
+_ON_LINE = (
+    "execution_id IN (SELECT line_execution FROM line) AND last_id IN (SELECT line_id FROM line) "
+    "AND status = 'completed'"
+)
 _NAMES, _NUMBERS = ("models", "unpriced"), ("input_tokens", "output_tokens", "cost_usd")
 
 
@@ -65,17 +75,10 @@ class UsageSums:
 
     def of_line(self, head_id: CheckpointId) -> Usage | None:
         """Return what led to a checkpoint; None when figures of it are not kept."""
-        sizes = dict(self._transaction.rows(_SIZES, (head_id, _FIRST_STEP)))
-        if not sizes:
-            return NOTHING
-        where = f"execution_id IN ({', '.join('?' * len(sizes))}) AND status = 'completed' AND last_id IS NOT NULL"
-        rows = _Rows(where, tuple(sizes))
-        if len(sizes) > 1 or sizes != dict.fromkeys(sizes, self._size(next(iter(sizes)))):
-            rows = _Rows(f"{where} AND last_id IN (SELECT line_id FROM line)", (head_id, _FIRST_STEP, *sizes), LINE)
+        whole = self._transaction.row(_IS_WHOLE_RUN, (head_id,))
+        # Most lines are; then the line need not be walked, which takes longer than to sum it.
+        rows = _Rows(_COMPLETED, whole) if whole else _Rows(_ON_LINE, (head_id, _FIRST_STEP), LINE)
         return self._sum(rows, attrgetter("usage"), self._dialect.refused)
-
-    def _size(self, execution_id: str) -> int:
-        return int(self._transaction.rows(_SIZE, (execution_id,))[0][0])
 
     def spent(self, execution_id: ExecutionId) -> Usage | None:
         """Return what a run has spent on all lines; None when figures of it are not kept."""
@@ -113,7 +116,7 @@ class _Rows(NamedTuple):
     """Which node runs are summed."""
 
     where: str
-    values: tuple[Any, ...]
+    values: Sequence[Any]
     before: str = ""
 
 
