@@ -39,6 +39,8 @@ _NAMES, _NUMBERS = ("models", "unpriced"), ("input_tokens", "output_tokens", "co
 class _Dialect(NamedTuple):
     """How a database reads JSON."""
 
+    runs: str
+    """The node runs that are summed."""
     name: str
     number: str
     find: str
@@ -49,15 +51,19 @@ class _Dialect(NamedTuple):
 
 _DIALECTS = {
     "sqlite": _Dialect(
+        "wtb_node_runs WHERE {where}",
         "json_extract(figures, '$.usage.{key}')",
         "json_extract(figures, '$.usage.{key}')",
         "instr(figures, '{text}')",
         (),
     ),
     # As numeric: floats would be summed in whichever order. Postgres knows JSON of fewer characters than Python does.
+    # OFFSET 0 makes it read the text once a row, and not once a column.
     "postgresql": _Dialect(
-        "figures::json #>> '{{usage,{key}}}'",
-        "(figures::json #>> '{{usage,{key}}}')::numeric",
+        "(SELECT figures, status, last_id, figures::jsonb -> 'usage' AS used FROM wtb_node_runs "
+        "WHERE {where} OFFSET 0) AS runs",
+        "used ->> '{key}'",
+        "(used ->> '{key}')::numeric",
         "strpos(figures, '{text}')",
         ("\\u",),
     ),
@@ -97,7 +103,8 @@ class UsageSums:
         sums = [f"SUM({self._dialect.number.format(key=key)})" for key in _NUMBERS]
         columns = ", ".join([*names, *sums, _NOT_KEPT])
         where = " AND ".join([rows.where, *(f"COALESCE({self._found(text)}, 0) = 0" for text in apart)])
-        select = f"{rows.before} SELECT {columns} FROM wtb_node_runs WHERE {where} GROUP BY 1, 2 ORDER BY 1, 2"
+        runs = self._dialect.runs.format(where=where)
+        select = f"{rows.before} SELECT {columns} FROM {runs} GROUP BY 1, 2 ORDER BY 1, 2"
         groups = self._transaction.rows(select, rows.values)
         if any(group[5] for group in groups):
             return None
