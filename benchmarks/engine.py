@@ -124,6 +124,7 @@ class NullStorage:
         self.writes: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
+        self.pages: Any = SimpleNamespace()
 
     def unit_of_work(self, *, readonly: bool = False) -> Self:
         return self

@@ -9,6 +9,7 @@ from typing import Any
 import wtb
 import wtb.langgraph
 from wtb.application.batches.forecast import Forecast
+from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
 from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch
@@ -115,10 +116,10 @@ _BENCH = Described(
     called="bench",
     groups={
         "Run": ("run", "create", "resume"),
-        "Find runs": ("get", "list_runs", "list_executions", "neglect"),
+        "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
         "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
-        "Listen and close": ("subscribe", "close"),
+        "Listen and close": ("subscribe", "events", "close"),
     },
     beside=("services",),
 )
@@ -128,9 +129,10 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "Its id, by which every process finds it."},
     groups={
-        "How it stands": ("status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "How it stands": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
         "Go on, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
+            "at",
             "history",
             "tree",
             "branches",
@@ -324,6 +326,26 @@ SECTIONS = (
             Difference: ("step", "nodes", "aspect", "key", "recorded", "replayed", "error"),
             RunSummary: ("types", "severities", "tools", "nodes"),
             RecordedEvent: ("type", "at", "data", "position", "sequence"),
+            RunView: (
+                "id",
+                "execution",
+                "neglect",
+                "branch",
+                "branches",
+                "head",
+                "state",
+                "counts",
+                "files",
+                "usage",
+                "spent",
+                "rollback",
+                "notes",
+                "times",
+                "current_nodes",
+            ),
+            RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
+            CheckpointView: ("checkpoint", "state", "files"),
+            WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),
             JobResult: (
                 "combination",
                 "case_id",

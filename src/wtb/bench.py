@@ -13,19 +13,18 @@ from typing import Any, ParamSpec, Self, TypeVar
 from wtb import baselines
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
-from wtb.application.runs.leases import time_for
-from wtb.application.upkeep.listing import legible_executions
+from wtb.application.queries.lookup import Prefix
+from wtb.application.queries.views import RunView, WorkflowView
 from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Baseline, Batch, BatchStatus
-from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
-from wtb.domain.ids import ExecutionId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Subscription, UnitOfWork
+from wtb.domain.ports import Subscription
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
@@ -34,9 +33,6 @@ from wtb.loading import as_workflow, refuse_while_loading, source_of
 from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
-
-SHORTEST_PREFIX = 4
-"""How much of a run's id must be given."""
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -128,19 +124,12 @@ class Bench:
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of it that no other run has, of at least four characters."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            try:
-                return Run(self, uow.executions.get(ExecutionId(run_id)).id, None)
-            except ExecutionNotFound:
-                if len(run_id) < SHORTEST_PREFIX:
-                    raise
-                found = [execution.id for execution in uow.executions.list_executions(prefix=run_id, limit=6)]
-        if not found:
-            raise ExecutionNotFound(run_id)
-        if len(found) > 1:
-            few = ", ".join(found[:5]) + (", …" if found[5:] else "")
-            raise InvalidInput(f"{run_id!r} is how several runs begin: {few}; give more of the id")
-        return Run(self, found[0], None)
+        return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
+
+    def view(self, run_id: str) -> RunView:
+        """Return everything about a run, read at one moment; the beginning of its id is enough, as for `get`."""
+        found = self.services.queries.run(Prefix(run_id))
+        return Run(self, found.id, None)._shown(found)
 
     def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
         """Go on with a run, in whichever process it was begun; `how` is what `run.resume` takes.
@@ -156,15 +145,15 @@ class Bench:
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
         """Return the records of the runs that `list_runs` gives, read at once."""
-        return legible_executions(self.services.storage, **filters)
+        return tuple(row.execution for row in self.services.queries.list_runs(**filters))
+
+    def list_workflows(self) -> tuple[WorkflowView, ...]:
+        """Return the workflows that have runs, by name: their versions, how many runs, and when the last began."""
+        return self.services.queries.list_workflows()
 
     def neglect(self, execution: Execution) -> Neglect | None:
         """Return why a run that says it is running does not get on: its process is gone, or long silent."""
-        if not execution.is_busy:
-            return None
-        lease = execution.lease
-        gone = None if lease is None else self.services.owners.is_gone(lease.owner)
-        return execution.neglect(time_for(execution, self.services.storage, self.services.clock), gone)
+        return self.services.queries.row(execution).neglect
 
     def batch(
         self,
@@ -202,8 +191,7 @@ class Bench:
 
     def delete_batch(self, name_or_id: str) -> Batch:
         """Delete a batch with its results, and return its record; the runs behind the results stay."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            found = _find_batch(uow, name_or_id)  # not its jobs, which may be damaged
+        found = self.services.queries.batch_record(name_or_id)
         if found.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {found.name!r} is running; cancel it first: `wtb batch cancel {found.name}`")
         with self.services.storage.unit_of_work() as uow:
@@ -245,14 +233,12 @@ class Bench:
 
     def get_batch(self, name_or_id: str) -> BatchResult:
         """Return what a batch, by its id, or the latest of its name, has found so far."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            batch = _find_batch(uow, name_or_id)
-            return BatchResult(self, batch, uow.batches.list_jobs(batch.id))
+        found = self.services.queries.batch(name_or_id)
+        return BatchResult(self, found.batch, found.jobs)
 
     def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
         """Return the records of batches, newest first: id, name, workflow, status, plan."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.batches.list_batches(limit=limit)
+        return self.services.queries.list_batches(limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
         """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
@@ -275,8 +261,7 @@ class Bench:
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
-        with self.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.batches.list_baselines()
+        return self.services.queries.list_baselines()
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with the results that were kept for it, and return it; batches and runs stay."""
@@ -321,6 +306,15 @@ class Bench:
         wanted = [event_type] if isinstance(event_type, str) else event_type
         return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
 
+    def events(
+        self, *, run: str | None = None, types: Collection[EventType | str] = (), limit: int = 1_000
+    ) -> tuple[RecordedEvent, ...]:
+        """Return the latest events that were committed in this process, oldest first; at most 1,000 are remembered.
+
+        `run` is the id of a run, or of a batch. `run.events()` and `wtb events` read those of all processes.
+        """
+        return self.services.bus.history(stream=run, types=[EventType(kind) for kind in types], limit=limit)
+
     def close(self) -> None:
         """Give back connections and threads."""
         self.services.close()
@@ -332,12 +326,6 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _find_batch(uow: UnitOfWork, name_or_id: str) -> Batch:
-    """Return a batch by its id, or the latest of its name."""
-    named = uow.batches.list_batches(name=name_or_id, limit=1)
-    return named[0] if named else uow.batches.get(name_or_id)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

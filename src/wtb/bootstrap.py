@@ -21,6 +21,7 @@ from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import NodeCache
+from wtb.application.queries.service import Queries
 from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.heartbeat import Heartbeat
@@ -123,6 +124,7 @@ class Services(_Parts):
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
+    queries: Queries
 
     def close(self) -> None:
         """Deliver what is queued and give back connections."""
@@ -162,6 +164,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         retention=_retention(parts),
         collection=_collection(parts),
         integrity=_integrity(parts),
+        queries=Queries(parts.storage, parts.clock, parts.owners),
     )
 
 

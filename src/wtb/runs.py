@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wtb.application.queries.service import Queries
+from wtb.application.queries.views import CheckpointView, RunView
 from wtb.application.runs.node_runner import Watch
-from wtb.application.runs.run_figures import line_figures, measured_history, measured_runs
-from wtb.application.time_travel.run_editor import Forked, resolved
+from wtb.application.time_travel.run_editor import Forked
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
-from wtb.domain.figures import NOTHING, Usage
+from wtb.domain.figures import Usage
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
@@ -41,11 +42,7 @@ def _is_encoded(value: Any) -> bool:
     return isinstance(value, Legible) or (type(value) is list and any(isinstance(item, Legible) for item in value))
 
 
-_PAGE = 10_000
-"""Events that are read at a time."""
-
-
-def _told(usage: Usage) -> dict[str, Any]:
+def usage_data(usage: Usage) -> dict[str, Any]:
     """Return usage as users are shown it."""
     return {**usage.totals(), "unpriced": list(usage.unpriced)} if usage.unpriced else dict(usage.totals())
 
@@ -62,10 +59,21 @@ class Run:
         return f"<Run {self.id} of {self.execution.workflow_name}: {self.status}>"
 
     @property
+    def _queries(self) -> Queries:
+        return self._bench.services.queries
+
+    @property
     def execution(self) -> Execution:
         """The record of the run: its workflow, options, metadata, when it was made, whether it is `degraded`."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.executions.get(self.id)
+        return self._queries.execution(self.id)
+
+    def view(self) -> RunView:
+        """Return everything about the run, read at one moment: status, state, times, figures, files, branches."""
+        return self._shown(self._queries.run(self.id))
+
+    def _shown(self, view: RunView) -> RunView:
+        """Return a view of this run whose state holds the objects that nodes see."""
+        return replace(view, state=self._shown_state(view.execution, view.state))
 
     @property
     def status(self) -> ExecutionStatus:
@@ -88,16 +96,20 @@ class Run:
 
         When a graph waits in one node, what the nodes beside it have written is in it, as in LangGraph's `get_state`.
         """
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(self.id)
-            branch = uow.branches.get(execution.branch_id)
-            assert branch.head_id is not None
-            head = uow.checkpoints.load(branch.head_id)
+        return self._shown_state(*self._queries.state(self.id))
+
+    def at(self, target: str | int) -> CheckpointView:
+        """Return a checkpoint with its `state` and `files`: target is a step, node, `node#2`, name or id."""
+        found = self._queries.checkpoint_view(self.id, target)
+        return replace(found, state=self._restored(found.state))
+
+    def _shown_state(self, execution: Execution, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored state as users see it, with what nodes have written whose siblings still wait."""
         if self._flow is not None and execution.status is not ExecutionStatus.COMPLETED:
             shown = self._bench.services.controller.state_with_finished(self.id, self._flow.definition())
             if shown is not None:
                 return shown
-        return self._restored(head.state)
+        return self._restored(stored)
 
     def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored state, or a stored update of a node, with the objects that nodes see.
@@ -113,15 +125,11 @@ class Run:
     @property
     def history(self) -> ExecutionHistory:
         """What it did: checkpoints, branches, and the visits of nodes between them."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.checkpoints.load_history(self.id)
+        return self._queries.history(self.id)
 
     def tree(self) -> HistoryTree:
         """Return all lines of the run as a tree: branches, what rollbacks left behind, and forks into other runs."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            history = uow.checkpoints.load_history(self.id)
-            forks = uow.branches.list_forks([checkpoint.id for checkpoint in history.checkpoints])
-        return HistoryTree.of(history, [fork for fork in forks if fork.execution_id != self.id])
+        return self._queries.tree(self.id)
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -131,20 +139,17 @@ class Run:
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """All its checkpoints, on whichever branch, without their states."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.checkpoints.list_infos(self.id)
+        return self._queries.checkpoints(self.id)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """What its nodes asked of tools and people, on whichever line."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.tool_calls.list_calls(self.id)
+        return self._queries.calls(self.id)
 
     @property
     def rollbacks(self) -> tuple[Rollback, ...]:
         """The journals of its rollbacks and redos, oldest first; one that `is_open` waits to be finished."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.rollbacks.list_rollbacks(self.id)
+        return self._queries.rollbacks(self.id)
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -152,8 +157,7 @@ class Run:
 
         What a rollback or a fork left behind, and attempts that failed, are in `spent` only.
         """
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return _told(line_figures(uow, self.id).usage)
+        return usage_data(self._queries.usage(self.id))
 
     @property
     def spent(self) -> dict[str, Any]:
@@ -161,9 +165,7 @@ class Run:
 
         A run that was forked from another has not spent what that one had before the fork.
         """
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            runs = measured_runs(uow, self.id)
-        return _told(sum((run.figures.spent for run in runs if run.figures is not None), NOTHING))
+        return usage_data(self._queries.spent(self.id))
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
@@ -173,26 +175,15 @@ class Run:
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            return uow.events.list_events(stream=self.id, **filters)
+        return self._queries.list_events(self.id, **filters)
 
     def all_events(self, **filters: Any) -> list[RecordedEvent]:
         """Return all events that fit, however many; filters are types and severities."""
-        found: list[RecordedEvent] = []
-        page = self.events(limit=_PAGE, **filters)
-        while page:
-            found += page
-            page = self.events(after=page[-1].position, limit=_PAGE, **filters) if len(page) == _PAGE else ()
-        return found
+        return list(self._queries.each_event(self.id, **filters))
 
     def summary(self) -> RunSummary:
         """Return the figures of its line, in all and by node and tool, and how often each event was recorded."""
-        events = self.all_events()
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            history = measured_history(uow, self.id)
-            runs = {run.execution_id for run in history.runs()}
-            calls = [call for run in sorted(runs) for call in uow.tool_calls.list_calls(run)]
-        return RunSummary.of(events, calls, history)
+        return self._queries.summary(self.id)
 
     def files(self, target: str | int | None = None) -> FileTree:
         """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
@@ -236,22 +227,16 @@ class Run:
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
         """Return what a person means, which may be a checkpoint of another run."""
-        with self._bench.services.storage.unit_of_work(readonly=True) as uow:
-            if target is None:
-                target = uow.branches.get(uow.executions.get(self.id).branch_id).head_id or "the head"
-            try:
-                return resolved(uow, self.id, target)[1]
-            except CheckpointNotFound:
-                run_id, at, other = str(target).partition("@")
-                if not at:
-                    raise
+        try:
+            return self._queries.checkpoint(self.id, target)
+        except CheckpointNotFound:
+            run_id, at, other = str(target).partition("@")
+            if not at:
+                raise
         return (self._bench.get(run_id) if run_id else self)._checkpoint(other or None)
 
     def _file_commit(self, target: str | int | None) -> FileCommitId | None:
-        history = self.history
-        checkpoint = history.latest() if target is None else history.resolve(target)
-        found = None if checkpoint is None else checkpoint.file_commit
-        return None if found is None else FileCommitId(found)
+        return self._queries.file_commit(self.id, target)
 
     def resume(
         self,
@@ -425,9 +410,7 @@ class Run:
     def _engine(self) -> Engine | None:
         """Return what drives the run, when that is another library: it must see what is put into the state."""
         services, execution = self._bench.services, self.execution
-        with services.storage.unit_of_work(readonly=True) as uow:
-            workflow = uow.workflows.get(execution.workflow_id)
-        if ENGINE not in workflow.get("metadata", {}):
+        if ENGINE not in services.queries.definition(execution.workflow_id).get("metadata", {}):
             return None
         definition = (self._flow or self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")).definition()
         return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
@@ -446,11 +429,8 @@ class Run:
     @property
     def workspace(self) -> Path:
         """A folder with the files of the last step, to look at: a node begins with those of the step, not these."""
-        at = self.execution
-        head = self.history.latest()
-        folder = self._bench.services.workspaces.path(self.id, at.branch_id)
-        commit = None if head is None or head.file_commit is None else FileCommitId(head.file_commit)
-        return self._bench.services.workspaces.materialise(folder, commit)
+        folder = self._bench.services.workspaces.path(self.id, self.execution.branch_id)
+        return self._bench.services.workspaces.materialise(folder, self._file_commit(None))
 
     def _learn_tools(self) -> None:
         """Load the workflow where it is known from: its module registers the tools that are to be reversed."""

@@ -238,7 +238,7 @@ def test_all_events_are_more_than_a_page(bench: Bench, monkeypatch: pytest.Monke
     run = bench.run(a_flow())
     every = run.events()
     for page in range(1, len(every) + 2):
-        monkeypatch.setattr("wtb.runs._PAGE", page)
+        monkeypatch.setattr("wtb.application.queries.service._PAGE", page)
         assert run.all_events() == list(every)
     assert all(event.data["ms"] >= 0 for event in every if event.type is EventType.NODE_COMPLETED)
 

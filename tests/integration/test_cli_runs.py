@@ -361,4 +361,6 @@ def test_the_hint_names_the_answers_where_they_are_listed(schema: Any, hint: str
     flow = wtb.Workflow("asking")
     flow.add_node("ask", lambda state, ctx: ctx.ask("How many?", schema=schema), start=True)
     with wtb.Bench("memory://") as bench:
-        assert advice(bench.run(flow, {}, run_id="r")) == f"How many?\nAnswer with `wtb resume r --answer {hint}`."
+        assert (
+            advice(bench.run(flow, {}, run_id="r").view()) == f"How many?\nAnswer with `wtb resume r --answer {hint}`."
+        )

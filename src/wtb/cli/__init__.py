@@ -12,10 +12,11 @@ import click
 from wtb.cli.commands.batch import batch
 from wtb.cli.commands.db import db
 from wtb.cli.commands.diff import diff
+from wtb.cli.commands.events import events
 from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
 from wtb.cli.commands.init import init
-from wtb.cli.commands.look import history, ls
+from wtb.cli.commands.look import history, ls, workflows
 from wtb.cli.commands.report import report
 from wtb.cli.commands.runs import pause, resume, run, stop
 from wtb.cli.commands.show import show_run
@@ -31,7 +32,7 @@ _WHOLE = 200
 """Characters of help in the list of commands: the first sentence of each is shown to its end."""
 
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Run and look": (init, run, resume, pause, stop, ls, show_run, history, diff, export),
+    "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, compare, baseline, gate, report),
     "Upkeep": (prune, doctor, db, import_group),

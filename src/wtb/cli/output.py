@@ -121,6 +121,17 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value), file=None if context is None else context.meta.get(_STDOUT))
 
 
+def print_json_rows(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as one JSON array, each as it comes, so that few are held at a time."""
+    context = click.get_current_context(silent=True)
+    file = None if context is None else context.meta.get(_STDOUT)
+    before = "["
+    for row in rows:
+        click.echo(f"{before}{to_json(row)}", file=file, nl=False)
+        before = ", "
+    click.echo("]" if before == ", " else "[]", file=file)
+
+
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
     """Print rows as JSON, or as a table; `empty` is said when there are none."""
     if as_json:
@@ -131,9 +142,9 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
         echo(empty)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_table(rows: Sequence[Mapping[str, Any]], *, has_header: bool = True) -> None:
     """Print rows with the headings that the first one has."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=has_header)
     cells = [[_cell(heading, value) for heading, value in row.items()] for row in rows]
     columns = {
         heading: (shown(heading), *column) for heading, column in zip(rows[0], zip(*cells, strict=True), strict=True)

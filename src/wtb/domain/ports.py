@@ -18,6 +18,7 @@ from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.figures import Usage
 from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
@@ -519,9 +520,94 @@ class EventLog(Protocol):
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
+        newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
-        """Return events behind a position that fit all filters, in order of position, verified by their hash."""
+        """Return events behind a position that fit all filters, in order of position, verified by their hash.
+
+        With `before` those from that position on are left out. Of more events than `limit` the first are returned, or
+        the last with `newest`.
+        """
+        ...
+
+    def list_stream(
+        self,
+        stream: str,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> tuple[RecordedEvent, ...]:
+        """Return events of one stream that fit all filters, oldest first, verified by their hash.
+
+        `after` and `before` are sequence numbers, and both are left out themselves. Of more events than `limit` the
+        first are returned, or the last with `newest`. A page costs what it holds, unless a filter leaves out most.
+        """
+        ...
+
+    def count_types(self, stream: str) -> Mapping[EventType, int]:
+        """Return how many events of each type a stream holds; types that it does not hold are left out."""
+        ...
+
+
+class CheckpointCounts(NamedTuple):
+    """The checkpoints of a run on all its lines, without deleted ones, and how many of them are restore points."""
+
+    checkpoints: int
+    restore_points: int
+
+
+class WorkflowUse(NamedTuple):
+    """The runs of one definition of a workflow: how many there are, and when the first and the last were created."""
+
+    name: str
+    version: str | None
+    workflow_id: WorkflowId
+    runs: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Pages(Protocol):
+    """Pages, counts and sums that the database makes, so that nobody reads a long run as a whole.
+
+    Checkpoints come without states, oldest first, deleted ones included, verified as in CheckpointStore.
+    """
+
+    def list_line(self, head_id: CheckpointId, *, upto: int | None = None, limit: int) -> tuple[Checkpoint, ...]:
+        """Return the last checkpoints of the line that ends with this one, through other runs if it is a fork.
+
+        With `upto` those after that step are left out.
+        """
+        ...
+
+    def list_checkpoints(
+        self, execution_id: ExecutionId, *, before: tuple[int, CheckpointId] | None = None, limit: int
+    ) -> tuple[Checkpoint, ...]:
+        """Return the last checkpoints that a run has made on whichever line, by step and then id.
+
+        With `before`, a step and an id, those from there on are left out.
+        """
+        ...
+
+    def count_checkpoints(self, execution_id: ExecutionId) -> CheckpointCounts:
+        """Count the checkpoints of a run."""
+        ...
+
+    def sum_line(self, head_id: CheckpointId) -> Usage | None:
+        """Return what the completed node runs along a line used; None when the figures of one are not kept with it."""
+        ...
+
+    def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
+        """Return what all node runs of a run used in all attempts; None when those of a completed one are not kept."""
+        ...
+
+    def list_workflows(self) -> tuple[WorkflowUse, ...]:
+        """Return the definitions that runs were made of, by name and then by their last run, oldest first."""
         ...
 
 
@@ -596,6 +682,11 @@ class UnitOfWork(Protocol):
     @property
     def files(self) -> FileCommitRepository:
         """File commits."""
+        ...
+
+    @property
+    def pages(self) -> Pages:
+        """Pages, counts and sums."""
         ...
 
     def now(self) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from wtb.domain.errors import DamagedData
@@ -60,6 +61,14 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
     if found != row.hash:
         raise _damaged(row)
     return recorded(event, row.position, row.sequence, row.hash)
+
+
+def counted_types(stream: str, counts: Iterable[tuple[str, int]]) -> dict[EventType, int]:
+    """Return how many events of each type a stream holds, or raise DamagedData when a type is none of ours."""
+    try:
+        return {EventType(name): count for name, count in counts}
+    except ValueError as error:
+        raise DamagedData(f"an event of {stream!r} is damaged: {error}; `wtb doctor` tells more") from error
 
 
 def _damaged(row: EventRow) -> DamagedData:

@@ -110,6 +110,53 @@ class EventLogContract(StoryFixtures):
         assert read == list(log)
         assert _list(storage, stream=story.id, after=log[2].position, limit=2) == [log[4], log[6]]
 
+    def test_a_reader_goes_back_from_the_end(self, storage: Storage, story: Story, ids: Ids, clock: Clock) -> None:
+        other = Story(storage, ids, clock)
+        log = _append(storage, *[(story, other)[number % 2].new_event() for number in range(11)])
+        assert _list(storage, newest=True, limit=3) == list(log[-3:])
+        assert _list(storage, newest=True, before=log[8].position, limit=3) == list(log[5:8])
+        assert _list(storage, before=log[2].position) == list(log[:2])
+        assert _list(storage, stream=other.id, newest=True, before=log[9].position, limit=2) == [log[5], log[7]]
+
+    def test_a_page_of_a_stream_lies_between_two_numbers(
+        self, storage: Storage, story: Story, ids: Ids, clock: Clock
+    ) -> None:
+        other = Story(storage, ids, clock)
+        log = _append(storage, *[each.new_event() for _ in range(6) for each in (story, other)])
+        own = [event for event in log if event.stream == story.id]
+        assert _page(storage, story.id) == own
+        assert _page(storage, story.id, limit=2) == own[:2]
+        assert _page(storage, story.id, after=2, limit=2) == own[2:4]
+        assert _page(storage, story.id, after=1, before=4) == own[1:3]
+        assert _page(storage, story.id, newest=True, limit=2) == own[4:]
+        assert _page(storage, story.id, newest=True, before=5, limit=2) == own[2:4]
+        assert _page(storage, story.id, newest=True, after=4, limit=9) == own[4:]
+        assert _page(storage, "no-such-stream", newest=True) == []
+
+    def test_a_page_of_a_stream_holds_what_fits_its_filters(self, storage: Storage, story: Story) -> None:
+        types = (EventType.NODE_STARTED, EventType.NODE_FAILED, EventType.NODE_RETRIED) * 2
+        log = _append(storage, *[story.new_event(type) for type in types])
+        assert _page(storage, story.id, newest=True, types=[EventType.NODE_STARTED], limit=1) == [log[3]]
+        assert _page(storage, story.id, severities=[Severity.ERROR, Severity.WARNING], before=5) == [log[1], log[2]]
+
+    def test_a_changed_event_is_found_in_the_page_that_holds_it(
+        self, storage: Storage, story: Story, tamper: Tamper
+    ) -> None:
+        _, second = _append(storage, story.new_event(data={"x": "0ld-value"}), story.new_event())
+        tamper(b"0ld-value", b"n3w-value")
+        assert _page(storage, story.id, newest=True, limit=1) == [second]
+        with pytest.raises(DamagedData, match=f"1.*{story.id}"):
+            _page(storage, story.id, newest=True)
+
+    def test_events_of_a_stream_are_counted_by_type(
+        self, storage: Storage, story: Story, ids: Ids, clock: Clock
+    ) -> None:
+        other = Story(storage, ids, clock)
+        _append(storage, *[each.new_event(EventType.NODE_FAILED) for each in (story, story, other)], story.new_event())
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.events.count_types(story.id) == {EventType.NODE_FAILED: 2, EventType.NODE_COMPLETED: 1}
+            assert uow.events.count_types("no-such-stream") == {}
+
     def test_what_is_done_to_the_data_afterwards_is_not_recorded(self, storage: Storage, story: Story) -> None:
         data = {"items": [1]}
         _append(storage, story.new_event(data=data))
@@ -173,3 +220,8 @@ def _list(storage: Storage, **filters: Any) -> list[RecordedEvent]:
     with storage.unit_of_work(readonly=True) as uow:
         listed: Sequence[RecordedEvent] = uow.events.list_events(**filters)
     return list(listed)
+
+
+def _page(storage: Storage, stream: str, **bounds: Any) -> list[RecordedEvent]:
+    with storage.unit_of_work(readonly=True) as uow:
+        return list(uow.events.list_stream(stream, **bounds))

@@ -79,8 +79,7 @@ def _told(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
 
 
 def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[Any]:
-    page = uow.events.list_events(stream=stream, types=_TOLD, limit=_PAGE)
-    while page:
+    after = 0
+    while page := uow.events.list_stream(stream, types=_TOLD, after=after, limit=_PAGE):
         yield from page
-        last = page[-1].position
-        page = uow.events.list_events(stream=stream, types=_TOLD, after=last, limit=_PAGE) if len(page) == _PAGE else ()
+        after = page[-1].sequence

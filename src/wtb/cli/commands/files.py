@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from wtb.application.queries.views import FileTotals
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, example, show, size, url
 from wtb.domain.files import EntryKind, FileTree, path_bytes
@@ -31,16 +32,10 @@ def export(*, place: str, folder: Path, url: str | None, as_json: bool) -> None:
     with Bench(url) as bench:
         run = bench.get(run_id)
         tree = run.export(folder, checkpoint if at else None)
-    files, size_bytes = totals(tree)
+    files, size_bytes = FileTotals.of(tree)
     result = {"run": run.id, "checkpoint": checkpoint or None, "folder": str(folder)}
     text = f"Wrote {counted(files, 'file')}, {size(size_bytes)}, into {folder}."
     show({**result, "files": files, "bytes": size_bytes}, text, as_json=as_json)
-
-
-def totals(tree: FileTree) -> tuple[int, int]:
-    """Return how many files (and links) a tree holds, and their bytes."""
-    files = [entry for entry in tree.values() if entry.kind is not EntryKind.FOLDER]
-    return len(files), sum(entry.size for entry in files)
 
 
 def rows_for_programs(tree: FileTree) -> list[dict[str, Any]]:

@@ -1,23 +1,38 @@
-"""`wtb ls`, `history`: what runs there are, and their checkpoints."""
+"""`wtb ls`, `workflows`, `history`: list runs, workflows, and the checkpoints of a run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import click
 
+from wtb.application.queries.lookup import Prefix
+from wtb.application.queries.views import CheckpointPage, CheckpointRow, RunRow
 from wtb.bench import Bench
-from wtb.cli.output import as_json, echo, example, print_json, show_rows, url
+from wtb.cli.output import (
+    as_json,
+    echo,
+    example,
+    print_json,
+    print_json_rows,
+    print_table,
+    show_rows,
+    url,
+)
+from wtb.cli.views.checkpoint_rows import row_data, rows_for_people
 from wtb.cli.views.tree import print_tree
-from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.errors import InvalidInput
-from wtb.domain.execution import Execution, ExecutionStatus, Neglect
-from wtb.domain.ids import CheckpointId
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tree import HistoryTree
 
+CHECKPOINTS = 100
+"""Checkpoints that people are shown unless they ask for another number."""
+_TABLE = 500
+"""Checkpoints in one table when all are shown."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHORT_UUID = 13
@@ -55,32 +70,33 @@ def ls(
     of it for an hour. The beginning of an id, as it is shown here, is enough for the other commands.
     """
     with Bench(url) as bench:
-        executions = bench.list_executions(
+        found = bench.services.queries.list_runs(
             statuses=[ExecutionStatus(status) for status in statuses],
             workflow=workflow,
             since=None if since is None else datetime.now(UTC) - _age(since),
             limit=limit + 1,
             offset=offset,
         )
-        rows = [_run_row(execution, bench.neglect(execution)) for execution in executions[:limit]]
+    rows = [_run_row(row) for row in found[:limit]]
     if as_json:
         print_json(rows)
         return
     filtered = statuses or workflow is not None or since is not None or offset
     empty = "No run fits." if filtered else "No runs here yet; `wtb run file.py` makes one."
     show_rows(_for_people(rows), as_json=False, empty=empty)
-    if len(executions) > limit:
+    if len(found) > limit:
         echo(f"There are more: `--offset {offset + limit}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
         echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
 
 
-def _run_row(execution: Execution, neglect: Neglect | None) -> dict[str, Any]:
+def _run_row(row: RunRow) -> dict[str, Any]:
+    execution = row.execution
     return {
         "run": execution.id,
         "workflow": execution.workflow_name,
         "status": execution.status.value,
-        "neglect": None if neglect is None else neglect.value,
+        "neglect": None if row.neglect is None else row.neglect.value,
         "created": execution.created_at,
         "updated": execution.updated_at,
     }
@@ -104,31 +120,97 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @click.command()
+@url
+@as_json
+@example("wtb workflows")
+def workflows(*, url: str | None, as_json: bool) -> None:
+    """List the workflows that have runs: their versions, how many runs there are, and when the last one began.
+
+    `definitions` counts the different sets of nodes, edges and settings that its runs were made with.
+    """
+    with Bench(url) as bench:
+        found = bench.list_workflows()
+    rows = [
+        {
+            "workflow": each.name,
+            "versions": list(each.versions) if as_json else ", ".join(each.versions),
+            "definitions": each.definitions,
+            "runs": each.runs,
+            "first": each.first_run_at,
+            "last": each.last_run_at,
+        }
+        for each in found
+    ]
+    show_rows(rows, as_json=as_json, empty="No runs here yet; `wtb run file.py` makes one.")
+
+
+@click.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--tree", is_flag=True, help="Draw all branches, and what rollbacks left behind, as a tree.")
 @click.option("--all", "everything", is_flag=True, help="Also what a rollback left behind; with --tree every step.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help=f"Show this many checkpoints; {CHECKPOINTS} without --json or --all, else all.",
+)
+@click.option("--before", metavar="CHECKPOINT", help="Show those before this step, node, node#2, name or id.")
+@click.option("--after", metavar="CHECKPOINT", help="Show the first ones after this step, node, node#2, name or id.")
 @url
 @as_json
-@example("wtb history first", "wtb history first --all", "wtb history first --tree")
-def history(*, run_id: str, tree: bool, everything: bool, url: str | None, as_json: bool) -> None:
-    """List the checkpoints of a run up to its head: step, node, visit, what made them, size and time.
+@example("wtb history first", "wtb history first --before 900 --limit 50", "wtb history first --tree")
+def history(
+    *,
+    run_id: str,
+    tree: bool,
+    everything: bool,
+    limit: int | None,
+    before: str | None,
+    after: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """List the checkpoints of a run up to its head: step, node, visit, what made them, size, files and time.
 
-    The tree has every branch with its head, lines that no branch leads to any more, and forks into other runs; steps
-    in a row of which there is nothing to say are one line.
+    Of a long run the latest are shown, unless --before or --after says otherwise. The tree has every branch with its
+    head, lines that no branch leads to any more, and forks into other runs; steps in a row of which there is nothing to
+    say are one line.
     """
     with Bench(url) as bench:
-        run = bench.get(run_id)
+        queries, run = bench.services.queries, Prefix(run_id)
+        is_bounded = bool(limit or before or after)
         if tree:
-            _show_tree(run.tree(), unfolded=everything, as_json=as_json)
-            return
-        found = run.history
-    line = found.lineage()
-    way = [checkpoint.id for checkpoint in line]
-    marks = dict.fromkeys(way[:-1], "") | dict.fromkeys(way[-1:], "head")
-    rows = [_checkpoint_row(checkpoint, marks) for checkpoint in (found.checkpoints if everything else line)]
-    if not as_json and not any(row["name"] for row in rows):  # so that it fits into 80 columns
-        rows = [{heading: value for heading, value in row.items() if heading != "name"} for row in rows]
-    show_rows(rows, as_json=as_json, empty="No checkpoints.")
+            _show_tree(queries.tree(run), unfolded=everything, as_json=as_json)
+        elif not is_bounded and as_json:
+            print_json_rows(map(row_data, queries.each_checkpoint(run, every=everything)))
+        elif not is_bounded and everything:
+            _show_each(queries.each_checkpoint(run, every=True))
+        else:
+            bounds: dict[str, Any] = {"before": before, "after": after, "limit": limit or CHECKPOINTS}
+            _show_page(queries.history_page(run, every=everything, **bounds), by_id=everything, as_json=as_json)
+
+
+def _show_each(rows: Iterable[CheckpointRow]) -> None:
+    """Print rows as they come, some at a time."""
+    rows, is_first = iter(rows), True
+    while page := list(islice(rows, _TABLE)):
+        print_table(rows_for_people(page), has_header=is_first)
+        is_first = False
+    if is_first:
+        echo("No checkpoints.")
+
+
+def _show_page(page: CheckpointPage, *, by_id: bool, as_json: bool) -> None:
+    """Print a page; where several lines are mixed, only an id says where the next one begins."""
+    if as_json:
+        print_json([row_data(row) for row in page.rows])
+        return
+    show_rows(rows_for_people(page.rows), as_json=False, empty="No checkpoints.")
+    if page.rows and page.has_earlier:
+        first = page.rows[0].checkpoint
+        cursor = first.id if by_id else first.step
+        echo(f"There are earlier ones: add `--before {cursor}`; `--all` alone shows all {page.counts.checkpoints:,}.")
+    if page.rows and page.has_later and not by_id:
+        echo(f"There are later ones: add `--after {page.rows[-1].checkpoint.step}`.")
 
 
 def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
@@ -136,21 +218,6 @@ def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
         print_json(tree.to_dict())
     else:
         print_tree(tree, unfolded=unfolded)
-
-
-def _checkpoint_row(checkpoint: Checkpoint, marks: Mapping[CheckpointId, str]) -> dict[str, Any]:
-    aside = "safety" if checkpoint.kind is Kind.SYSTEM else "left"
-    return {
-        "mark": "deleted" if checkpoint.deleted else marks.get(checkpoint.id, aside),
-        "step": checkpoint.step,
-        "node": checkpoint.node or (checkpoint.description if checkpoint.trigger is Trigger.NODE_END else ""),
-        "visit": checkpoint.visit or "",
-        "trigger": checkpoint.trigger.value,
-        "name": checkpoint.name or "",
-        "size": checkpoint.size_bytes,
-        "at": checkpoint.created_at,
-        "checkpoint": checkpoint.id,
-    }
 
 
 def _age(text: str) -> timedelta:

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from wtb.application.queries.views import RunView
 from wtb.bench import Bench
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.output import as_json, echo, echo_state, example, print_json, show, url
 from wtb.cli.views.half_done import ways_on
 from wtb.cli.views.live import LiveDisplay
 from wtb.domain.errors import InvalidInput
-from wtb.domain.events import EventType
 from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
 from wtb.infrastructure.json_text import read_json
@@ -228,57 +228,54 @@ def _say(text: str) -> None:
 
 def report(run: Run, *, as_json: bool, **more: Any) -> None:
     """Print how a run ended or why it waits, for people or as JSON."""
-    result = {**outcome(run), **more}
+    view = run.view()
     if as_json:
-        print_json(result)
+        print_json({**outcome(view), **more})
         return
-    echo(advice(run))
-    if result["status"] == ExecutionStatus.COMPLETED:
-        echo_state(result["state"])
+    echo(advice(view))
+    if view.execution.status is ExecutionStatus.COMPLETED:
+        echo_state(more.get("state", view.state))
 
 
-def outcome(run: Run) -> dict[str, Any]:
+def outcome(view: RunView) -> dict[str, Any]:
     """Return how a run stands, for programs."""
-    execution = run.execution
+    execution = view.execution
     return {
-        "run": run.id,
+        "run": execution.id,
         "workflow": execution.workflow_name,
         "status": execution.status.value,
-        "state": run.state,
+        "state": view.state,
         "error": None if execution.failure is None else f"{execution.failure.type}: {execution.failure.message}",
         "waiting": None if execution.pause is None else execution.pause.reason,
         "question": None if execution.pause is None else execution.pause.question,
     }
 
 
-def advice(run: Run) -> str:
+def advice(view: RunView) -> str:
     """Return how a run stands and what to do about it, in a sentence or two."""
-    execution = run.execution
-    if execution.workflow_name == THREAD:
-        return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {run.id!r}."
-    return _advice(run, execution)
+    if view.execution.workflow_name == THREAD:
+        return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {view.id!r}."
+    return _advice(view, view.execution)
 
 
-def _advice(run: Run, execution: Execution) -> str:
+def _advice(view: RunView, execution: Execution) -> str:
     match execution.status:
         case ExecutionStatus.FAILED if execution.failure is not None:
             why = f"{execution.failure.type}: {execution.failure.message}"
-            return f"Failed: {why}\nGo on from the last good step with `wtb resume {run.id}`."
+            return f"Failed: {why}\nGo on from the last good step with `wtb resume {view.id}`."
         case ExecutionStatus.PAUSED if execution.pause is not None and execution.pause.question:
             question = execution.pause.question
             schema = question.get("schema")
             choices = "|".join(map(str, schema)) if schema and isinstance(schema, list) else "…"
-            return f"{question['question']}\nAnswer with `wtb resume {run.id} --answer {choices}`."
+            return f"{question['question']}\nAnswer with `wtb resume {view.id} --answer {choices}`."
         case ExecutionStatus.PAUSED if execution.pause is not None:
-            return f"Paused: {execution.pause.reason}. Go on with `wtb resume {run.id}`."
+            return f"Paused: {execution.pause.reason}. Go on with `wtb resume {view.id}`."
         case ExecutionStatus.PENDING:
-            return f"Not begun yet. Begin with `wtb resume {run.id}`."
+            return f"Not begun yet. Begin with `wtb resume {view.id}`."
         case ExecutionStatus.COMPLETED:
-            ends = run.events(types=[EventType.EXECUTION_COMPLETED])
-            notes = ends[-1].data.get("notes", ()) if ends else ()  # such as that no edge held
-            return f"Completed: {'; '.join(notes)}." if notes else "Completed."
+            return f"Completed: {'; '.join(view.notes)}." if view.notes else "Completed."
     is_half_done = execution.status is ExecutionStatus.ROLLING_BACK
-    return ways_on(run) if is_half_done else f"{execution.status.value.capitalize()}."
+    return ways_on(view) if is_half_done else f"{execution.status.value.capitalize()}."
 
 
 def read_input(given: str | None) -> dict[str, Any]:

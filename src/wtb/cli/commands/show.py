@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 import click
 
+from wtb.application.queries.lookup import Prefix
+from wtb.application.queries.views import FileTotals, RunView
 from wtb.bench import Bench
-from wtb.cli.commands.files import rows_for_people, rows_for_programs, totals
+from wtb.cli.commands.events import EVENTS, show_events
+from wtb.cli.commands.files import rows_for_people, rows_for_programs
 from wtb.cli.commands.runs import advice, outcome
 from wtb.cli.output import (
     as_json,
@@ -26,28 +29,26 @@ from wtb.cli.output import (
     print_table,
     show_rows,
     size,
-    text_of,
     url,
 )
+from wtb.cli.views.checkpoint_rows import checkpoint_data
 from wtb.cli.views.half_done import half_done
 from wtb.cli.views.live import usage
 from wtb.cli.views.replay import show_replay
+from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
-from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import ExecutionStatus, Neglect
-from wtb.domain.history import ExecutionHistory
+from wtb.domain.events import Severity
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.summary import RunSummary
 from wtb.loading import load_workflow
-from wtb.runs import Run
-
-_NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
+from wtb.runs import Run, usage_data
 
 
 @click.command("show")
 @click.argument("run_id", metavar="RUN")
+@click.option("--at", metavar="CHECKPOINT", help="Show the state at this step, node, node#2, name or id instead.")
 @click.option("--traceback", is_flag=True, help="Show where in the code the error was raised.")
-@click.option("--files", is_flag=True, help="List the files of the last step.")
-@click.option("--at", metavar="CHECKPOINT", help="With --files: those of this step, node, node#2, name or id.")
+@click.option("--files", is_flag=True, help="List the files of the last step, or with --at of that one.")
 @click.option("--events", is_flag=True, help="List what was recorded of the run.")
 @click.option(
     "--severity",
@@ -63,7 +64,9 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
     multiple=True,
     help="Only events of this type, as node.failed, or of all types of a noun, as node; may be given several times.",
 )
-@click.option("--limit", type=click.IntRange(1), help="Only so many of the latest events.")
+@click.option("--limit", type=click.IntRange(1), help=f"Show this many events; {EVENTS} without --json, else all.")
+@click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Show the events before this number.")
+@click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Show the first events after this number.")
 @click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
 @click.option(
     "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
@@ -71,48 +74,47 @@ _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 @click.option("--summary", is_flag=True, help="Show time, tokens and cost, by node and by tool; count events.")
 @url
 @as_json
-@example("wtb show first --events --severity warning --limit 20", "wtb show first --files --at draft#2")
+@example(
+    "wtb show first --events --severity warning --limit 20",
+    "wtb show first --at draft#2",
+    "wtb show first --files --at draft#2",
+)
 def show_run(
     *,
     run_id: str,
+    at: str | None,
     traceback: bool,
     files: bool,
-    at: str | None,
     events: bool,
-    severity: str | None,
-    errors: bool,
-    tools: bool,
-    types: tuple[str, ...],
-    limit: int | None,
     replay: bool,
     workflow: str | None,
     summary: bool,
     url: str | None,
     as_json: bool,
+    **filters: Any,
 ) -> None:
     """Show how a run stands: status, where it is, state, error or question; or its events, figures or files.
 
-    RUN is the id, or as much of its beginning as no other run has. With --replay it exits with 3 when something
-    differs.
+    RUN is the id, or as much of its beginning as no other run has. The latest events are shown, unless --before or
+    --after says otherwise. With --replay it exits with 3 when something differs.
     """
     if workflow:
         load_workflow(workflow)
     with Bench(url) as bench:
-        run = bench.get(run_id)
-        if files or at is not None:
-            _show_files(run, at, as_json=as_json)
+        if files:
+            _show_files(bench.get(run_id), at, as_json=as_json)
+        elif at is not None:
+            _show_checkpoint(bench.get(run_id), at, as_json=as_json)
         elif replay:
-            show_replay(run, workflow, as_json=as_json)
+            show_replay(bench.get(run_id), workflow, as_json=as_json)
         elif summary:
-            _show_summary(run.summary(), as_json=as_json)
-        elif events or severity or errors or tools or types or limit:
-            wanted = (*types, "tool") if tools else types
-            found = _events(run, Severity("error" if errors else severity or "info"), wanted, limit)
-            show_rows(_event_rows(found, as_json=as_json), as_json=as_json, empty="Nothing was recorded.")
+            _show_summary(bench.services.queries.summary(Prefix(run_id)), as_json=as_json)
+        elif events or filters["after"] is not None or any(filters.values()):
+            show_events(bench.services.queries, Prefix(run_id), as_json=as_json, **filters)
         elif traceback and not as_json:
-            _show_traceback(run)
+            _show_traceback(bench.services.queries.execution(Prefix(run_id)))
         else:
-            _show_overview(bench, run, as_json=as_json)
+            _show_overview(bench.view(run_id), as_json=as_json)
 
 
 def _show_files(run: Run, at: str | None, *, as_json: bool) -> None:
@@ -121,42 +123,34 @@ def _show_files(run: Run, at: str | None, *, as_json: bool) -> None:
     show_rows(rows, as_json=as_json, empty="No files." if at is None else f"No files at {at}.")
 
 
-def _events(run: Run, least: Severity, types: tuple[str, ...], limit: int | None) -> list[RecordedEvent]:
-    order = list(Severity)
-    for unknown in set(types) - set(EventType) - set(_NOUNS):
-        raise InvalidInput(f"--type {unknown}: no event is called so; give one as node.failed, or {', '.join(_NOUNS)}")
-    wanted = [kind for kind in EventType if kind in types or kind.partition(".")[0] in types]
-    found = run.all_events(severities=order[order.index(least) :], types=wanted)
-    return found if limit is None else found[-limit:]
+def _show_checkpoint(run: Run, at: str, *, as_json: bool) -> None:
+    view = run.at(at)
+    checkpoint, totals = view.checkpoint, FileTotals.of(view.files)
+    if as_json:
+        print_json({"run": run.id, **checkpoint_data(checkpoint, totals), "state": view.state})
+        return
+    facts = {
+        "run": run.id,
+        "checkpoint": checkpoint.id,
+        "step": where(checkpoint),
+        "trigger": checkpoint.trigger.value,
+        "at": moment(checkpoint.created_at),
+    }
+    if not checkpoint.restore_point:
+        facts["restore"] = "no rollback or fork can begin here"
+    if checkpoint.name:
+        facts["name"] = checkpoint.name
+    if totals.files:
+        how = f"`wtb show {run.id} --files --at {checkpoint.step}` lists them"
+        facts["files"] = f"{counted(totals.files, 'file')}, {size(totals.size_bytes)}; {how}"
+    echo_facts(facts)
+    echo_state(view.state)
 
 
-def _event_rows(events: Sequence[RecordedEvent], *, as_json: bool) -> list[dict[str, Any]]:
-    return [
-        {
-            "at": event.at,
-            "severity": event.severity.value,
-            "event": event.type.value,
-            "data": dict(event.data) if as_json else _said(event.data),
-        }
-        for event in events
-    ]
-
-
-def _said(data: Mapping[str, Any]) -> str:
-    """Return what an event tells people: the node first, then all but the ids."""
-    rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
-    where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
-    if "ms" in rest:
-        where += f" {duration(rest.pop('ms') / 1000)}"
-    if "usage" in rest:
-        where += f" {usage(rest.pop('usage'))}"
-    return " ".join([where, *(f"{key}={text_of(item, str)}" for key, item in rest.items())]).strip()
-
-
-def _show_traceback(run: Run) -> None:
-    failure = run.error
+def _show_traceback(execution: Execution) -> None:
+    failure = execution.failure
     if failure is None:
-        raise InvalidInput(f"run {run.id!r} is {run.status}; only a failed one has a traceback")
+        raise InvalidInput(f"run {execution.id!r} is {execution.status}; only a failed one has a traceback")
     echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
 
 
@@ -200,58 +194,88 @@ def _show_summary(summary: RunSummary, *, as_json: bool) -> None:
         print_table(rows)
 
 
-def _show_overview(bench: Bench, run: Run, *, as_json: bool) -> None:
-    neglect = bench.neglect(run.execution)
+def _show_overview(view: RunView, *, as_json: bool) -> None:
     if as_json:
-        found = None if neglect is None else neglect.value
-        print_json({**outcome(run), "neglect": found, **_more(run)})
+        found = None if view.neglect is None else view.neglect.value
+        print_json({**outcome(view), "neglect": found, **_more(view)})
         return
-    echo_facts(_facts(run, neglect))
-    echo_state(run.state)
-    is_half_done = run.status is ExecutionStatus.ROLLING_BACK
-    echo(advice(run) if neglect is None or is_half_done else f"Nobody gets on with it: `wtb resume {run.id}` does.")
+    echo_facts(_facts(view))
+    echo_state(view.state)
+    is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
+    neglected = view.neglect is not None and not is_half_done
+    echo(f"Nobody gets on with it: `wtb resume {view.id}` does." if neglected else advice(view))
 
 
-def _more(run: Run) -> dict[str, Any]:
+def _more(view: RunView) -> dict[str, Any]:
     """Return what `wtb show` tells programs beside the outcome."""
-    execution, history, failure = run.execution, run.history, run.error
-    head = history.latest()
+    execution, head, failure, times = view.execution, view.head, view.execution.failure, view.times
+    is_completed = execution.status is ExecutionStatus.COMPLETED
     return {
         "source": execution.workflow_source,
         "created": execution.created_at,
         "updated": execution.updated_at,
+        "started": times.started_at,
+        "paused": times.paused_at,
+        "completed": times.ended_at if is_completed else None,
+        "ended": times.ended_at,
+        "duration": times.duration,
         "step": 0 if head is None else head.step,
         "next": () if head is None else head.next_nodes,
-        "branch": history.branch().name,
-        "branches": [branch.name for branch in history.branches],
-        "rollback": half_done(run),
+        "current": view.current_nodes,
+        "branch": view.branch.name,
+        "branches": [branch.name for branch in view.branches],
+        "checkpoints": view.counts.checkpoints,
+        "restore_points": view.counts.restore_points,
+        "files": view.files.files,
+        "file_bytes": view.files.size_bytes,
+        "rollback": half_done(view),
         "failure": None if failure is None else asdict(failure),
-        "usage": run.usage,
-        "spent": run.spent,
+        "usage": usage_data(view.usage),
+        "spent": usage_data(view.spent),
     }
 
 
-def _facts(run: Run, neglect: Neglect | None) -> dict[str, str]:
+def _facts(view: RunView) -> dict[str, str]:
     """Return what `wtb show` tells people before the state."""
-    execution, history, failure, used, spent = run.execution, run.history, run.error, run.usage, run.spent
-    files, size_bytes = totals(run.files())
+    execution, failure, used, spent = view.execution, view.execution.failure, view.usage, view.spent
+    status = execution.status.value
     facts = {
-        "run": run.id,
+        "run": view.id,
         "workflow": " ".join(filter(None, (execution.workflow_name, execution.workflow_source))),
-        "status": execution.status.value if neglect is None else f"{execution.status.value} ({neglect.value})",
+        "status": status if view.neglect is None else f"{status} ({view.neglect.value})",
         "created": moment(execution.created_at),
-        "updated": moment(execution.updated_at),
-        "step": _where(history),
-        "branch": _branches(history),
+        **_times(view),
+        "step": where(view.head),
+        "branch": _branches(view),
+        "checkpoints": _counts(view),
     }
+    if view.current_nodes and execution.status is ExecutionStatus.RUNNING:
+        facts["running"] = ", ".join(view.current_nodes)
     if failure is not None and failure.node is not None:
-        facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {run.id} --traceback` tells where"
-    if any(used.values()):
-        facts["used"] = usage(used)
-    if _is_more(spent, used):
-        facts["spent"] = f"{usage(spent)}, with attempts that failed and lines that were left"
-    if files:
-        facts["files"] = f"{counted(files, 'file')}, {size(size_bytes)}; `wtb show {run.id} --files` lists them"
+        facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {view.id} --traceback` tells where"
+    if any(used.totals().values()):
+        facts["used"] = usage(usage_data(used))
+    if _is_more(spent.totals(), used.totals()):
+        facts["spent"] = f"{usage(usage_data(spent))}, with attempts that failed and lines that were left"
+    if view.files.files:
+        how = f"`wtb show {view.id} --files` lists them"
+        facts["files"] = f"{counted(view.files.files, 'file')}, {size(view.files.size_bytes)}; {how}"
+    return facts
+
+
+def _times(view: RunView) -> dict[str, str]:
+    """Return when a run was started and when it stopped, as far as it has been."""
+    times, status = view.times, view.execution.status.value
+    facts = {}
+    if times.started_at is not None:
+        facts["started"] = moment(times.started_at)
+    stopped_at = times.paused_at or times.ended_at
+    if stopped_at is None:
+        facts["updated"] = moment(view.execution.updated_at)
+    else:
+        facts[status] = moment(stopped_at)
+    if times.duration is not None:
+        facts["took"] = duration(times.duration)
     return facts
 
 
@@ -261,16 +285,21 @@ def _is_more(spent: Mapping[str, Any], used: Mapping[str, Any]) -> bool:
     return any(spent[key] > used[key] and not math.isclose(spent[key], used[key]) for key in keys)
 
 
-def _where(history: ExecutionHistory) -> str:
-    """Return the step that the run is at: after which node, before which ones."""
-    head = history.latest()
-    if head is None:
+def where(checkpoint: Checkpoint | None) -> str:
+    """Return the step of a checkpoint: after which node, before which ones."""
+    if checkpoint is None:
         return "none"
-    after = f" after {head.node}#{head.visit}" if head.node else ""
-    return f"{head.step}{after}, next {', '.join(head.next_nodes)}" if head.next_nodes else f"{head.step}{after}"
+    after = f" after {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
+    before = f", next {', '.join(checkpoint.next_nodes)}" if checkpoint.next_nodes else ""
+    return f"{checkpoint.step}{after}{before}"
 
 
-def _branches(history: ExecutionHistory) -> str:
-    active = history.branch().name
-    others = [branch.name for branch in history.branches if branch.name != active]
+def _counts(view: RunView) -> str:
+    every, restore_points = view.counts
+    return f"{every:,}" if every == restore_points else f"{every:,}, {restore_points:,} of them restore points"
+
+
+def _branches(view: RunView) -> str:
+    active = view.branch.name
+    others = [branch.name for branch in view.branches if branch.name != active]
     return f"{active}; there are also {', '.join(others)}" if others else active

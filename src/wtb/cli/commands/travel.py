@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from wtb.application.queries.views import RunView
 from wtb.application.runs.leases import check_not_rolling_back
 from wtb.application.runs.reversals import Doubt, RedoDiverged
 from wtb.application.time_travel.rollback_executor import RollbackFailed
@@ -119,7 +120,7 @@ def _roll_back(
     if dry_run:
         show(result, text, as_json=as_json)
     elif run.status is ExecutionStatus.PAUSED and not _changes(plan):  # a rollback to here would only be in redo's way
-        show(result, f"{run.id} waits there already, and nothing was done. {advice(run)}", as_json=as_json)
+        show(result, f"{run.id} waits there already, and nothing was done. {advice(run.view())}", as_json=as_json)
     elif plan.irreversible and not allowed:
         show(result, text, as_json=as_json)
         raise InvalidInput(
@@ -244,7 +245,7 @@ def fork(
         else:
             result = {"run": run.id, **facts, "status": run.status.value}
             is_thread = forked.execution.workflow_name == THREAD
-            show(result, advice(run) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
+            show(result, advice(run.view()) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
 
 
 @click.command()
@@ -284,14 +285,14 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
             _delete_damaged(bench, run_id, error, yes=yes, as_json=as_json)
             return
         if at:
-            _delete_checkpoint(run, target, yes=yes, as_json=as_json)
+            _delete_checkpoint(bench, run, target, yes=yes, as_json=as_json)
         else:
             _delete_run(bench, run, yes=yes, as_json=as_json)
 
 
-def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> None:
+def _delete_checkpoint(bench: Bench, run: Run, target: str, *, yes: bool, as_json: bool) -> None:
     check_not_rolling_back(run.execution)
-    found = run.history.resolve(target)
+    found = bench.services.queries.checkpoint(run.id, target)
     echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
@@ -299,17 +300,15 @@ def _delete_checkpoint(run: Run, target: str, *, yes: bool, as_json: bool) -> No
 
 
 def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
-    own = [checkpoint.id for checkpoint in run.checkpoints]
-    with bench.services.storage.unit_of_work(readonly=True) as uow:
-        forks = sorted({branch.execution_id for branch in uow.branches.list_forks(own)} - {run.id})
+    found = bench.services.queries.deletion(run.id)
+    forks, own, execution = found.forks, found.checkpoints, found.execution
     stays = f"; {counted(len(forks), 'fork')} of it will stay: {', '.join(forks)}" if forks else ""
-    going = (
-        f"{run.id} ({run.execution.workflow_name}, {run.status}) goes with {counted(len(own), 'checkpoint')}{stays}."
-    )
+    name, status = execution.workflow_name, execution.status
+    going = f"{run.id} ({name}, {status}) goes with {counted(own, 'checkpoint')}{stays}."
     echo(going, err=True)
     _ask("Delete it?", yes=yes)
     run.delete()
-    result = {"run": run.id, "deleted": run.id, "checkpoints": len(own), "forks": forks}
+    result = {"run": run.id, "deleted": run.id, "checkpoints": own, "forks": forks}
     show(result, "Deleted.", as_json=as_json)
 
 
@@ -345,19 +344,22 @@ def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> 
     try:
         act()
     except (RollbackFailed, RedoDiverged) as error:
+        view = run.view()
         if as_json:
-            print_json({**_standing(run), **more})
-        is_half_done = run.status is ExecutionStatus.ROLLING_BACK
-        echo(f"wtb: {ways_on(run) if is_half_done and not as_json else error}", err=True)
+            print_json({**_standing(view), **more})
+        is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
+        echo(f"wtb: {ways_on(view) if is_half_done and not as_json else error}", err=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
         echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
         raise
-    show({**_standing(run), **more}, advice(run), as_json=as_json)
+    view = run.view()
+    show({**_standing(view), **more}, advice(view), as_json=as_json)
 
 
-def _standing(run: Run) -> dict[str, Any]:
-    head = run.history.latest()
+def _standing(view: RunView) -> dict[str, Any]:
+    head = view.head
     assert head is not None
     facts = {"checkpoint": head.id, "step": head.step, "node": head.node, "next": head.next_nodes}
-    return {"run": run.id, "status": run.status.value, **facts, "state": run.state, "rollback": half_done(run)}
+    status = view.execution.status.value
+    return {"run": view.id, "status": status, **facts, "state": view.state, "rollback": half_done(view)}

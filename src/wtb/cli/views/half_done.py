@@ -5,46 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wtb.application.queries.views import RunView
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.rollback import Direction, Rollback
+from wtb.domain.rollback import Direction
 from wtb.domain.tools import ToolCall
-from wtb.runs import Run
 
 _LONGEST = 60
 """Characters of an argument that a person is shown."""
 
 
-def half_done(run: Run) -> dict[str, Any] | None:
+def half_done(view: RunView) -> dict[str, Any] | None:
     """Return what was undone (or done again) and what is left, for programs; None when nothing waits."""
-    journal = _open(run)
-    if journal is None:
+    waiting = view.rollback
+    if waiting is None:
         return None
-    done, left = journal.progress(run.calls)
     return {
-        "direction": journal.direction.value,
-        "to": journal.target_id,
-        "error": journal.error,
-        "done": [call_row(call) for call in done],
-        "left": [call_row(call) for call in left],
+        "direction": waiting.journal.direction.value,
+        "to": waiting.journal.target_id,
+        "error": waiting.journal.error,
+        "done": [call_row(call) for call in waiting.done],
+        "left": [call_row(call) for call in waiting.left],
     }
 
 
-def ways_on(run: Run) -> str:
+def ways_on(view: RunView) -> str:
     """Return the same for people, with the two ways on."""
-    journal = _open(run)
-    if journal is None:
-        return f"Its rollback has ended in this moment: `wtb show {run.id}` tells how."
-    done, left = journal.progress(run.calls)
-    target = next(checkpoint for checkpoint in run.history.checkpoints if checkpoint.id == journal.target_id)
-    verb, noun = ("undone", "rollback") if journal.direction is Direction.ROLLBACK else ("made again", "redo")
-    why = journal.error or "its process is at it, or was killed"
-    stays = "what was undone stays so" if journal.direction is Direction.ROLLBACK else "what was made again is undone"
+    waiting = view.rollback
+    if waiting is None:
+        return f"Its rollback has ended in this moment: `wtb show {view.id}` tells how."
+    is_rollback = waiting.journal.direction is Direction.ROLLBACK
+    verb, noun = ("undone", "rollback") if is_rollback else ("made again", "redo")
+    why = waiting.journal.error or "its process is at it, or was killed"
+    stays = "what was undone stays so" if is_rollback else "what was made again is undone"
     return "\n".join(
         [
-            f"in the middle of a {noun} to {place_of(target)}: {why}.",
-            *listed(f"Already {verb}", done),
-            *listed("Left to do", left),
-            f"Go on with `wtb rollback {run.id} --continue`, or give it up with `wtb rollback {run.id} --abandon`: "
+            f"in the middle of a {noun} to {place_of(waiting.target)}: {why}.",
+            *listed(f"Already {verb}", waiting.done),
+            *listed("Left to do", waiting.left),
+            f"Go on with `wtb rollback {view.id} --continue`, or give it up with `wtb rollback {view.id} --abandon`: "
             f"{stays}, and the run stays where it is.",
         ]
     )
@@ -56,10 +54,6 @@ def place_of(checkpoint: Checkpoint) -> str:
     node = f" {where} {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
     name = f"{checkpoint.name!r}, " if checkpoint.name else ""
     return f"{name}step {checkpoint.step}{node}"
-
-
-def _open(run: Run) -> Rollback | None:
-    return next((journal for journal in reversed(run.rollbacks) if journal.is_open), None)
 
 
 def listed(heading: str, calls: Sequence[ToolCall]) -> list[str]:

@@ -62,6 +62,10 @@ class BlobRows(Protocol):
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]: ...
 
 
+_FRESH = 64
+"""Trees that one unit of work remembers."""
+
+
 class StoredTree(NamedTuple):
     """A tree that a row holds, with what the deltas since its last whole tree cost."""
 
@@ -143,6 +147,8 @@ class DeltaFileCommits:
         found = self._find(commit_id)
         if found is None:
             found = self._fresh[commit_id] = self._read(commit_id)
+            if len(self._fresh) > _FRESH:  # whoever reads a long history meets thousands of trees
+                del self._fresh[next(iter(self._fresh))]
         return found
 
     def _read(self, commit_id: str) -> StoredTree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -23,7 +24,7 @@ from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
-from wtb.infrastructure.event_chain import EventRow, chained, event_text, read_event, recorded
+from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
 from wtb.infrastructure.timestamps import to_us
@@ -272,9 +273,43 @@ class MemoryEventLog:
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         after: int = 0,
+        before: int | None = None,
         limit: int = 1000,
+        newest: bool = False,
     ) -> tuple[RecordedEvent, ...]:
         rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
-        behind = sorted((row for row in rows if row.position > after), key=lambda row: row.position)
-        events = (read_event(self._codec, row) for row in behind if not types or row.type in types)
-        return tuple(islice((event for event in events if not severities or event.severity in severities), limit))
+        between = [row for row in rows if row.position > after and (before is None or row.position < before)]
+        return self._listed(between, types, severities, limit=limit, newest=newest)
+
+    def list_stream(
+        self,
+        stream: str,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> tuple[RecordedEvent, ...]:
+        rows = self._transaction.group("events", 0, stream)
+        between = [row for row in rows if row.sequence > after and (before is None or row.sequence < before)]
+        return self._listed(between, types, severities, limit=limit, newest=newest)
+
+    def _listed(
+        self,
+        rows: list[EventRow],
+        types: Collection[EventType],
+        severities: Collection[Severity],
+        *,
+        limit: int,
+        newest: bool,
+    ) -> tuple[RecordedEvent, ...]:
+        rows.sort(key=lambda row: row.position, reverse=newest)
+        events = (read_event(self._codec, row) for row in rows if not types or row.type in types)
+        found = tuple(islice((event for event in events if not severities or event.severity in severities), limit))
+        return found[::-1] if newest else found
+
+    def count_types(self, stream: str) -> dict[EventType, int]:
+        counts = Counter(row.type for row in self._transaction.group("events", 0, stream))
+        return counted_types(stream, counts.items())

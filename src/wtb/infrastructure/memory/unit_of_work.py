@@ -11,6 +11,7 @@ from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeC
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
+from wtb.infrastructure.memory.pages import MemoryPages
 from wtb.infrastructure.memory.pending_writes import MemoryPendingWriteRepository
 from wtb.infrastructure.memory.repositories import (
     MemoryBranchRepository,
@@ -80,6 +81,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
     files: DeltaFileCommits
+    pages: MemoryPages
 
     def __init__(self, storage: MemoryStorage, *, readonly: bool) -> None:
         super().__init__(storage.bus, readonly=readonly)
@@ -112,4 +114,5 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         around = Around(self.executions, self.branches, self.node_runs)
         self.checkpoints = self._storage.checkpoint_store(rows, lambda: around)
         self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)
+        self.pages = MemoryPages(transaction, rows, self._storage.codec)
         return transaction

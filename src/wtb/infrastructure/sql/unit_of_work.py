@@ -15,6 +15,7 @@ from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.observations import SqlObservationRepository
+from wtb.infrastructure.sql.pages import SqlPages
 from wtb.infrastructure.sql.pending_writes import SqlPendingWriteRepository
 from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutionRepository, SqlWorkflowRepository
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
@@ -96,6 +97,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def files(self) -> DeltaFileCommits:
         return self._storage.file_commits(SqlFileCommitRows(self._sql), self._rows)
+
+    @lazy
+    def pages(self) -> SqlPages:
+        return SqlPages(self._sql, self._storage.codec)
 
     def now(self) -> datetime:
         return self._storage.database.now(self._sql) or self._storage.clock.now()

@@ -1,0 +1,310 @@
+"""Queries: everything that can be read, each method in one read-only unit of work.
+
+A run is named by its id, or by a `Prefix` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from wtb.application.queries import checkpoints as pages
+from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
+from wtb.application.queries.runs import RunReader, spent, used
+from wtb.application.queries.views import (
+    BatchView,
+    CheckpointPage,
+    CheckpointRow,
+    CheckpointView,
+    DeletionView,
+    EventPage,
+    RunRow,
+    RunView,
+    WorkflowView,
+)
+from wtb.application.runs.run_figures import measured_history
+from wtb.application.upkeep.listing import legible_executions
+from wtb.domain.batch import Baseline, Batch
+from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.errors import ExecutionNotFound, InvalidInput
+from wtb.domain.events import EventType, RecordedEvent, Severity
+from wtb.domain.execution import Execution
+from wtb.domain.figures import Usage
+from wtb.domain.files import EMPTY_TREE, FileCommitId
+from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import ExecutionId, WorkflowId
+from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.rollback import Rollback
+from wtb.domain.summary import RunSummary
+from wtb.domain.tools import ToolCall
+from wtb.domain.tree import HistoryTree
+
+_PAGE = 1_000
+"""Events that are held at a time when all of them are read."""
+
+
+class Queries:
+    """Reads for every entry point; nothing here writes."""
+
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+        self._storage = storage
+        self._runs = RunReader(clock, owners)
+
+    def _reading(self) -> UnitOfWork:
+        return self._storage.unit_of_work(readonly=True)
+
+    def execution(self, run: str) -> Execution:
+        """Return the record of a run."""
+        with self._reading() as uow:
+            return find_run(uow, run)
+
+    def run(self, run: str) -> RunView:
+        """Return everything about a run."""
+        with self._reading() as uow:
+            return self._runs.view(uow, find_run(uow, run))
+
+    def row(self, execution: Execution) -> RunRow:
+        """Return a run as it stands in a list."""
+        with self._reading() as uow:
+            return self._runs.row(uow, execution)
+
+    def list_runs(self, **filters: Any) -> tuple[RunRow, ...]:
+        """Return runs, newest first, past those that are damaged; filters are those of `list_executions`."""
+        executions = legible_executions(self._storage, **filters)
+        with self._reading() as uow:
+            return tuple(self._runs.row(uow, execution) for execution in executions)
+
+    def list_workflows(self) -> tuple[WorkflowView, ...]:
+        """Return the workflows that have runs, by name."""
+        with self._reading() as uow:
+            found = uow.pages.list_workflows()
+        return tuple(_workflow(name, tuple(uses)) for name, uses in groupby(found, key=lambda use: use.name))
+
+    def definition(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
+        """Return the definition of a workflow as data."""
+        with self._reading() as uow:
+            return uow.workflows.get(workflow_id)
+
+    def state(self, run: str) -> tuple[Execution, dict[str, Any]]:
+        """Return the record of a run with the stored state at its head."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            head_id = head_of(uow, execution)
+            return execution, {} if head_id is None else dict(uow.checkpoints.load(head_id).state)
+
+    def usage(self, run: str) -> Usage:
+        """Return what led to the head of a run."""
+        with self._reading() as uow:
+            return used(uow, find_run(uow, run))
+
+    def spent(self, run: str) -> Usage:
+        """Return what a run has spent on all lines, and in attempts that failed."""
+        with self._reading() as uow:
+            return spent(uow, find_run(uow, run).id)
+
+    def calls(self, run: str) -> tuple[ToolCall, ...]:
+        """Return the recorded calls of a run."""
+        with self._reading() as uow:
+            return uow.tool_calls.list_calls(find_run(uow, run).id)
+
+    def rollbacks(self, run: str) -> tuple[Rollback, ...]:
+        """Return the journals of the rollbacks of a run, oldest first."""
+        with self._reading() as uow:
+            return uow.rollbacks.list_rollbacks(find_run(uow, run).id)
+
+    def history(self, run: str) -> ExecutionHistory:
+        """Return everything that a run did, as a whole."""
+        with self._reading() as uow:
+            return uow.checkpoints.load_history(find_run(uow, run).id)
+
+    def tree(self, run: str) -> HistoryTree:
+        """Return all lines of a run, and forks of it into other runs."""
+        with self._reading() as uow:
+            history = uow.checkpoints.load_history(find_run(uow, run).id)
+            forks = uow.branches.list_forks([checkpoint.id for checkpoint in history.checkpoints])
+        return HistoryTree.of(history, [fork for fork in forks if fork.execution_id != history.execution_id])
+
+    def summary(self, run: str) -> RunSummary:
+        """Return the figures of a run's line, and how often each event was recorded."""
+        with self._reading() as uow:
+            history = measured_history(uow, find_run(uow, run).id)
+            runs = {each.execution_id for each in history.runs()}
+            calls = [call for each in sorted(runs) for call in uow.tool_calls.list_calls(each)]
+            return RunSummary.of(list(_each_event(uow, history.execution_id)), calls, history)
+
+    def deletion(self, run: str) -> DeletionView:
+        """Return what goes when a run is deleted, and which forks of it stay; its state need not be whole for that."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            own = [checkpoint.id for checkpoint in uow.checkpoints.list_infos(execution.id)]
+            forks = {branch.execution_id for branch in uow.branches.list_forks(own)} - {execution.id}
+        return DeletionView(execution=execution, checkpoints=len(own), forks=tuple(sorted(forks)))
+
+    def checkpoints(self, run: str) -> tuple[Checkpoint, ...]:
+        """Return all checkpoints that a run has made, on whichever branch."""
+        with self._reading() as uow:
+            return uow.checkpoints.list_infos(find_run(uow, run).id)
+
+    def checkpoint(self, run: str, target: str | int | None = None) -> Checkpoint:
+        """Return the checkpoint that a person means, without its state; the head when none is named."""
+        with self._reading() as uow:
+            return find_checkpoint(uow, find_run(uow, run), target)
+
+    def checkpoint_view(self, run: str, target: str | int | None = None) -> CheckpointView:
+        """Return a checkpoint with its stored state and its files."""
+        with self._reading() as uow:
+            snapshot = uow.checkpoints.load(find_checkpoint(uow, find_run(uow, run), target).id)
+            commit = snapshot.checkpoint.file_commit
+            files = EMPTY_TREE if commit is None else uow.files.get(FileCommitId(commit))
+        return CheckpointView(checkpoint=snapshot.checkpoint, state=snapshot.state, files=files)
+
+    def file_commit(self, run: str, target: str | int | None = None) -> FileCommitId | None:
+        """Return the commit of the files at a checkpoint, or at the head; None when there are none."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            if target is None and head_of(uow, execution) is None:
+                return None
+            found = find_checkpoint(uow, execution, target).file_commit
+        return None if found is None else FileCommitId(found)
+
+    def history_page(
+        self,
+        run: str,
+        *,
+        every: bool = False,
+        before: str | int | None = None,
+        after: str | int | None = None,
+        limit: int = 100,
+    ) -> CheckpointPage:
+        """Return some checkpoints of the line to the head, or with `every` of all lines: the last, unless bounded."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            if not every:
+                return pages.line_page(uow, execution, before=before, after=after, limit=limit)
+            if after is not None:
+                raise InvalidInput("all lines of a run are listed from their end; give `before` instead of `after`")
+            return pages.every_page(uow, execution, before=before, limit=limit)
+
+    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[CheckpointRow]:
+        """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, few at a time."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            yield from (pages.each_checkpoint if every else pages.each_on_line)(uow, execution)
+
+    def event_page(
+        self,
+        run: str,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> EventPage:
+        """Return the last events of a run that fit, those before a number, or the first after one."""
+        with self._reading() as uow:
+            stream = find_stream(uow, run)
+            found = uow.events.list_stream(
+                stream,
+                types=types,
+                severities=severities,
+                after=after or 0,
+                before=before,
+                limit=limit + 1,
+                newest=after is None,
+            )
+        return _event_page(stream, found, before, after, limit)
+
+    def log_page(
+        self,
+        stream: str | None = None,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> EventPage:
+        """Return the last events of the whole log, or of a stream, that fit; `before` and `after` are positions."""
+        with self._reading() as uow:
+            found = uow.events.list_events(
+                stream=stream,
+                types=types,
+                severities=severities,
+                after=after or 0,
+                before=before,
+                limit=limit + 1,
+                newest=after is None,
+            )
+        return _event_page(stream, found, before, after, limit)
+
+    def run_stream(self, run: str) -> str:
+        """Return the stream of a run, also of one that was deleted, which only its whole id names."""
+        with self._reading() as uow:
+            try:
+                return find_stream(uow, Prefix(run))
+            except ExecutionNotFound:
+                if not uow.events.list_stream(run, limit=1):
+                    raise
+                return run
+
+    def each_event(self, run: str, **filters: Any) -> Iterator[RecordedEvent]:
+        """Yield all events of a run that fit, oldest first, few at a time; filters are types and severities."""
+        with self._reading() as uow:
+            yield from _each_event(uow, find_stream(uow, run), **filters)
+
+    def list_events(self, run: str, **filters: Any) -> tuple[RecordedEvent, ...]:
+        """Return events of a run; filters are those of `EventLog.list_events`."""
+        with self._reading() as uow:
+            return uow.events.list_events(stream=find_stream(uow, run), **filters)
+
+    def batch(self, name_or_id: str) -> BatchView:
+        """Return the latest batch of a name, or the one with this id, with its jobs."""
+        with self._reading() as uow:
+            batch = find_batch(uow, name_or_id)
+            return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
+
+    def batch_record(self, name_or_id: str) -> Batch:
+        """Return the record of a batch without its jobs, one of which may be damaged."""
+        with self._reading() as uow:
+            return find_batch(uow, name_or_id)
+
+    def list_batches(self, limit: int) -> tuple[Batch, ...]:
+        """Return the records of batches, newest first."""
+        with self._reading() as uow:
+            return uow.batches.list_batches(limit=limit)
+
+    def list_baselines(self) -> tuple[Baseline, ...]:
+        """Return all baselines in the order of their names."""
+        with self._reading() as uow:
+            return uow.batches.list_baselines()
+
+
+def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterator[RecordedEvent]:
+    after = 0
+    while page := uow.events.list_stream(run_id, after=after, limit=_PAGE, **filters):
+        yield from page
+        after = page[-1].sequence
+
+
+def _event_page(
+    stream: str | None, found: tuple[RecordedEvent, ...], before: int | None, after: int | None, limit: int
+) -> EventPage:
+    """Return the page of one event more than it holds, which says whether there are others."""
+    has_more = len(found) > limit
+    if after is None:
+        return EventPage(stream=stream, events=found[-limit:], has_earlier=has_more, has_later=before is not None)
+    return EventPage(stream=stream, events=found[:limit], has_earlier=after > 0, has_later=has_more)
+
+
+def _workflow(name: str, uses: Sequence[WorkflowUse]) -> WorkflowView:
+    versions = dict.fromkeys(use.version for use in uses if use.version is not None)
+    return WorkflowView(
+        name=name,
+        versions=tuple(versions),
+        definitions=len(uses),
+        runs=sum(use.runs for use in uses),
+        first_run_at=min(use.first_at for use in uses),
+        last_run_at=max(use.last_at for use in uses),
+    )

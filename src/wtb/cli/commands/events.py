@@ -1,0 +1,144 @@
+"""`wtb events`, and the events of a run that `wtb show --events` lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from wtb.application.queries.service import Queries
+from wtb.application.queries.views import EventPage
+from wtb.bench import Bench
+from wtb.cli.output import as_json, duration, echo, example, print_json_rows, show_rows, text_of, url
+from wtb.cli.views.live import usage
+from wtb.domain.errors import InvalidInput
+from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
+
+EVENTS = 100
+"""Events that people are shown unless they ask for another number."""
+_NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
+
+
+@click.command()
+@click.option("--run", "run_id", metavar="RUN", help="Only those of this run; of a deleted one give the whole id.")
+@click.option("--batch", metavar="BATCH", help="Only those of this batch, by its name or id; not those of its runs.")
+@click.option("--system", is_flag=True, help="Only those that belong to no run and no batch.")
+@click.option("--deleted", is_flag=True, help="Only deletions of runs; the stream is the id of the run.")
+@click.option(
+    "--severity",
+    type=click.Choice([severity.value for severity in Severity]),
+    help="Only events at least that severe: warning means warnings and errors.",
+)
+@click.option(
+    "--type", "types", metavar="TYPE", multiple=True, help="Only this type, as node.failed, or noun, as node."
+)
+@click.option("--limit", type=click.IntRange(1), default=EVENTS, show_default=True, help="Show this many.")
+@click.option("--before", type=click.IntRange(1), metavar="POSITION", help="Show the events before this position.")
+@click.option("--after", type=click.IntRange(0), metavar="POSITION", help="Show the first events after this position.")
+@url
+@as_json
+@example("wtb events --severity error", "wtb events --batch support_qa", "wtb events --deleted")
+def events(
+    *,
+    run_id: str | None,
+    batch: str | None,
+    system: bool,
+    deleted: bool,
+    severity: str | None,
+    types: Sequence[str],
+    url: str | None,
+    as_json: bool,
+    **bounds: Any,
+) -> None:
+    """List what was recorded of all runs and batches, also of deleted runs; the latest, unless a bound is given."""
+    if sum(map(bool, (run_id, batch, system))) > 1:
+        raise InvalidInput("--run, --batch and --system exclude each other; give one of them")
+    wanted = _types((*types, EventType.EXECUTION_DELETED) if deleted else types)
+    with Bench(url) as bench:
+        queries = bench.services.queries
+        stream = SYSTEM_STREAM if system else None
+        if run_id is not None:
+            stream = queries.run_stream(run_id)
+        elif batch is not None:
+            stream = queries.batch(batch).batch.id
+        page = queries.log_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
+    shown = _data if as_json else _row
+    rows = [{"position": event.position, "stream": event.stream, **shown(event)} for event in page.events]
+    if not as_json:  # the position is what pages are turned by here
+        rows = [{heading: value for heading, value in row.items() if heading != "number"} for row in rows]
+    show_rows(rows, as_json=as_json, empty="Nothing was recorded.")
+    if not as_json and page.events:
+        _tell_of_others(page, page.events[0].position, page.events[-1].position)
+
+
+def show_events(
+    queries: Queries,
+    run: str,
+    *,
+    severity: str | None,
+    errors: bool,
+    tools: bool,
+    types: Sequence[str],
+    limit: int | None,
+    before: int | None,
+    after: int | None,
+    as_json: bool,
+) -> None:
+    """Print events of a run that fit; programs get all of them unless they give a bound."""
+    wanted: dict[str, Any] = {
+        "types": _types((*types, "tool") if tools else types),
+        "severities": _severities(Severity("error" if errors else severity or "info")),
+    }
+    if as_json and limit is None and before is None and after is None:
+        print_json_rows(map(_data, queries.each_event(run, **wanted)))
+        return
+    page = queries.event_page(run, before=before, after=after, limit=limit or EVENTS, **wanted)
+    rows = [_data(event) if as_json else _row(event) for event in page.events]
+    show_rows(rows, as_json=as_json, empty="Nothing was recorded." if after is None else "Nothing was recorded later.")
+    if not as_json and page.events:
+        _tell_of_others(page, page.events[0].sequence, page.events[-1].sequence)
+
+
+def _tell_of_others(page: EventPage, first: int, last: int) -> None:
+    if page.has_earlier:
+        echo(f"There are earlier events: add `--before {first}`, or `--limit` with a larger number.")
+    if page.has_later:
+        echo(f"There are later events: add `--after {last}`.")
+
+
+def _types(names: Sequence[str]) -> list[EventType]:
+    for unknown in set(names) - set(EventType) - set(_NOUNS):
+        raise InvalidInput(f"--type {unknown}: no event is called so; give one as node.failed, or {', '.join(_NOUNS)}")
+    return [kind for kind in EventType if kind in names or kind.partition(".")[0] in names]
+
+
+def _severities(least: Severity) -> list[Severity]:
+    """Return the severities from this one on; none, which filters nothing, when that is all of them."""
+    order = list(Severity)
+    return order[order.index(least) :] if least is not order[0] else []
+
+
+def _data(event: RecordedEvent) -> dict[str, Any]:
+    return {
+        "number": event.sequence,
+        "at": event.at,
+        "severity": event.severity.value,
+        "event": event.type.value,
+        "data": dict(event.data),
+    }
+
+
+def _row(event: RecordedEvent) -> dict[str, Any]:
+    return {**_data(event), "data": _said(event.data)}
+
+
+def _said(data: Mapping[str, Any]) -> str:
+    """Return what an event tells people: the node first, then all but the ids."""
+    rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
+    where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
+    if "ms" in rest:
+        where += f" {duration(rest.pop('ms') / 1000)}"
+    if "usage" in rest:
+        where += f" {usage(rest.pop('usage'))}"
+    return " ".join([where, *(f"{key}={text_of(item, str)}" for key, item in rest.items())]).strip()

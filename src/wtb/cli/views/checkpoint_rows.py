@@ -1,0 +1,54 @@
+"""A checkpoint in the output of a command: for programs, and as a row of `wtb history`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wtb.application.queries.views import CheckpointRow, FileTotals
+from wtb.cli.output import size
+from wtb.domain.checkpoint import Checkpoint, Trigger
+
+_ONLY_WHERE_GIVEN = ("name", "files")
+"""Columns that are left out where no row has anything in them, so that the rest fits into 80 columns."""
+
+
+def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[str, Any]:
+    """Return what programs are told of a checkpoint."""
+    return {
+        "step": checkpoint.step,
+        "node": checkpoint.node or (checkpoint.description if checkpoint.trigger is Trigger.NODE_END else ""),
+        "visit": checkpoint.visit or "",
+        "trigger": checkpoint.trigger.value,
+        "name": checkpoint.name or "",
+        "size": checkpoint.size_bytes,
+        "at": checkpoint.created_at,
+        "checkpoint": checkpoint.id,
+        "restore_point": checkpoint.restore_point,
+        "files": None if files is None else files.files,
+        "file_bytes": None if files is None else files.size_bytes,
+        "next": checkpoint.next_nodes,
+    }
+
+
+def row_data(row: CheckpointRow) -> dict[str, Any]:
+    """Return a row of the history for programs."""
+    return {"mark": row.mark.value, **checkpoint_data(row.checkpoint, row.files)}
+
+
+def rows_for_people(rows: Sequence[CheckpointRow]) -> list[dict[str, Any]]:
+    """Return rows of the history for people."""
+    found = [_for_people(row_data(row)) for row in rows]
+    empty = [heading for heading in _ONLY_WHERE_GIVEN if not any(row[heading] for row in found)]
+    return [{heading: value for heading, value in row.items() if heading not in empty} for row in found]
+
+
+def _for_people(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that people see."""
+    files = f"{data['files']} ({size(data['file_bytes'])})" if data["files"] else ""
+    return {
+        **{heading: data[heading] for heading in ("mark", "step", "node", "visit", "trigger", "name", "size")},
+        "files": files,
+        "at": data["at"],
+        "checkpoint": data["checkpoint"],
+    }

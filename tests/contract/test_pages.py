@@ -1,0 +1,6 @@
+"""Every storage keeps the contract of Pages."""
+
+from wtb.testing.pages import PagesContract
+
+
+class TestPages(PagesContract): ...
