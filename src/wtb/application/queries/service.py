@@ -5,7 +5,7 @@ A run is named by its id, or by a `Prefix` of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -27,7 +27,7 @@ from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import ExecutionNotFound, InvalidInput
+from wtb.domain.errors import DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
@@ -71,9 +71,16 @@ class Queries:
 
     def list_runs(self, **filters: Any) -> tuple[RunRow, ...]:
         """Return runs, newest first, past those that are damaged; filters are those of `list_executions`."""
-        executions = legible_executions(self._storage, **filters)
-        with self._reading() as uow:
-            return tuple(self._runs.row(uow, execution) for execution in executions)
+        try:
+            with self._reading() as uow:
+                return self._rows(uow, uow.executions.list_executions(**filters))
+        except DamagedData:
+            executions = legible_executions(self._storage, **filters)
+            with self._reading() as uow:
+                return self._rows(uow, executions)
+
+    def _rows(self, uow: UnitOfWork, executions: Iterable[Execution]) -> tuple[RunRow, ...]:
+        return tuple(self._runs.row(uow, execution) for execution in executions)
 
     def list_workflows(self) -> tuple[WorkflowView, ...]:
         """Return the workflows that have runs, by name."""
