@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wtb.batch_results import BatchResult, compare_results
 from wtb.domain.batch import Baseline, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
-from wtb.domain.errors import BaselineNotFound, InvalidInput
+from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Score
 from wtb.domain.statistics.measurement import is_measured, measured_apart
 from wtb.domain.variants import label, parse_label
@@ -126,12 +126,7 @@ def _pooled_record(results: Sequence[BatchResult], chosen: str) -> BatchRecord:
 
 def get(bench: Bench, name: str) -> Baseline:
     """Return a baseline, or raise BaselineNotFound that names those there are."""
-    with bench.services.storage.unit_of_work(readonly=True) as uow:
-        try:
-            return uow.batches.get_baseline(name)
-        except BaselineNotFound:
-            known = [baseline.name for baseline in uow.batches.list_baselines()]
-    raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
+    return bench.services.queries.baseline(name)
 
 
 def delete(bench: Bench, name: str) -> Baseline:

@@ -27,7 +27,7 @@ from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BaselineNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
@@ -281,6 +281,15 @@ class Queries:
         """Return the records of batches, newest first."""
         with self._reading() as uow:
             return uow.batches.list_batches(limit=limit)
+
+    def baseline(self, name: str) -> Baseline:
+        """Return a baseline, whatever is wrong with others; BaselineNotFound names those there are."""
+        with self._reading() as uow:
+            try:
+                return uow.batches.get_baseline(name)
+            except BaselineNotFound:
+                known = [baseline.name for baseline in uow.batches.list_baselines()]
+        raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
