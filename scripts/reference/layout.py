@@ -10,7 +10,6 @@ import wtb
 import wtb.langgraph
 from wtb.application.batches.forecast import Forecast
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
-from wtb.baselines import GateResult
 from wtb.batch_results import JobResult, MatrixRow
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
@@ -27,6 +26,7 @@ from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.gates import GateResult
 
 START = """# Python API
 

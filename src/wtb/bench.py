@@ -10,16 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from wtb import baselines
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
 from wtb.application.queries.lookup import Prefix
 from wtb.application.queries.views import RunView, WorkflowView
-from wtb.baselines import GateResult
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
-from wtb.domain.batch import Baseline, Batch, BatchStatus
+from wtb.domain.batch import Baseline, Batch
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
@@ -27,6 +25,7 @@ from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
+from wtb.gates import GateResult, judge
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, refuse_while_loading, source_of
@@ -192,11 +191,7 @@ class Bench:
     def delete_batch(self, name_or_id: str) -> Batch:
         """Delete a batch with its results, and return its record; the runs behind the results stay."""
         found = self.services.queries.batch_record(name_or_id)
-        if found.status is BatchStatus.RUNNING:
-            raise InvalidInput(f"batch {found.name!r} is running; cancel it first: `wtb batch cancel {found.name}`")
-        with self.services.storage.unit_of_work() as uow:
-            uow.batches.delete(found.id)
-            uow.commit()
+        self.services.batch_editor.delete(found)
         return found
 
     def evaluate(
@@ -242,12 +237,8 @@ class Bench:
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
         """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
-        found = self.get_batch(name_or_id).batch
-        if found.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
-            raise InvalidInput(f"batch {found.name!r} is {found.status}: there is nothing to cancel")
-        with self.services.storage.unit_of_work() as uow:
-            uow.batches.save(found.moved_to(BatchStatus.CANCELLED, self.services.clock.now()))
-            uow.commit()
+        found = self.services.queries.batch_record(name_or_id)
+        self.services.batch_editor.cancel(found)
         return self.get_batch(found.id)
 
     def set_baseline(self, name: str, batch: str | Sequence[str], combination: str | None = None) -> Baseline:
@@ -257,7 +248,8 @@ class Bench:
         Running a batch again, with another workflow, leaves what was kept as it is.
         """
         names = [batch] if isinstance(batch, str) else batch
-        return baselines.keep(self, name, [self.get_batch(each) for each in names], combination)
+        batches = [self.services.queries.batch_record(each) for each in names]
+        return self.services.batch_editor.keep_baseline(name, batches, combination)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines in the order of their names."""
@@ -265,7 +257,9 @@ class Bench:
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with the results that were kept for it, and return it; batches and runs stay."""
-        return baselines.delete(self, name)
+        found = self.services.queries.baseline(name)
+        self.services.batch_editor.delete_baseline(name)
+        return found
 
     def gate(
         self,
@@ -284,8 +278,8 @@ class Bench:
         `max_errors` cases that fail only with it never pass. `non_inferior` asks for proof that it did not lose more.
         The outcome is `fine`, `regression` or `inconclusive`.
         """
-        kept = baselines.get(self, baseline)
-        return baselines.judge(
+        kept = self.services.queries.baseline(baseline)
+        return judge(
             kept,
             self.get_batch(kept.batch_id),
             self.get_batch(batch),

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
@@ -118,6 +119,7 @@ class Services(_Parts):
     travel: TimeTravel
     run_editor: RunEditor
     batches: BatchTestRunner
+    batch_editor: BatchEditor
     scoring: Scoring
     replay: Replayer
     comparison: Comparison
@@ -160,6 +162,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=Comparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
+        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids),
         scoring=scoring,
         retention=_retention(parts),
         collection=_collection(parts),

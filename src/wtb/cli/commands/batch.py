@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from wtb.baselines import KEPT
+from wtb.application.batches.batch_editor import KEPT
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wtb.baselines import known_combination
+from wtb.application.batches.batch_editor import known_combination
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
@@ -118,7 +118,7 @@ def _across(
     old, new = bench.get_batch(first), bench.get_batch(second)
     pairs = []
     if one is not None or other is not None:
-        pairs = [(known_combination(old, one or other), known_combination(new, other or one))]
+        pairs = [(known_combination(old.batch, one or other), known_combination(new.batch, other or one))]
     found = compare_results(old, new, metrics, pairs=pairs, errors=errors, max_errors=max_errors)
     only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
     if pairs:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from wtb.baselines import GateResult
 from wtb.cli.output import counted
 from wtb.cli.views.batch_tables import ends, number
+from wtb.gates import GateResult
 
 if TYPE_CHECKING:
     from wtb.domain.statistics.gate import Gate
