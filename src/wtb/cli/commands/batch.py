@@ -62,7 +62,7 @@ fresh_nodes = click.option(
     is_flag=False,
     flag_value=EVERYTHING,
     metavar="[NODE]",
-    help="Ignore earlier results, of all nodes or of NODE; may be given several times, after FILE.",
+    help="Ignore earlier results, of all nodes or of NODE; repeatable, after FILE.",
 )
 workers_number = click.option("--workers", type=click.IntRange(1), metavar="N", help="How many jobs at a time.")
 

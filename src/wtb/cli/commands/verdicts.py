@@ -33,7 +33,7 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
 @click.command()
 @click.argument("name", metavar="BATCH")
 @click.argument("after", metavar="[BATCH2]", required=False)
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this one; may be given several times.")
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this one; repeatable.")
 @click.option(
     "--errors",
     type=click.Choice([each.value for each in Errors]),
