@@ -92,7 +92,7 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 """Matches code in a help text."""
-_WORDS = {"CSV", "HTML", "JSON", "JSONL"}
+_WORDS = {"CI", "CSV", "HTML", "JSON", "JSONL", "WTB"}
 
 
 def page() -> str:

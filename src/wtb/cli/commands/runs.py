@@ -101,8 +101,7 @@ def run(
 ) -> None:
     """Run a workflow.
 
-    WORKFLOW is file.py, file.py:flow, module:flow or flow.json. In file.py, WTB looks for the name `flow` unless you
-    give another one.
+    WORKFLOW is file.py[:flow], module:flow or flow.json. In a file, the default name is `flow`.
 
     Ctrl-C pauses the run at the end of the current step. A second Ctrl-C stops it for good, and a third one ends the
     process. The command exits with 3 if the run failed.
