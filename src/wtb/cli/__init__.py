@@ -1,4 +1,4 @@
-"""The command line: parse, call a service, print. One file a group of commands."""
+"""The command line: parse, call a service, print. Each group of commands has its own file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wtb.domain.errors import InvalidInput, WTBError
 UNEXPECTED, USAGE = 1, 2
 
 _WHOLE = 200
-"""Characters of help in the list of commands: the first sentence of each is shown to its end."""
+"""Longest help in the list of commands: long enough to show each first sentence in full."""
 
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
@@ -37,11 +37,11 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Batches and verdicts": (batch, compare, baseline, gate, report),
     "Upkeep": (prune, doctor, db, import_group),
 }
-"""All commands, by what people do with them."""
+"""All commands, grouped by task."""
 
 
 class _Group(click.Group):
-    """Says every failure of ours in one sentence, without a traceback, and shows commands by what people do."""
+    """Reports each WTBError in one sentence without a traceback, and lists the commands by task."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in GROUPS.items():
@@ -65,7 +65,7 @@ class _Group(click.Group):
 
 
 def _legible(error: click.ClickException) -> click.ClickException:
-    """Return an error of click's, which quotes arguments as they are, fit for a terminal."""
+    """Return an error that is safe to print: click quotes arguments as they are, control characters included."""
     told = error.format_message()
     if told == shown(told):
         return error
@@ -77,19 +77,20 @@ def _legible(error: click.ClickException) -> click.ClickException:
 
 
 class _Echo(logging.Handler):
-    """Says warnings on stderr, wherever that leads at the moment: above the spinner while a run is shown."""
+    """Prints warnings to the current stderr, so that they appear above the spinner of a running run."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{shown(self.format(record))}\n")  # click would write past the spinner
+        sys.stderr.write(f"{shown(self.format(record))}\n")  # click.echo would bypass the spinner's stderr
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="workflow-test-bench", prog_name="wtb")
 def main() -> None:
-    """Run agent workflows step by step, go back anywhere, and find out which version is better.
+    """Run agent workflows step by step, go back to any step, and find out which version is better.
 
-    Everything lies in .wtb in this folder, unless WTB_URL or wtb.toml names another place. `wtb init` makes a project
-    to begin with.
+    New here? `wtb init` creates a small project that you can run at once.
+
+    Runs are stored in .wtb in this folder, unless WTB_URL or wtb.toml names another place.
     """
     logging.basicConfig(level=logging.WARNING, format="wtb: %(message)s", handlers=[_Echo()])
 

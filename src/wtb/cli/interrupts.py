@@ -1,4 +1,4 @@
-"""Ctrl-C while something is driven: each time asks more, and the last time ends the process."""
+"""Handles Ctrl-C during a run or a batch: each press asks for more, and the last one ends the process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wtb.domain.errors import InvalidTransition
 from wtb.runs import Run
 
 Request = tuple[str, Callable[[], None]]
-"""What is said, and what is asked for."""
+"""A message for the user, and the function that makes the request."""
 
 
 def requests_to(run: Run) -> list[Request]:
-    """Return what Ctrl-C asks of a run: once pauses it, twice stops it."""
+    """Return the requests that Ctrl-C makes to a run: the first pauses it, the second stops it."""
     return [
         ("Pausing at the end of this step; Ctrl-C again stops the run for good.", run.pause),
         ("Stopping at the end of this step; Ctrl-C once more ends this process, and the run can be resumed.", run.stop),
@@ -25,10 +25,11 @@ def requests_to(run: Run) -> list[Request]:
 
 
 class Interrupts:
-    """Passes signals on, the first as the first request, the second as the second.
+    """Turns each signal into the next request: the first signal makes the first request, and so on.
 
-    The handler only puts into a queue, which is safe wherever the main thread was interrupted; a thread does the rest.
-    One signal more ends the process at once, as a crash does: a node that never returns cannot be ended otherwise.
+    The signal handler only puts a number into a queue, which is safe wherever it interrupts the main thread. A thread
+    makes the request. After the last request, one more signal ends the process at once, like a crash: nothing else can
+    end a node that never returns.
     """
 
     def __init__(self, requests: Sequence[Request], say: Callable[[str], None], give_back: Callable[[], None]) -> None:
@@ -41,7 +42,7 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle Ctrl-C inside the block."""
+        """Handle Ctrl-C while the block runs."""
         before = signal.signal(signal.SIGINT, self._handle)
         thread = threading.Thread(target=self._pass_on, name="wtb-interrupts", daemon=True)
         thread.start()
@@ -65,11 +66,11 @@ class Interrupts:
                 self._give_back()
                 os.kill(os.getpid(), signal.SIGINT)
             said, request = self._requests[count - 1]
-            if self._ask(request):  # said before, it would not be true of a step that ends in between
+            if self._ask(request):  # announced too early, it would be wrong if the step ended in between
                 self._say(said)
 
     def _ask(self, request: Callable[[], None]) -> bool:
-        """Ask as often as it takes: a run that is being claimed is not running yet. False when all was over before."""
+        """Repeat the request until it succeeds: a claimed run may not be running yet. False if the work has ended."""
         while not self._over.is_set():
             with suppress(InvalidTransition):
                 request()

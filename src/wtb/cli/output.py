@@ -1,7 +1,7 @@
-"""What the commands share: --json, --url, and how results are printed.
+"""Shared by all commands: the options --json and --url, and functions that print results.
 
-Everything that reaches the terminal goes through here: `echo`, `confirm`, `print_table`, `print_json` or a `Terminal`.
-Names, values, errors and questions are not ours; they are shown without control characters, and masked.
+Every output to the terminal goes through this module: `echo`, `confirm`, `print_table`, `print_json` or a `Terminal`.
+Names, values, errors and questions come from users, so this module masks secrets and escapes control characters.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _STDOUT = "wtb.stdout"
 _MASKER = Masker()
 
 _HARMLESS = "\t\u200c\u200d"
-"""Not printable to Python, but parts of texts: tabs, and what joins letters and emoji."""
+"""Python calls these unprintable, but texts need them: tabs, and the joiners of letters and emoji."""
 
 _LARGE_INT_BITS = 14_000
-"""Python refuses to write integers of more than 4,300 digits in decimals."""
+"""Python refuses to write integers of more than 4,300 decimal digits."""
 
 
 def _keep_apart(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    """Send what nodes print to stderr: a program that reads JSON is to find nothing else."""
+    """Send the output of nodes to stderr: a program that reads stdout must find only JSON there."""
     if value:
         context.meta[_STDOUT] = sys.stdout
         context.with_resource(redirect_stdout(sys.stderr))
@@ -52,28 +52,29 @@ as_json = click.option(
     "as_json",
     is_flag=True,
     callback=_keep_apart,
-    help="Print JSON for programs instead of text for people; what nodes print goes to stderr.",
+    help="Print JSON instead of text. Output of nodes goes to stderr.",
 )
 url = click.option(
     "--url",
     metavar="ADDRESS",
-    help="sqlite:///path or postgresql://user@host/database; otherwise WTB_URL, wtb.toml or .wtb in this folder.",
+    help="Database to use: sqlite:///path or postgresql://user@host/database. Default: WTB_URL, else wtb.toml, else "
+    ".wtb in this folder.",
 )
 
 _WIDE = ("combination", "data", "difference", "error", "name", "path", "state")
-"""Columns whose text may be broken into lines."""
+"""Columns whose text may wrap."""
 
 _LONGEST_WORD = 20
-"""Longer ones are broken too."""
+"""Longer words are broken."""
 
 _GAP = 2
-"""Between two columns."""
+"""Spaces between two columns."""
 
 _NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", "mean")
 
 
 def show(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print the result for a program or for a person."""
+    """Print the result as JSON, or the text for people."""
     if as_json:
         print_json(result)
     else:
@@ -81,29 +82,29 @@ def show(result: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text for people; whatever it quotes does nothing to the terminal."""
+    """Print a text for people; control characters in it cannot affect the terminal."""
     click.echo(shown(text), err=err, nl=nl)
 
 
 def echo_facts(facts: Mapping[str, str]) -> None:
-    """Print facts, one a line, with their names in bold."""
+    """Print one fact per line, with its name in bold."""
     width = max(map(len, facts))
     for name, value in facts.items():
         click.echo(f"{click.style(shown(name.ljust(width)), bold=True)}  {shown(value)}")
 
 
 def echo_state(state: Mapping[str, Any]) -> None:
-    """Print a state for people, as JSON; the values of secret keys are masked here, and in --json they are not."""
+    """Print a state for people as JSON. Values of secret keys are masked here, but not with --json."""
     click.echo(_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
 
 
 def confirm(question: str) -> None:
-    """Ask on stderr, and abort the command unless the answer is yes."""
+    """Ask on stderr. Abort the command unless the answer is yes."""
     click.confirm(shown(question), abort=True, err=True)
 
 
 class Terminal(Console):
-    """A console that shows control characters instead of obeying them, unless rich itself has made them."""
+    """A console that escapes control characters, except those that rich itself writes."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -111,18 +112,18 @@ class Terminal(Console):
 
     @classmethod
     def whole_lines(cls, *, soft_wrap: bool = False) -> Terminal:
-        """Return one for stdout; through a pipe the lines stay whole: there is no screen that they must fit."""
+        """Return a terminal for stdout; in a pipe, lines do not wrap because they need not fit a screen."""
         return cls(highlight=False, soft_wrap=soft_wrap, width=None if sys.stdout.isatty() else 1_000)
 
 
 def print_json(value: Any) -> None:
-    """Print a value for a program that reads standard output."""
+    """Print a value as JSON on standard output."""
     context = click.get_current_context(silent=True)
     click.echo(to_json(value), file=None if context is None else context.meta.get(_STDOUT))
 
 
 def print_json_rows(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as one JSON array, each as it comes, so that few are held at a time."""
+    """Print rows as one JSON array, one by one, so that few are in memory at a time."""
     context = click.get_current_context(silent=True)
     file = None if context is None else context.meta.get(_STDOUT)
     before = "["
@@ -133,7 +134,7 @@ def print_json_rows(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
-    """Print rows as JSON, or as a table; `empty` is said when there are none."""
+    """Print rows as JSON or as a table; if there are none, print `empty` for people."""
     if as_json:
         print_json(rows)
     elif rows:
@@ -143,7 +144,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], *, has_header: bool = True) -> None:
-    """Print rows with the headings that the first one has."""
+    """Print rows as a table; the keys of the first row are the headings."""
     table = Table(box=None, header_style="bold", pad_edge=False, show_header=has_header)
     cells = [[_cell(heading, value) for heading, value in row.items()] for row in rows]
     columns = {
@@ -156,15 +157,15 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, has_header: bool = True) -
             shown(heading), overflow="fold", width=width, justify="right" if heading in _NUMBERS else "left"
         )
     for row in cells:
-        table.add_row(*map(Text, row))  # as Text: what a node said is never markup
+        table.add_row(*map(Text, row))  # as Text: output of nodes must not be read as markup
     console.width = max(console.width, _total(widths))
     console.print(table)
 
 
 def _widths(columns: Mapping[str, Sequence[str]], room: int) -> dict[str, int]:
-    """Return how wide the columns are; where the room is too small the terminal breaks the lines.
+    """Return the width of each column; if they do not fit, the terminal breaks the lines.
 
-    Only text is broken before that, into its words: a number that is cut is another number.
+    Only text columns wrap, between words. A number is never cut: half a number is a wrong number.
     """
     widest = {heading: _longest(cells, str.splitlines) for heading, cells in columns.items()}
     widths = {
@@ -188,7 +189,7 @@ def _longest(cells: Sequence[str], parts: Callable[[str], list[str]]) -> int:
 
 
 def _cell(heading: str, value: Any) -> str:
-    """Return a value as a person reads it: local time, the part of a checkpoint's id that tells it from others."""
+    """Return a value as people read it: times are local, and a checkpoint id is cut to its distinctive start."""
     match value:
         case datetime():
             return moment(value)
@@ -200,16 +201,16 @@ def _cell(heading: str, value: Any) -> str:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON; what JSON does not know is written as text, times in ISO 8601, durations in seconds.
+    """Return a value as JSON: times in ISO 8601, durations in seconds, unknown types as text.
 
-    A number that is not finite is null. An integer that is too long for decimals is a text, in hexadecimals.
+    An infinite number or NaN becomes null. An integer that is too long for decimal digits becomes a hexadecimal text.
     """
     text = json.dumps(_plain(value), indent=indent, default=str, ensure_ascii=indent is None, allow_nan=False)
-    return text.replace("\x7f", "\\u007f")  # the one control character that json leaves as it is
+    return text.replace("\x7f", "\\u007f")  # the one control character that json does not escape
 
 
 def text_of(value: Any, write: Callable[[Any], str] = repr) -> str:
-    """Return a value as Python writes it, even when it holds an integer that is too long for decimals."""
+    """Return a value as Python writes it, even if it holds an integer that is too long for decimal digits."""
     try:
         return write(value)
     except ValueError:
@@ -232,25 +233,25 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a number as every reader of JSON takes it, and all else as it is."""
+    """Return a number that every JSON reader accepts; return other values unchanged."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return hex(value) if isinstance(value, int) and value.bit_length() > _LARGE_INT_BITS else value
 
 
 def _model(value: Any) -> dict[str, Any]:
-    """Return a message or another model as data; what is empty in it says nothing."""
+    """Return a message or another model as data, without its empty fields."""
     return {key: _plain(item) for key, item in value.model_dump().items() if item not in (None, "", [], {})}
 
 
 def moment(time: datetime) -> str:
-    """Return a time as the clock on the wall shows it, with the year when it is another one."""
+    """Return a local time; the year appears only if it is not this year."""
     local = time.astimezone()
     return local.strftime("%m-%d %H:%M:%S" if local.year == datetime.now().astimezone().year else "%Y-%m-%d %H:%M")
 
 
 def duration(time: timedelta | float) -> str:
-    """Return a time span, in seconds when it is a number, with as many digits as anybody reads."""
+    """Return a time span for people, with few digits; a plain number is in seconds."""
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "<1 ms"
@@ -272,7 +273,7 @@ def size(size_bytes: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that does nothing to a terminal: control characters, and what is no valid text, as escapes."""
+    """Return a text that cannot affect a terminal: control characters and invalid text become escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -282,7 +283,7 @@ def printable(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as people may see it: masked, and without control characters but the ends of its lines."""
+    """Return a text for people: secrets are masked, and control characters except newlines become escapes."""
     return _lines(_MASKER.text(text))
 
 
@@ -291,12 +292,12 @@ def _lines(text: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return a text that fits, with a note when it does not."""
+    """Return a text, cut to `longest` characters with a note if it is longer."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json has all)"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""`wtb batch run`, `retry`, `ls`, `show`, `cancel`: every combination over every case."""
+"""`wtb batch`: run every combination on every case, and show and manage the results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from wtb.domain.spending import Budget
 from wtb.infrastructure.cases import read_cases
 
 FAILED = 3
-"""Exit code of a batch in which jobs or evaluators failed, or whose budget was used up with jobs left."""
+"""Exit code if jobs or evaluators failed, or if the budget ran out before all jobs were done."""
 
 _STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
 
@@ -54,7 +54,7 @@ EVERYTHING = "*"
 cases_file = click.option(
     "--cases",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Other cases than those of the file: JSONL or CSV.",
+    help="Use the cases in this JSONL or CSV file instead.",
 )
 fresh_nodes = click.option(
     "--fresh",
@@ -62,43 +62,53 @@ fresh_nodes = click.option(
     is_flag=False,
     flag_value=EVERYTHING,
     metavar="[NODE]",
-    help="Ignore earlier results, of all nodes or of NODE; may be given several times, after FILE.",
+    help="Ignore earlier results of NODE, or of all nodes if you name none. Put it after FILE; repeatable.",
 )
-workers_number = click.option("--workers", type=click.IntRange(1), metavar="N", help="How many jobs at a time.")
+workers_number = click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
+)
 
 
 @click.group()
 def batch() -> None:
-    """Run every combination of variants over every case, and find out which is better."""
+    """Run every combination of variants on every case, and find out which is better."""
 
 
 @batch.command()
 @click.argument("file", metavar="FILE[:BATCH]")
 @click.option(
-    "--name", metavar="NAME", help="What to call the batch, if not as the file does: a name is a batch of its own."
+    "--name", metavar="NAME", help="Use this name instead of the one in FILE. A new name is a separate batch."
 )
 @cases_file
-@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination so often on each case.")
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination N times on each case.")
 @click.option(
-    "--only", multiple=True, metavar="COMBINATION", help="Only this one, as 'answer=long', beside the baseline."
+    "--only",
+    multiple=True,
+    metavar="COMBINATION",
+    help="Run only this combination, such as 'answer=long', and the baseline; repeatable.",
 )
 @workers_number
-@click.option("--runner", default=None, metavar="NAME", help="What runs the jobs: threads.")
 @click.option(
-    "--budget-usd", type=click.FloatRange(0), metavar="X", help="Begin no more jobs once it has cost so much."
+    "--runner",
+    default=None,
+    metavar="NAME",
+    help="What runs the jobs: threads, an installed runner, or `file.py:Runner`.",
 )
 @click.option(
-    "--budget-tokens", type=click.IntRange(0), metavar="N", help="Begin no more jobs once it has used so many tokens."
+    "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
 )
 @click.option(
-    "--budget-s", type=click.FloatRange(0), metavar="S", help="Begin no more jobs once it has run for so many seconds."
+    "--budget-tokens", type=click.IntRange(0), metavar="N", help="Start no more jobs once the batch has used N tokens."
+)
+@click.option(
+    "--budget-s", type=click.FloatRange(0), metavar="S", help="Start no more jobs once the batch has run for S seconds."
 )
 @fresh_nodes
-@click.option("--no-share", is_flag=True, help="Share and keep nothing: run every node of every job.")
+@click.option("--no-share", is_flag=True, help="Run every node of every job; share and reuse no results.")
 @click.option(
     "--remeasure",
     is_flag=True,
-    help="Run the baseline again beside the others where latency and cost would be measured at different times.",
+    help="Run the jobs side by side with the baseline again, so that latency and cost can be compared.",
 )
 @url
 @as_json
@@ -125,18 +135,19 @@ def run(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Run the batch test that a file defines.
+    """Run the batch test in a file: every combination on every case.
 
-    FILE has `batch = wtb.BatchTest(…)`, or another name after the colon.
+    FILE must contain `batch = wtb.BatchTest(…)`. If it has another name, give that name after the colon.
 
-    What an earlier run of the batch has done is kept: the same command again runs what is missing, has failed or has
-    changed. Ctrl-C stops when the jobs that have begun are done, a second one at once. A budget is for all the times
-    that the batch is run; what is shared counts once.
+    Results are kept. Run the same command again, and only jobs that are missing, failed or out of date run. Ctrl-C
+    finishes the jobs that have started, then stops; a second Ctrl-C ends the process at once.
 
-    With --remeasure, when jobs are left to run or were measured apart from the baseline, every job of this command runs
-    anew and takes nothing from others, so that times and costs can be compared. --only limits which.
+    A budget covers all the times that you run the batch. Shared work counts once.
 
-    Exits with 3 when jobs or evaluators failed, or when the budget was used up with jobs left.
+    --remeasure takes effect if jobs are left to run, or if some were not measured together with the baseline. Then
+    every job of this command runs again, without shared results. Use --only to limit the jobs.
+
+    The command exits with 3 if jobs or evaluators failed, or if the budget ran out before all jobs were done.
     """
     given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -153,7 +164,7 @@ def run(
 
 
 def _loaded(bench: Bench, file: str) -> BatchTest:
-    """Load a batch; what its file reads while it is loaded is noted."""
+    """Load a batch, and record which files it reads while it loads."""
     bench.services.observer.start()
     return load_batch(file)
 
@@ -164,10 +175,12 @@ def _fresh(nodes: Sequence[str]) -> bool | tuple[str, ...]:
 
 @batch.command("plan")
 @click.argument("file", metavar="FILE[:BATCH]")
-@click.option("--name", metavar="NAME", help="Plan it as a batch of this name.")
+@click.option("--name", metavar="NAME", help="Plan a batch with this name.")
 @cases_file
-@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Plan so many repeats of each case.")
-@click.option("--only", multiple=True, metavar="COMBINATION", help="Only this one beside the baseline.")
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Plan N repeats of each case.")
+@click.option(
+    "--only", multiple=True, metavar="COMBINATION", help="Plan only this combination and the baseline; repeatable."
+)
 @fresh_nodes
 @url
 @as_json
@@ -185,8 +198,8 @@ def plan_batch(
 ) -> None:
     """Show what `wtb batch run` would do, without running anything.
 
-    It shows how many jobs and node runs would be kept, shared and executed, and what has changed since the last time:
-    functions, values, files that nodes read, variables.
+    You see how many jobs and node runs would be kept, shared and executed. You also see what has changed since the last
+    run: functions, values, files that nodes read, environment variables.
     """
     given = {"name": name, "cases": cases, "repeats": repeats}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
@@ -209,8 +222,8 @@ def plan_batch(
 def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
     """Delete a batch with its results.
 
-    The runs behind the results stay: `wtb delete RUN` deletes one. Baselines made from the batch stay, too. Results of
-    nodes can still be shared with other batches; `--fresh` ignores them.
+    The runs behind the results stay; `wtb delete RUN` deletes one. Baselines that you made from the batch stay too.
+    Other batches can still share the results of its nodes, unless you run them with --fresh.
     """
     with Bench(url) as bench:
         deleted = bench.delete_batch(name)
@@ -227,10 +240,11 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @as_json
 @example("wtb batch retry support_qa batch.py")
 def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
-    """Run the failed jobs of BATCH again, and score again what an evaluator failed to score.
+    """Run failed jobs and failed evaluations of a batch again.
 
-    FILE defines it as it is now; the combinations, cases and repeats are those that it had. What is missing or has
-    changed is run too. A run that only lacks scores is not run again. Exits with 3 when something failed again.
+    The current workflow and evaluators come from FILE; the combinations, cases and repeats are those of BATCH. Jobs
+    that are missing or out of date run too. If only a score is missing, the evaluator runs again and the workflow does
+    not. The command exits with 3 if anything fails again.
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
@@ -248,7 +262,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
 
 
 def _cases_of(result: BatchResult, source: Any) -> list[Case]:
-    """Return the cases that a batch had, as they are now."""
+    """Return the cases of a batch with their current content."""
     now = {case.id: case for case in read_cases(source)}
     gone = [case for case in result.batch.record.cases if case not in now]
     if gone:
@@ -258,7 +272,7 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
 
 def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
-    test.plan(only)  # says what is wrong before anything is drawn
+    test.plan(only)  # reports mistakes before the display starts
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
@@ -307,7 +321,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
 
 
 @batch.command("ls")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many batches.")
 @url
 @as_json
 @example("wtb batch ls")
@@ -334,13 +348,20 @@ def _row(batch: Batch) -> dict[str, Any]:
 
 @batch.command("show")
 @click.argument("name", metavar="BATCH")
-@click.option("--cases", "by_case", is_flag=True, help="Every combination on every case, with the run behind it.")
-@click.option("--different", metavar="METRIC", help="Only cases on which combinations disagree, the widest first.")
+@click.option("--cases", "by_case", is_flag=True, help="Show every combination on every case, with its run.")
 @click.option(
-    "--pareto", multiple=True, metavar="METRIC", help="Only combinations that are not shown to be beaten on these."
+    "--different", metavar="METRIC", help="Show only cases on which combinations disagree, the widest spread first."
 )
-@click.option("--failed", is_flag=True, help="Only jobs that failed and evaluators that failed, with their errors.")
-@click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row a job.")
+@click.option(
+    "--pareto",
+    multiple=True,
+    metavar="METRIC",
+    help="Show only combinations that are not shown to be beaten on these metrics; repeatable.",
+)
+@click.option("--failed", is_flag=True, help="Show only failed jobs and failed evaluators, with their errors.")
+@click.option(
+    "--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row per job to this file."
+)
 @url
 @as_json
 @example(
@@ -359,9 +380,9 @@ def show_batch(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show what a batch found.
+    """Show the results of a batch: scores, verdicts and failures.
 
-    BATCH is its name or id. One that still runs, or was stopped, is shown as far as it has come.
+    BATCH is the name or id of a batch. If it is still running or was stopped, you see the results so far.
     """
     with Bench(url) as bench:
         result = bench.get_batch(name)
@@ -426,10 +447,10 @@ def _plain(job: JobResult) -> dict[str, Any]:
 @as_json
 @example("wtb batch cancel support_qa")
 def cancel(*, name: str, url: str | None, as_json: bool) -> None:
-    """Cancel a batch that runs.
+    """Cancel a running batch.
 
-    Whoever runs it, a `wtb batch run` or a program with `bench.batch`, finishes the jobs that it has begun; what is
-    done is kept.
+    This works for `wtb batch run` in another terminal, and for `bench.batch` in a program. Jobs that have started are
+    finished, and all results are kept.
     """
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)

@@ -1,4 +1,4 @@
-"""`wtb db`: the schema of the database."""
+"""`wtb db`: create, upgrade and downgrade the database schema."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ def _database(address: str | None) -> Iterator[Database]:
 
 @db.command()
 @url
-@click.option("--to", "revision", default="head", show_default=True, help="The revision to stop at.")
+@click.option("--to", "revision", default="head", show_default=True, help="Revision to stop at.")
 @as_json
 @example("wtb db upgrade --url postgresql://wtb@localhost/wtb")
 def upgrade(url: str | None, revision: str, as_json: bool) -> None:
-    """Bring the database up to this version of wtb; safe to run again, and by several at once."""
+    """Create or upgrade the database schema for this version of wtb.
+
+    It is safe to run this again, and from several processes at once.
+    """
     from wtb.infrastructure.sql import schema
 
     with _database(url) as database:
@@ -62,7 +65,10 @@ def upgrade(url: str | None, revision: str, as_json: bool) -> None:
 @as_json
 @example("wtb db downgrade 0001 --url sqlite:///bench.db")
 def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
-    """Bring the database down to REVISION (`base` removes all tables). What newer tables hold is lost."""
+    """Downgrade the database schema to REVISION.
+
+    `base` removes all tables. The data in newer tables is lost.
+    """
     from wtb.infrastructure.sql import schema
 
     with _database(url) as database:
@@ -81,7 +87,10 @@ def downgrade(revision: str, url: str | None, yes: bool, as_json: bool) -> None:
 @as_json
 @example("wtb db current")
 def current(url: str | None, as_json: bool) -> None:
-    """Say which revision the database has and which one this wtb needs."""
+    """Show the schema revision of the database.
+
+    You also see the revision that this wtb needs, and what to do if they differ.
+    """
     from wtb.infrastructure.sql import schema
 
     with _database(url) as database:

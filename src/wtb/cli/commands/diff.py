@@ -1,4 +1,4 @@
-"""`wtb diff`: what differs between two checkpoints, in state, files and calls."""
+"""`wtb diff`: the differences between two checkpoints in state, files and tool calls."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from wtb.domain.tools import CallKind, CallStatus
 from wtb.loading import load_workflow
 
 _LONGEST = 160
-"""Characters of a value that a person is shown."""
+"""Longest value, in characters, that people see."""
 _LONGEST_PAIR = 80
-"""Characters of an old and a new value that stand in one line."""
+"""Longest old and new value together, in characters, that fit into one line."""
 _LONGEST_LINE = 1_000
 _MOST_LINES = 400
-"""Lines of one file, or of one text in the state, that a person is shown."""
+"""How many lines of one file, or of one text in the state, people see."""
 
 _STYLES = {DiffKind.ADDED: "green", DiffKind.REMOVED: "red"}
 _MARKS = {DiffKind.ADDED: "+", DiffKind.REMOVED: "-"}
@@ -38,10 +38,10 @@ _NOUNS = {"state": "value", "files": "file", "calls": "call"}
 @click.argument("run_id", metavar="RUN")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
-@click.option("--stat", is_flag=True, help="Only say how much differs.")
-@click.option("--state-only", is_flag=True, help="Leave out files and calls.")
-@click.option("--files-only", is_flag=True, help="Leave out state and calls.")
-@click.option("--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state.")
+@click.option("--stat", is_flag=True, help="Show only how many values, files and calls differ.")
+@click.option("--state-only", is_flag=True, help="Compare only the state.")
+@click.option("--files-only", is_flag=True, help="Compare only the files.")
+@click.option("--workflow", metavar="WORKFLOW", help="Load this workflow first, if the state holds your own classes.")
 @url
 @as_json
 @example(
@@ -59,10 +59,10 @@ def diff(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show what makes checkpoint B of checkpoint A: state, files, and recorded calls on the way.
+    """Show what changed between checkpoints A and B: state, files, and the tool calls in between.
 
-    A and B are step numbers, nodes (their latest visit), node#2, names or beginnings of ids; without B it is the head.
-    A checkpoint of another run is RUN@CHECKPOINT, its head RUN@.
+    A and B are step numbers, nodes (the latest visit), node#2 (the second visit), names, or the start of an id. Without
+    B, A is compared with the head. RUN@CHECKPOINT names a checkpoint of another run, and RUN@ its head.
     """
     if state_only and files_only:
         raise InvalidInput("--state-only and --files-only leave nothing to compare; give one of them")
@@ -81,7 +81,7 @@ def diff(
 
 
 def _data(found: CheckpointDiff, shown: list[str], *, stat: bool) -> dict[str, Any]:
-    """Return what programs get: with `stat` no more than the counts."""
+    """Return the diff for programs; with `stat`, only the counts."""
     data = found.to_dict()
     data["counts"] = {name: data["counts"][name] for name in shown}
     return {key: value for key, value in data.items() if key not in _NOUNS or (key in shown and not stat)}

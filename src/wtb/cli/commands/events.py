@@ -1,4 +1,4 @@
-"""`wtb events`, and the events of a run that `wtb show --events` lists."""
+"""`wtb events`, and the list of events in `wtb show --events`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
 
 EVENTS = 100
-"""Events that people are shown unless they ask for another number."""
+"""How many events people see by default."""
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 
 
 @click.command()
-@click.option("--run", "run_id", metavar="RUN", help="Only those of this run; of a deleted one give the whole id.")
-@click.option("--batch", metavar="BATCH", help="Only those of this batch, by its name or id; not those of its runs.")
-@click.option("--system", is_flag=True, help="Only those that belong to no run and no batch.")
-@click.option("--deleted", is_flag=True, help="Only deletions of runs; the stream is the id of the run.")
+@click.option("--run", "run_id", metavar="RUN", help="Only events of this run; for a deleted run give the full id.")
+@click.option("--batch", metavar="BATCH", help="Only events of this batch (name or id), without those of its runs.")
+@click.option("--system", is_flag=True, help="Only events that belong to no run and no batch.")
+@click.option("--deleted", is_flag=True, help="Only deletions of runs; the column `stream` has the id of the run.")
 @click.option(
     "--severity",
     type=click.Choice([severity.value for severity in Severity]),
-    help="Only events at least that severe: warning means warnings and errors.",
+    help="Only events of this severity or above: `warning` means warnings and errors.",
 )
 @click.option(
-    "--type", "types", metavar="TYPE", multiple=True, help="Only this type, as node.failed, or noun, as node."
+    "--type",
+    "types",
+    metavar="TYPE",
+    multiple=True,
+    help="Only events of this type, such as node.failed, or this group, such as `node`; repeatable.",
 )
-@click.option("--limit", type=click.IntRange(1), default=EVENTS, show_default=True, help="Show this many.")
+@click.option("--limit", type=click.IntRange(1), default=EVENTS, show_default=True, help="Show this many events.")
 @click.option("--before", type=click.IntRange(1), metavar="POSITION", help="Show the events before this position.")
 @click.option("--after", type=click.IntRange(0), metavar="POSITION", help="Show the first events after this position.")
 @url
@@ -51,7 +55,10 @@ def events(
     as_json: bool,
     **bounds: Any,
 ) -> None:
-    """List what was recorded of all runs and batches, also of deleted runs; the latest, unless a bound is given."""
+    """List the recorded events of all runs and batches, even of deleted runs.
+
+    You see the latest events; --before and --after page through the others.
+    """
     if sum(map(bool, (run_id, batch, system))) > 1:
         raise InvalidInput("--run, --batch and --system exclude each other; give one of them")
     wanted = _types((*types, EventType.EXECUTION_DELETED) if deleted else types)
@@ -65,7 +72,7 @@ def events(
         page = queries.log_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
     shown = _data if as_json else _row
     rows = [{"position": event.position, "stream": event.stream, **shown(event)} for event in page.events]
-    if not as_json:  # the position is what pages are turned by here
+    if not as_json:  # here --before and --after take a position
         rows = [{heading: value for heading, value in row.items() if heading != "number"} for row in rows]
     show_rows(rows, as_json=as_json, empty="Nothing was recorded.")
     if not as_json and page.events:
@@ -85,7 +92,7 @@ def show_events(
     after: int | None,
     as_json: bool,
 ) -> None:
-    """Print events of a run that fit; programs get all of them unless they give a bound."""
+    """Print the matching events of a run; with --json and no bound, all of them."""
     wanted: dict[str, Any] = {
         "types": _types((*types, "tool") if tools else types),
         "severities": _severities(Severity("error" if errors else severity or "info")),
@@ -114,7 +121,7 @@ def _types(names: Sequence[str]) -> list[EventType]:
 
 
 def _severities(least: Severity) -> list[Severity]:
-    """Return the severities from this one on; none, which filters nothing, when that is all of them."""
+    """Return this severity and all above it; an empty list, which filters nothing, for the lowest."""
     order = list(Severity)
     return order[order.index(least) :] if least is not order[0] else []
 
@@ -134,7 +141,7 @@ def _row(event: RecordedEvent) -> dict[str, Any]:
 
 
 def _said(data: Mapping[str, Any]) -> str:
-    """Return what an event tells people: the node first, then all but the ids."""
+    """Return the data of an event for people: the node first, then the rest without ids."""
     rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
     where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
     if "ms" in rest:

@@ -1,4 +1,4 @@
-"""`wtb export`, and the files that `wtb show --files` lists."""
+"""`wtb export`, and the list of files in `wtb show --files`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TYPES = {EntryKind.FILE: stat.S_IFREG, EntryKind.FOLDER: stat.S_IFDIR, EntryKin
 @as_json
 @example("wtb export first answer", "wtb export first@draft#2 second-draft")
 def export(*, place: str, folder: Path, url: str | None, as_json: bool) -> None:
-    """Write the workspace files of a run into DIR, which is absent or empty.
+    """Write the workspace files of a run into DIR.
 
-    They are those of the last step, or of CHECKPOINT: a step number, a node (its latest visit), node#2, a name or the
-    beginning of an id. Files are as they were, permissions included.
+    You get the files at the last step, or at CHECKPOINT: a step number, a node (the latest visit), node#2 (the second
+    visit), a name, or the start of an id. Permissions are restored too. DIR must be empty or not exist yet.
     """
     run_id, at, checkpoint = place.partition("@")
     with Bench(url) as bench:
@@ -39,7 +39,7 @@ def export(*, place: str, folder: Path, url: str | None, as_json: bool) -> None:
 
 
 def rows_for_programs(tree: FileTree) -> list[dict[str, Any]]:
-    """Return the entries of a tree by path; a link says where it leads."""
+    """Return the entries of a tree, sorted by path; a link has its target."""
     return [
         {
             "path": entry.path,
@@ -53,7 +53,7 @@ def rows_for_programs(tree: FileTree) -> list[dict[str, Any]]:
 
 
 def rows_for_people(tree: FileTree) -> list[dict[str, Any]]:
-    """Return the entries of a tree as `ls -l` shows them."""
+    """Return the entries of a tree in the style of `ls -l`."""
     return [
         {
             "mode": stat.filemode(_TYPES[entry.kind] | entry.mode),
@@ -65,5 +65,5 @@ def rows_for_people(tree: FileTree) -> list[dict[str, Any]]:
 
 
 def readable(path: str) -> str:
-    """Return a path that any terminal can print; bytes that are no UTF-8 become question marks."""
+    """Return a path that any terminal can print; invalid UTF-8 becomes question marks."""
     return path_bytes(path).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`wtb import`: bring what other tools have recorded."""
+"""`wtb import`: copy data from other tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wtb.cli.output import as_json, counted, example, show, url
 
 @click.group("import")
 def import_group() -> None:
-    """Bring in what other tools have recorded."""
+    """Import data from other tools."""
 
 
 @import_group.command("langgraph")
@@ -19,10 +19,13 @@ def import_group() -> None:
 @as_json
 @example("wtb import langgraph checkpoints.sqlite", "wtb import langgraph postgresql://me@localhost/agents")
 def import_langgraph(*, database: str, url: str | None, as_json: bool) -> None:
-    """Copy all threads of LangGraph's SqliteSaver or PostgresSaver, with their checkpoints, branches and writes.
+    """Import all threads of a LangGraph checkpointer.
 
-    DATABASE is the file of a SqliteSaver, or the address of the database of a PostgresSaver; it is only read. Done
-    again it brings what came since, and what an interrupted one left out; threads that went on here stay as they are.
+    DATABASE is the file of a SqliteSaver, or the database address of a PostgresSaver. WTB only reads it, and copies the
+    threads with their checkpoints, branches and writes.
+
+    Run the command again to import what is new, and what an interrupted import left out. Threads that have gone on in
+    WTB stay as they are.
     """
     from wtb.langgraph import Saver, import_threads
 

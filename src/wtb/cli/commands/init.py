@@ -1,4 +1,4 @@
-"""`wtb init`: a project to begin with, which runs as it is."""
+"""`wtb init`: creates a first project that runs as it is."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _WORKFLOW = '''"""Writes a text, reviews it until it is long enough, and asks be
 import wtb
 
 flow = wtb.Workflow("writer")
-flow.reducer("remarks", wtb.append)  # remarks are collected; other keys keep what was written last
+flow.reducer("remarks", wtb.append)  # collects all remarks; other keys keep the last value
 
 
-@wtb.tool(effects="none")  # "external" for what changes the world: such calls are never repeated by accident
+@wtb.tool(effects="none")  # use "external" if it changes the world: WTB never repeats such calls by accident
 def look_up(topic):
     return f"{topic} is learned best by trying it out."
 
 
 @flow.node(start=True)
-def research(state, ctx):  # a node returns only what changes
+def research(state, ctx):  # a node returns only what it changes
     return {"fact": ctx.tool(look_up, topic=state.get("topic", "WTB"))}
 
 
 @flow.node()
 def draft(state, ctx):
     text = state.get("text", "") + state["fact"] + "\\n"
-    (ctx.workspace / "draft.txt").write_text(text)  # the files are kept with every step
+    (ctx.workspace / "draft.txt").write_text(text)  # files are saved with every step
     return {"text": text}
 
 
@@ -42,23 +42,23 @@ def review(state):
 
 
 @flow.node()
-async def publish(state, ctx):  # sync or async
+async def publish(state, ctx):  # nodes may be sync or async
     return {"published": ctx.ask("Publish draft.txt?", schema=["yes", "no"]) == "yes"}
 
 
 flow.edge("research", "draft")
 flow.edge("draft", "review")
-flow.edge("review", "draft", when="words < 20")  # a loop; conditions are CEL over the state
+flow.edge("review", "draft", when="words < 20")  # a loop; conditions are CEL expressions over the state
 flow.edge("review", "publish", otherwise=True)
 flow.edge("publish", wtb.END)
 '''
 
-_SETTINGS = """# Settings of wtb in this folder; --url and WTB_* come first. What stands here are the defaults.
+_SETTINGS = """# Settings of wtb for this folder. These are the defaults. --url and WTB_* variables override this file.
 
-# preset = "local"                 # testing: everything in memory; production: survives a loss of power
-# folder = ".wtb"                  # where runs and files are kept
-# url = "postgresql://me@host/db"  # instead of SQLite in the folder; then `wtb db upgrade` once
-# busy_timeout_s = 30              # how long to wait for another process that writes
+# preset = "local"                 # testing: all in memory; production: survives a power loss
+# folder = ".wtb"                  # where runs and files are stored
+# url = "postgresql://me@host/db"  # instead of SQLite; then run `wtb db upgrade` once
+# busy_timeout_s = 30              # how long to wait while another process writes
 """
 
 _IGNORED = "# Runs and files of wtb\n.wtb/\n"
@@ -77,9 +77,10 @@ _COMMANDS = (
 @as_json
 @example("wtb init my-bench")
 def init(folder: Path, as_json: bool) -> None:
-    """Make a small project in FOLDER (this one, when none is named) that runs at once.
+    """Create a small project that you can run at once.
 
-    It gets a workflow, wtb.toml and .gitignore. Nothing is ever overwritten.
+    It goes into FOLDER, or into this folder if you name none. It has a workflow (writer.py), wtb.toml and .gitignore.
+    Existing files are never overwritten.
     """
     texts = {"writer.py": _WORKFLOW, "wtb.toml": _SETTINGS}
     for name in texts:
@@ -99,7 +100,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            with (folder / name).open("x") as file:  # not even when somebody made it in this moment
+            with (folder / name).open("x") as file:  # "x" fails if somebody has just created the file
                 file.write(text)
     except OSError as error:
         raise InvalidInput(f"{error.filename} cannot be written: {error.strerror}; choose another folder") from error

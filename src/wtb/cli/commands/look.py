@@ -1,4 +1,4 @@
-"""`wtb ls`, `workflows`, `history`: list runs, workflows, and the checkpoints of a run."""
+"""`wtb ls`, `workflows`, `history`: list runs, workflows, and a run's checkpoints."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tree import HistoryTree
 
 CHECKPOINTS = 100
-"""Checkpoints that people are shown unless they ask for another number."""
+"""How many checkpoints people see by default."""
 _TABLE = 500
-"""Checkpoints in one table when all are shown."""
+"""How many checkpoints one table holds if all are shown."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHORT_UUID = 13
-"""The part of a run's id that is the millisecond of its making: as good as never shared, and short to type."""
+"""The length of the timestamp in a run's id: short to type, and two runs hardly ever share it."""
 
 
 @click.command()
@@ -45,12 +45,12 @@ _SHORT_UUID = 13
     "statuses",
     multiple=True,
     type=click.Choice([status.value for status in ExecutionStatus]),
-    help="Only these; may be given several times.",
+    help="Only runs with this status; repeatable.",
 )
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
-@click.option("--since", metavar="AGE", help="Only runs begun within this time: 30m, 12h, 7d, 2w.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
+@click.option("--since", metavar="AGE", help="Only runs created within this time: 30m, 12h, 7d, 2w.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many runs.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many of the newest runs.")
 @url
 @as_json
 @example("wtb ls --status failed --status paused --since 7d")
@@ -66,8 +66,8 @@ def ls(
 ) -> None:
     """List runs, newest first.
 
-    A run that says it is running is marked `gone` when its process has ended, and `abandoned` when nothing was heard
-    of it for an hour. The beginning of an id, as it is shown here, is enough for the other commands.
+    The list shows the start of each id; that is enough for the other commands. A run that is recorded as running is
+    marked `gone` if its process has ended, and `abandoned` if it has given no sign of life for an hour.
     """
     with Bench(url) as bench:
         found = bench.services.queries.list_runs(
@@ -103,7 +103,7 @@ def _run_row(row: RunRow) -> dict[str, Any]:
 
 
 def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with ids as short as they can be told apart, and what is wrong with a run beside its status."""
+    """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status."""
     length = _SHORT_UUID
     while len({row["run"][:length] for row in rows}) < len(rows):
         length += 1
@@ -124,9 +124,10 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @as_json
 @example("wtb workflows")
 def workflows(*, url: str | None, as_json: bool) -> None:
-    """List the workflows that have runs: their versions, how many runs there are, and when the last one began.
+    """List the workflows that have runs.
 
-    `definitions` counts the different sets of nodes, edges and settings that its runs were made with.
+    For each workflow you see its versions, the number of runs, and when the first and the last run started.
+    `definitions` counts the different sets of nodes, edges and settings that the runs used.
     """
     with Bench(url) as bench:
         found = bench.list_workflows()
@@ -146,15 +147,19 @@ def workflows(*, url: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--tree", is_flag=True, help="Draw all branches, and what rollbacks left behind, as a tree.")
-@click.option("--all", "everything", is_flag=True, help="Also what a rollback left behind; with --tree every step.")
+@click.option("--tree", is_flag=True, help="Draw a tree of all branches, and of steps that were rolled back.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include steps that were rolled back. With --tree: show every step."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help=f"Show this many checkpoints; {CHECKPOINTS} without --json or --all, else all.",
+    help=f"Show this many checkpoints. Default: {CHECKPOINTS}; with --json or --all, all of them.",
 )
-@click.option("--before", metavar="CHECKPOINT", help="Show those before this step, node, node#2, name or id.")
-@click.option("--after", metavar="CHECKPOINT", help="Show the first ones after this step, node, node#2, name or id.")
+@click.option("--before", metavar="CHECKPOINT", help="Show the checkpoints before this step, node, node#2, name or id.")
+@click.option(
+    "--after", metavar="CHECKPOINT", help="Show the first checkpoints after this step, node, node#2, name or id."
+)
 @url
 @as_json
 @example("wtb history first", "wtb history first --before 900 --limit 50", "wtb history first --tree")
@@ -169,11 +174,14 @@ def history(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List the checkpoints of a run up to its head: step, node, visit, what made them, size, files and time.
+    """List the checkpoints of a run.
 
-    Of a long run the latest are shown, unless --before or --after says otherwise. The tree has every branch with its
-    head, lines that no branch leads to any more, and forks into other runs; steps in a row of which there is nothing to
-    say are one line.
+    Each row has the step, node, visit, trigger, size, files and time of a checkpoint. The list ends at the head, which
+    is the current position of the run. For a long run you see the latest checkpoints; --before and --after page
+    through the others.
+
+    --tree shows every branch with its head, abandoned lines, and forks into other runs. It folds plain steps in a row
+    into one line.
     """
     with Bench(url) as bench:
         queries, run = bench.services.queries, Prefix(run_id)
@@ -190,7 +198,7 @@ def history(
 
 
 def _show_each(rows: Iterable[CheckpointRow]) -> None:
-    """Print rows as they come, some at a time."""
+    """Print rows as they arrive, one table at a time."""
     rows, is_first = iter(rows), True
     while page := list(islice(rows, _TABLE)):
         print_table(rows_for_people(page), has_header=is_first)
@@ -200,7 +208,7 @@ def _show_each(rows: Iterable[CheckpointRow]) -> None:
 
 
 def _show_page(page: CheckpointPage, *, by_id: bool, as_json: bool) -> None:
-    """Print a page; where several lines are mixed, only an id says where the next one begins."""
+    """Print a page. If it mixes several lines of history, only an id identifies the start of the next page."""
     if as_json:
         print_json([row_data(row) for row in page.rows])
         return

@@ -1,4 +1,4 @@
-"""`wtb report`: what a batch found, as a file to look at or to pass on."""
+"""`wtb report`: the results of a batch as one file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from wtb.cli.output import as_json, example, show, url
 
 @click.command()
 @click.argument("batch", metavar="BATCH")
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it; report-BATCH.html.")
-@click.option("--format", "format", type=click.Choice(["html", "md"]), help="Otherwise what FILE ends with says it.")
+@click.option(
+    "--out", metavar="FILE", type=click.Path(path_type=Path), help="File to write. Default: report-BATCH.html."
+)
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["html", "md"]),
+    help="Format of the report. Default: the ending of FILE, else html.",
+)
 @url
 @as_json
 @example("wtb report support_qa", "wtb report support_qa --out comment.md")
 def report(*, batch: str, out: Path | None, format: str | None, url: str | None, as_json: bool) -> None:
-    """Write what a batch found as one file: the answer, the matrix with verdicts, plots, cases and failures.
+    """Write the results of a batch to one HTML or Markdown file.
 
-    BATCH is the name or the id of a batch. The HTML needs nothing else to be seen, no network and no program; the
-    Markdown (.md) is fit for a comment on a pull request.
+    BATCH is the name or id of a batch. The report has the answer, the scores with verdicts, plots, cases and failures.
+    The HTML file opens in any browser, without a network. The Markdown file (.md) fits into a pull request comment.
     """
     from wtb.reporting import write_report  # statistics take half a second to load
 
@@ -37,5 +44,5 @@ def report(*, batch: str, out: Path | None, format: str | None, url: str | None,
 
 
 def _file_name(name: str) -> str:
-    """Return a name of which a file can be called, in this folder."""
+    """Return a name that is safe as a file name in this folder."""
     return re.sub(r"[^\w.-]+", "-", name)[:100]

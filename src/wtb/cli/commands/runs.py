@@ -1,4 +1,4 @@
-"""`wtb run`, `resume`, `pause`, `stop`: begin runs, go on with them, and end them."""
+"""`wtb run`, `resume`, `pause`, `stop`: start runs, continue them, and end them."""
 
 from __future__ import annotations
 
@@ -24,43 +24,58 @@ from wtb.loading import load_workflow
 from wtb.runs import Run
 
 FAILED = 3
-"""Exit code of a run that finished with a failure."""
+"""Exit code if the run failed."""
 
 variant_option = click.option(
-    "--variant", "variants", metavar="NODE=NAME", multiple=True, help="Run this variant of a node; may be repeated."
+    "--variant",
+    "variants",
+    metavar="NODE=NAME",
+    multiple=True,
+    help="Use variant NAME of NODE; repeatable.",
 )
 
 
 @click.command()
 @click.argument("workflow", metavar="WORKFLOW")
-@click.option("--input", "given", metavar="JSON|@FILE", help="The input: a JSON object, or @file.json.")
+@click.option("--input", "given", metavar="JSON|@FILE", help="Input of the run: a JSON object, or @file.json.")
 @click.option(
-    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One key of the input; VALUE is JSON or text."
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set one key of the input; VALUE is JSON or plain text; repeatable.",
 )
 @variant_option
-@click.option("--run-id", metavar="ID", help="The id of the new run; a reused one is refused.")
-@click.option("--break-before", metavar="NODE", multiple=True, help="Pause before this node.")
-@click.option("--break-after", metavar="NODE", multiple=True, help="Pause after this node.")
-@click.option("--max-steps", type=int, default=1_000, show_default=True, help="Stop endless loops.")
-@click.option("--timeout-s", type=float, help="Fail a run that takes longer.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of ctx.rng and ctx.seed.")
+@click.option("--run-id", metavar="ID", help="Id of the new run; it must not exist yet.")
+@click.option("--break-before", metavar="NODE", multiple=True, help="Pause before this node; repeatable.")
+@click.option("--break-after", metavar="NODE", multiple=True, help="Pause after this node; repeatable.")
+@click.option(
+    "--max-steps",
+    type=int,
+    default=1_000,
+    show_default=True,
+    help="Fail after this many steps, to end endless loops.",
+)
+@click.option("--timeout-s", type=float, help="Fail if the run takes longer than this many seconds.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for ctx.rng and ctx.seed.")
 @click.option(
     "--checkpoints",
     type=click.Choice([keep.value for keep in Keep]),
     default=Keep.EVERY_NODE.value,
     show_default=True,
-    help="Which checkpoints are kept after the end; until then all are.",
+    help="When to keep the checkpoints of all nodes after the run has ended: always, only if it completed, or only if "
+    "it did not.",
 )
-@click.option("--fine-grained", is_flag=True, help="Make checkpoints at calls of tools too.")
+@click.option("--fine-grained", is_flag=True, help="Also make checkpoints at tool calls inside nodes.")
 @click.option(
     "--checkpoint-failure",
     type=click.Choice([choice.value for choice in OnFailure]),
-    help="Whether a checkpoint that cannot be written ends the run; as the settings say by default.",
+    help="If a checkpoint cannot be written: warn and go on, or stop the run. Default: as in your settings.",
 )
 @click.option(
     "--workspace",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder whose files the run begins with; it is copied.",
+    help="Copy the files of this folder into the run's workspace.",
 )
 @url
 @as_json
@@ -84,10 +99,12 @@ def run(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Run WORKFLOW: file.py[:flow], module:flow or flow.json.
+    """Run a workflow.
 
-    Ctrl-C pauses at the end of the step, a second one stops the run for good, a third one ends the process.
-    Exits with 3 when the run failed.
+    WORKFLOW is file.py[:flow], module:flow or flow.json. In a file, the default name is `flow`.
+
+    Ctrl-C pauses the run at the end of the current step. A second Ctrl-C stops it for good, and a third one ends the
+    process. The command exits with 3 if the run failed.
     """
     flow = load_workflow(workflow)
     state = {**read_input(given), **dict(read_setting(item) for item in settings)}
@@ -112,20 +129,40 @@ def run(
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--workflow", metavar="WORKFLOW", help="Where the workflow is now, if not where it was.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
+@click.option("--workflow", metavar="WORKFLOW", help="Load the workflow from here, if it has moved.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a key of the state before the run goes on; repeatable.",
+)
 @variant_option
-@click.option("--answer", metavar="JSON|TEXT", help="The answer to the question that the run waits for.")
-@click.option("--rerun-node", is_flag=True, help="Undo what can be undone of the node that was begun; begin it afresh.")
-@click.option("--strict", is_flag=True, help="Refuse to go on with a workflow that has changed since the run began.")
+@click.option("--answer", metavar="JSON|TEXT", help="Answer the question that the run asks.")
+@click.option(
+    "--rerun-node", is_flag=True, help="Undo what can be undone of the unfinished node, and start that node again."
+)
+@click.option(
+    "--strict", is_flag=True, help="Refuse, instead of warning, if the workflow has changed since the run started."
+)
 @click.option(
     "--take-over",
     is_flag=True,
-    help="Take the run from a process that has ended, but whose lease a wrong clock has put far into the future.",
+    help="Take the run from a process that has ended but, because of a wrong clock, still seems to own the run.",
 )
-@click.option("--break-before", metavar="NODE", multiple=True, help="Replace the breakpoints before nodes.")
-@click.option("--break-after", metavar="NODE", multiple=True, help="Replace the breakpoints after nodes.")
-@click.option("--max-steps", type=int, help="Replace the limit of steps.")
+@click.option(
+    "--break-before",
+    metavar="NODE",
+    multiple=True,
+    help="Pause before this node, instead of the earlier --break-before; repeatable.",
+)
+@click.option(
+    "--break-after",
+    metavar="NODE",
+    multiple=True,
+    help="Pause after this node, instead of the earlier --break-after; repeatable.",
+)
+@click.option("--max-steps", type=int, help="Replace the limit on steps.")
 @url
 @as_json
 @example("wtb resume 0199a3b2-1c4d --set k=5", "wtb resume first --answer yes")
@@ -145,10 +182,10 @@ def resume(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Go on with a run that is paused, has failed, or whose process is gone.
+    """Continue a run that is paused, has failed, or has lost its process.
 
-    RUN is the id, or as much of its beginning as no other run has. Ctrl-C works as in `wtb run`. Exits with 3 when the
-    run failed.
+    RUN is the id of the run, or the start of it if no other run starts the same way. Ctrl-C works as in `wtb run`. The
+    command exits with 3 if the run failed.
     """
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
@@ -172,9 +209,9 @@ def resume(
 @as_json
 @example("wtb pause first")
 def pause(run_id: str, url: str | None, as_json: bool) -> None:
-    """Ask a running run, in whichever process, to pause at its next step boundary.
+    """Pause a running run at the end of its current step.
 
-    A run whose process is gone is paused at once.
+    The run may be in any process. If its process has ended, the run is paused at once.
     """
     _request(url, run_id, "pause", as_json=as_json)
 
@@ -185,9 +222,10 @@ def pause(run_id: str, url: str | None, as_json: bool) -> None:
 @as_json
 @example("wtb stop first")
 def stop(run_id: str, url: str | None, as_json: bool) -> None:
-    """Ask a running run to stop for good at its next step boundary.
+    """Stop a run for good at the end of its current step.
 
-    A run that nobody runs (paused, failed, or its process is gone) is stopped at once.
+    The run may be in any process. If no process runs it (it is paused, has failed, or its process has ended), it is
+    stopped at once.
     """
     _request(url, run_id, "stop", as_json=as_json)
 
@@ -206,7 +244,7 @@ def _request(url: str | None, run_id: str, request: str, *, as_json: bool) -> No
 
 
 def drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> Run:
-    """Go on with a run, shown live unless a program looks on; Ctrl-C reaches it."""
+    """Continue a run and pass Ctrl-C on to it; show it live unless the output is JSON."""
     if as_json:
         with Interrupts(requests_to(run), _say, lambda: None).handled():
             return run.resume(**how)
@@ -216,7 +254,7 @@ def drive(bench: Bench, run: Run, *, as_json: bool, **how: Any) -> Run:
 
 
 def end(run: Run, *, as_json: bool, **more: Any) -> None:
-    """Print how a run ended, for programs with more facts; exit with 3 when it failed."""
+    """Print how a run ended; exit with 3 if it failed. `more` is added to the JSON output."""
     report(run, as_json=as_json, **more)
     if run.status is ExecutionStatus.FAILED:
         sys.exit(FAILED)
@@ -227,7 +265,7 @@ def _say(text: str) -> None:
 
 
 def report(run: Run, *, as_json: bool, **more: Any) -> None:
-    """Print how a run ended or why it waits, for people or as JSON."""
+    """Print how a run ended or why it waits, as text or as JSON."""
     view = run.view()
     if as_json:
         print_json({**outcome(view), **more})
@@ -238,7 +276,7 @@ def report(run: Run, *, as_json: bool, **more: Any) -> None:
 
 
 def outcome(view: RunView) -> dict[str, Any]:
-    """Return how a run stands, for programs."""
+    """Return the status of a run for programs."""
     execution = view.execution
     return {
         "run": execution.id,
@@ -252,7 +290,7 @@ def outcome(view: RunView) -> dict[str, Any]:
 
 
 def advice(view: RunView) -> str:
-    """Return how a run stands and what to do about it, in a sentence or two."""
+    """Return the status of a run and the next command to type, in a sentence or two."""
     if view.execution.workflow_name == THREAD:
         return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {view.id!r}."
     return _advice(view, view.execution)
@@ -279,7 +317,7 @@ def _advice(view: RunView, execution: Execution) -> str:
 
 
 def read_input(given: str | None) -> dict[str, Any]:
-    """Return the input that was given as a JSON object or as @file.json."""
+    """Read the input from a JSON object or from @file.json."""
     if given is None:
         return {}
     try:
@@ -296,7 +334,7 @@ def read_input(given: str | None) -> dict[str, Any]:
 
 
 def read_setting(item: str) -> tuple[str, Any]:
-    """Return the key and the value of KEY=VALUE."""
+    """Read the key and the value from KEY=VALUE."""
     key, equals, value = item.partition("=")
     if not equals or not key:
         raise InvalidInput(f"--set takes KEY=VALUE, not {item!r}")
@@ -304,7 +342,7 @@ def read_setting(item: str) -> tuple[str, Any]:
 
 
 def read_variants(items: Sequence[str]) -> dict[str, str]:
-    """Return the variant of each node, of several NODE=NAME."""
+    """Read the variant of each node from several NODE=NAME."""
     pairs = [item.partition("=") for item in items]
     wrong = [item for item, (node, equals, name) in zip(items, pairs, strict=True) if not (node and equals and name)]
     if wrong:
@@ -313,7 +351,7 @@ def read_variants(items: Sequence[str]) -> dict[str, str]:
 
 
 def _value(text: str, what: str) -> Any:
-    """Return JSON where the text is JSON, else the text itself; JSON that is too large is refused."""
+    """Return the value if the text is JSON, else the text itself; refuse JSON that is too large."""
     try:
         return read_json(text, what)
     except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""`wtb show`: how a run stands, what was recorded of it, and its files."""
+"""`wtb show`: the status of a run, its events, figures and files."""
 
 from __future__ import annotations
 
@@ -46,32 +46,36 @@ from wtb.runs import Run, usage_data
 
 @click.command("show")
 @click.argument("run_id", metavar="RUN")
-@click.option("--at", metavar="CHECKPOINT", help="Show the state at this step, node, node#2, name or id instead.")
-@click.option("--traceback", is_flag=True, help="Show where in the code the error was raised.")
-@click.option("--files", is_flag=True, help="List the files of the last step, or with --at of that one.")
-@click.option("--events", is_flag=True, help="List what was recorded of the run.")
+@click.option("--at", metavar="CHECKPOINT", help="Show the state at this step, node, node#2, name or id.")
+@click.option("--traceback", is_flag=True, help="Show the traceback of the error.")
+@click.option("--files", is_flag=True, help="List the files at the last step, or at the step of --at.")
+@click.option("--events", is_flag=True, help="List the events of the run.")
 @click.option(
     "--severity",
     type=click.Choice([severity.value for severity in Severity]),
-    help="Only events at least that severe: warning means warnings and errors.",
+    help="Only events of this severity or above: `warning` means warnings and errors.",
 )
-@click.option("--errors", is_flag=True, help="Only errors; the same as --severity error.")
-@click.option("--tools", is_flag=True, help="Only calls of tools; the same as --type tool.")
+@click.option("--errors", is_flag=True, help="Only error events; same as --severity error.")
+@click.option("--tools", is_flag=True, help="Only tool calls; same as --type tool.")
 @click.option(
     "--type",
     "types",
     metavar="TYPE",
     multiple=True,
-    help="Only events of this type, as node.failed, or of all types of a noun, as node; may be given several times.",
+    help="Only events of this type, such as node.failed, or this group, such as `node`; repeatable.",
 )
-@click.option("--limit", type=click.IntRange(1), help=f"Show this many events; {EVENTS} without --json, else all.")
+@click.option("--limit", type=click.IntRange(1), help=f"Show this many events. Default: {EVENTS}; with --json, all.")
 @click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Show the events before this number.")
 @click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Show the first events after this number.")
-@click.option("--replay", is_flag=True, help="Compare the record with what the workflow as it is now makes of it.")
+@click.option("--replay", is_flag=True, help="Check whether the current workflow would give the recorded steps.")
 @click.option(
-    "--workflow", metavar="WORKFLOW", help="Load it first: for classes of your own in the state, or --replay."
+    "--workflow",
+    metavar="WORKFLOW",
+    help="Load this workflow first: for --replay, or if the state holds your own classes.",
 )
-@click.option("--summary", is_flag=True, help="Show time, tokens and cost, by node and by tool; count events.")
+@click.option(
+    "--summary", is_flag=True, help="Show time, tokens and cost, figures for each node and tool, and event counts."
+)
 @url
 @as_json
 @example(
@@ -93,10 +97,13 @@ def show_run(
     as_json: bool,
     **filters: Any,
 ) -> None:
-    """Show how a run stands: status, where it is, state, error or question; or its events, figures or files.
+    """Show a run: its status, position, state, and error or question.
 
-    RUN is the id, or as much of its beginning as no other run has. The latest events are shown, unless --before or
-    --after says otherwise. With --replay it exits with 3 when something differs.
+    RUN is the id of the run, or the start of it if no other run starts the same way. Options show its events, figures
+    or files instead. Of the events you see the latest; --before and --after page through the others.
+
+    With --replay, no node runs: WTB applies the recorded results of the nodes with the reducers and edges of the
+    current workflow. The command exits with 3 if anything differs.
     """
     if workflow:
         load_workflow(workflow)
@@ -207,7 +214,7 @@ def _show_overview(view: RunView, *, as_json: bool) -> None:
 
 
 def _more(view: RunView) -> dict[str, Any]:
-    """Return what `wtb show` tells programs beside the outcome."""
+    """Return the facts that `wtb show --json` adds to the outcome."""
     execution, head, failure, times = view.execution, view.head, view.execution.failure, view.times
     is_completed = execution.status is ExecutionStatus.COMPLETED
     return {
@@ -236,7 +243,7 @@ def _more(view: RunView) -> dict[str, Any]:
 
 
 def _facts(view: RunView) -> dict[str, str]:
-    """Return what `wtb show` tells people before the state."""
+    """Return the facts that `wtb show` prints above the state."""
     execution, failure, used, spent = view.execution, view.execution.failure, view.usage, view.spent
     status = execution.status.value
     facts = {
@@ -264,7 +271,7 @@ def _facts(view: RunView) -> dict[str, str]:
 
 
 def _times(view: RunView) -> dict[str, str]:
-    """Return when a run was started and when it stopped, as far as it has been."""
+    """Return when a run started and stopped, as far as known, and how long it took."""
     times, status = view.times, view.execution.status.value
     facts = {}
     if times.started_at is not None:
@@ -280,13 +287,13 @@ def _times(view: RunView) -> dict[str, str]:
 
 
 def _is_more(spent: Mapping[str, Any], used: Mapping[str, Any]) -> bool:
-    """Whether a run spent more than led to its head; sums of the same prices may differ in the last digit."""
+    """Whether a run spent more than its current line used; equal sums may differ in the last digit."""
     keys = ("input_tokens", "output_tokens", "cost_usd")
     return any(spent[key] > used[key] and not math.isclose(spent[key], used[key]) for key in keys)
 
 
 def where(checkpoint: Checkpoint | None) -> str:
-    """Return the step of a checkpoint: after which node, before which ones."""
+    """Return the step of a checkpoint with the node before it and the nodes after it."""
     if checkpoint is None:
         return "none"
     after = f" after {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""

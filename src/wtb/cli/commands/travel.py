@@ -1,4 +1,4 @@
-"""`wtb rollback`, `redo`, `fork`, `checkpoint`, `delete`: go back, forward again, apart, and away."""
+"""`wtb rollback`, `redo`, `fork`, `checkpoint`, `delete`: move a run back and forward, branch it, delete it."""
 
 from __future__ import annotations
 
@@ -26,38 +26,41 @@ from wtb.loading import load_workflow
 from wtb.runs import Run
 
 _MOST = 20
-"""Files that a person is shown."""
+"""How many files people see."""
 
-workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Where the workflow is now, if not where it was.")
+workflow_option = click.option("--workflow", metavar="WORKFLOW", help="Load the workflow from here, if it has moved.")
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.argument("target", metavar="[TARGET]", required=False)
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--no-tools", is_flag=True, help="Leave what tools did as it is.")
-@click.option("--no-files", is_flag=True, help="Leave the files as they are.")
-@click.option("--allow-irreversible", is_flag=True, help="Go back though some calls cannot be taken back.")
+@click.option("--no-tools", is_flag=True, help="Do not undo tool calls.")
+@click.option("--no-files", is_flag=True, help="Do not touch the files.")
+@click.option(
+    "--allow-irreversible", is_flag=True, help="Go back even if tool calls cannot be undone; their effects stay."
+)
 @click.option(
     "--shared",
     type=click.Choice(["keep", "reverse"]),
     default="keep",
     show_default=True,
-    help="What becomes of calls that a fork builds on.",
+    help="Keep or undo tool calls that a fork builds on.",
 )
 @click.option("--continue", "go_on", is_flag=True, help="Finish a rollback or redo that failed or was killed.")
-@click.option("--abandon", is_flag=True, help="Give up a rollback or redo that failed; the run stays where it was.")
+@click.option("--abandon", is_flag=True, help="Give up an unfinished rollback or redo; the run stays where it was.")
 @click.option(
     "--in-doubt",
     type=click.Choice([doubt.value for doubt in Doubt]),
-    help="With either: whether the reversal whose process died had happened (done) or is to be made (again).",
+    help="With --continue or --abandon: what became of the undo whose process died: `done` if it happened, `again` if "
+    "it must be repeated.",
 )
 @click.option(
     "--take-over",
     is_flag=True,
-    help="With either: take the run from a process that has ended, but whose lease a wrong clock has put far into the "
-    "future.",
+    help="With --continue or --abandon: take the run from a process that has ended but, because of a wrong clock, "
+    "still seems to own the run.",
 )
 @workflow_option
 @url
@@ -81,11 +84,15 @@ def rollback(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Take a run back to TARGET: state, files and effects of tools together. What is left behind is kept.
+    """Take a run back to TARGET: its state, its files, and the effects of its tools.
 
-    TARGET is a step number, a node (its last exit), node#2, a name or the beginning of a checkpoint's id. The plan is
-    shown before anything is done. Afterwards the run is paused there, and `wtb redo` goes forward again. Exits
-    with 3 when a call could not be taken back and the run waits half-way, for `--continue` or `--abandon`.
+    TARGET is a step number, a node (where its last visit ended), node#2 (its second visit), a name, or the start of a
+    checkpoint's id. You see the plan, and WTB asks you before it changes anything.
+
+    Afterwards the run is paused at TARGET. Later steps are kept, and `wtb redo` goes forward again.
+
+    If undoing a tool call fails, the run stops half-way and the command exits with 3. Then finish the rollback with
+    --continue, or give it up with --abandon.
     """
     if go_on + abandon + (target is not None) != 1:
         raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
@@ -111,15 +118,17 @@ def rollback(
 def _roll_back(
     run: Run, target: str, options: dict[str, Any], *, dry_run: bool, yes: bool, allowed: bool, as_json: bool
 ) -> None:
-    """Show the plan, ask, and do exactly that."""
+    """Show the plan, ask, and carry out exactly that plan."""
     if not dry_run:
-        check_still(run.execution, STILL)  # said before a plan is shown that cannot be carried out
+        check_still(run.execution, STILL)  # refuse before showing a plan that cannot be carried out
     plan = run.rollback(target, dry_run=True, **options)
     result = {"run": run.id, "status": run.status.value, "plan": plan.to_dict()}
     text = _plan_text(run, plan, tools=options["tools"])
     if dry_run:
         show(result, text, as_json=as_json)
-    elif run.status is ExecutionStatus.PAUSED and not _changes(plan):  # a rollback to here would only be in redo's way
+    elif run.status is ExecutionStatus.PAUSED and not _changes(
+        plan
+    ):  # a rollback that changes nothing would only block redo
         show(result, f"{run.id} waits there already, and nothing was done. {advice(run.view())}", as_json=as_json)
     elif plan.irreversible and not allowed:
         show(result, text, as_json=as_json)
@@ -155,7 +164,7 @@ def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
 
 
 def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
-    """Return the files that change: + comes back, - goes, ~ is as it was."""
+    """Return a line for each file that changes: + is restored, - is removed, ~ gets its old content."""
     if not plan.files:
         return []
     now = run.files()
@@ -173,10 +182,11 @@ def _file_lines(run: Run, plan: RollbackPlan) -> list[str]:
 @as_json
 @example("wtb redo first")
 def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_json: bool) -> None:
-    """Go forward again to where the last rollback came from, unless the run has gone on since.
+    """Reverse the last rollback: go forward to where it started.
 
-    Calls that were taken back are shown, and made again. When one gives something else than before, they are taken back
-    once more and the run stays where it is. Exits with 3 then, and when a call fails.
+    This works only if the run has not gone on since the rollback. WTB shows the tool calls that were undone, asks you,
+    and makes them again. If a call fails or returns another result than before, WTB undoes them once more, the run
+    stays where it is, and the command exits with 3.
     """
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
@@ -191,12 +201,18 @@ def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_js
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.argument("target", metavar="[TARGET]", required=False)
-@click.option("--run-id", "new_id", metavar="ID", help="The id of the new run; a reused one is refused.")
-@click.option("--name", metavar="BRANCH", default="main", show_default=True, help="What its branch is called.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overwrite a key of the state first.")
+@click.option("--run-id", "new_id", metavar="ID", help="Id of the new run; it must not exist yet.")
+@click.option("--name", metavar="BRANCH", default="main", show_default=True, help="Name of its branch.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a key of the state of the new run; repeatable.",
+)
 @variant_option
-@click.option("--input", "given", metavar="JSON|@FILE", help="Begin at the start, with this input instead.")
-@click.option("--resume", "go_on", is_flag=True, help="Go on with the new run at once.")
+@click.option("--input", "given", metavar="JSON|@FILE", help="Start from the beginning, with this input.")
+@click.option("--resume", "go_on", is_flag=True, help="Run the new run at once.")
 @workflow_option
 @url
 @as_json
@@ -218,10 +234,13 @@ def fork(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Begin a new run at TARGET of another, which stays as it is; at its last checkpoint when none is named.
+    """Start a new run at a checkpoint of another run.
 
-    It costs the same whatever the size of the state. TARGET is as for `wtb rollback`; a run that is running can be
-    forked too. With --resume it exits with 3 when the new run failed.
+    The other run does not change, and it may even be running. TARGET is a step number, a node, node#2, a name, or the
+    start of a checkpoint's id; the default is the last checkpoint. A fork is cheap, however large the state is.
+
+    The tool calls that the other run made after TARGET are not undone; WTB lists them. With --resume, the command exits
+    with 3 if the new run failed.
     """
     with Bench(url) as bench:
         source = _run(bench, run_id, workflow)
@@ -251,12 +270,15 @@ def fork(
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", metavar="NAME")
-@click.option("--description", metavar="TEXT", default="", help="Why it was made.")
+@click.option("--description", metavar="TEXT", default="", help="Why you made it.")
 @url
 @as_json
 @example("wtb checkpoint first 'before review' --description 'all sources found'")
 def checkpoint(*, run_id: str, name: str, description: str, url: str | None, as_json: bool) -> None:
-    """Make a checkpoint with a name where a run stands that nobody runs; `wtb rollback RUN NAME` goes back to it."""
+    """Name the current position of an idle run.
+
+    `wtb rollback RUN NAME` goes back to it. No process may be running the run: use `wtb pause` first.
+    """
     with Bench(url) as bench:
         run = bench.get(run_id)
         made = run.checkpoint(name, description)
@@ -271,9 +293,10 @@ def checkpoint(*, run_id: str, name: str, description: str, url: str | None, as_
 @as_json
 @example("wtb delete first", "wtb delete 'first@before review'")
 def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
-    """Delete a run with its checkpoints and files, or one of its checkpoints. Forks and the audit trail stay.
+    """Delete a run with its checkpoints and files, or one of its checkpoints.
 
-    What the tools of the run did is not undone: roll it back first for that.
+    Forks of the run and its recorded events stay. The effects of its tools are not undone: to undo them, roll the run
+    back first.
     """
     run_id, at, target = place.partition("@")
     with Bench(url) as bench:
@@ -320,7 +343,7 @@ def _delete_damaged(bench: Bench, run_id: str, error: DamagedData, *, yes: bool,
 
 
 def _run(bench: Bench, run_id: str, workflow: str | None) -> Run:
-    """Return a run with the workflow that was named, which must be its own."""
+    """Return a run with the given workflow; refuse a workflow that is not its own."""
     run = bench.get(run_id)
     if workflow is None:
         return run
@@ -331,7 +354,7 @@ def _run(bench: Bench, run_id: str, workflow: str | None) -> Run:
 
 
 def _ask(question: str, *, yes: bool) -> None:
-    """Ask, unless the answer was given; where nobody can be asked it must have been."""
+    """Ask, unless --yes was given. Without a terminal, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -340,7 +363,7 @@ def _ask(question: str, *, yes: bool) -> None:
 
 
 def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> None:
-    """Do it, and say where the run stands and how to go on; exit with 3 when it stopped half-way."""
+    """Act, then print the run's position and how to go on; exit with 3 if the action stopped half-way."""
     try:
         act()
     except (RollbackFailed, RedoDiverged) as error:

@@ -1,4 +1,4 @@
-"""`wtb prune` and `wtb doctor`: what keeps a store small and whole."""
+"""`wtb prune` and `wtb doctor`: keep the store small, and check it."""
 
 from __future__ import annotations
 
@@ -28,28 +28,32 @@ _EXPLAINED = {
 }
 
 _KEPT_SHOWN = 5
-"""Workspaces that are named one by one without `--verbose`."""
+"""How many kept workspaces are named without `--verbose`."""
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--run", "run_id", metavar="RUN", help="Only this run.")
-@click.option("--verbose", is_flag=True, help="List every run that loses something.")
+@click.option(
+    "--verbose", is_flag=True, help="List every run that loses checkpoints, and every workspace that is kept."
+)
 @url
 @as_json
 @example("wtb prune --dry-run", "wtb prune --workflow support --verbose")
 def prune(
     *, dry_run: bool, workflow: str | None, run_id: str | None, verbose: bool, url: str | None, as_json: bool
 ) -> None:
-    """Delete automatic checkpoints and workspaces that are not needed any more, and collect what nothing refers to.
+    """Delete old checkpoints, workspaces and unused data.
 
-    Every run keeps its last 20 automatic checkpoints, none for longer than 90 days; `[retention]` in wtb.toml says
-    otherwise, for all workflows or for one. What a person made, the start, heads, branch points and what `redo` needs
-    stay for ever.
+    WTB does not prune automatically: run this command regularly. --dry-run shows what would go.
+
+    Each run keeps its last 20 automatic checkpoints, for at most 90 days. Change that under `[retention]` in wtb.toml,
+    for all workflows or for one. These always stay: checkpoints that a person made, the start of a run, heads and
+    branch points. Steps that were rolled back stay for `wtb redo` as long as the rollback is not too old.
 
     The workspaces of a run go a week after it has ended (`keep_workspaces_days`), unless they hold ignored files or
-    changes of a person. They come back by themselves when they are needed.
+    somebody has changed them. WTB restores them when they are needed.
     """
     with Bench(url) as bench:
         retention = bench.services.retention
@@ -168,7 +172,7 @@ def _run_row(pruning: RunPruning) -> dict[str, Any]:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
-    """Count what is done on a terminal, and say what comes next; elsewhere nothing is shown."""
+    """Show counts and the current task if stderr is a terminal; otherwise show nothing."""
     if not sys.stderr.isatty():
         yield lambda what, count: None, lambda text: None
         return
@@ -183,16 +187,17 @@ def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Put right what can be, and collect what nothing refers to.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired, and delete unused data.")
 @url
 @as_json
 @click.pass_context
 @example("wtb doctor", "wtb doctor --repair")
 def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bool) -> None:
-    """Verify everything that is stored: hashes and checksums, chains, references, blobs, objects, events, pages of the
-    database, leases, workspaces.
+    """Check all stored data for damage.
 
-    Each fault is named with the runs that it concerns. The exit code is 0 when nothing is wrong (any more), else 1.
+    WTB checks hashes and checksums, chains, references, blobs, objects, events, database pages, leases and workspaces.
+    It names each fault with the runs that it concerns. The command exits with 0 if nothing is wrong or everything was
+    repaired, else with 1.
     """
     with Bench(url) as bench, _watched() as watch:
         integrity = bench.services.integrity
@@ -235,7 +240,7 @@ def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
 
 
 _LEFT_TO_YOU = (FaultKind.LEASE, FaultKind.ABANDONED_RUN)
-"""Faults of which nothing is lost: a backup would not help."""
+"""Faults that lose no data: a backup would not help."""
 
 
 def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
@@ -244,7 +249,7 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     if fault.runs:
         yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
     if fault.remedy is None and fault.kind is FaultKind.ANCHOR:
-        return  # its sentence says what a person can do
+        return  # its message already says what to do
     if fault.remedy is None and fault.kind in _LEFT_TO_YOU:
         yield "  a repair leaves it to you, since its process may still live, or has left something half done"
     elif fault.remedy is None:
@@ -257,7 +262,7 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
 
 @contextmanager
 def _watched() -> Iterator[Callable[[str], None]]:
-    """Count what is looked at on a terminal."""
+    """Show counts if stderr is a terminal; otherwise show nothing."""
     if not sys.stderr.isatty():
         yield lambda kind: None
         return

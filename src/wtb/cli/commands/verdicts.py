@@ -1,4 +1,4 @@
-"""`wtb compare`, `baseline`, `gate`: which combination is better, and whether the workflow has become worse."""
+"""`wtb compare`, `baseline`, `gate`: which combination is better, and has the workflow become worse?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.verdicts import Verdict
 
 _FEW = 10
-"""How many cases are named."""
+"""How many names are listed."""
 
 _EXIT = {"fine": 0, "regression": 4, "inconclusive": 5}
 
@@ -33,14 +33,14 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
 @click.command()
 @click.argument("name", metavar="BATCH")
 @click.argument("after", metavar="[BATCH2]", required=False)
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this one; may be given several times.")
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Show only this metric; repeatable.")
 @click.option(
     "--errors",
     type=click.Choice([each.value for each in Errors]),
     default=Errors.WORST.value,
     show_default=True,
-    help="What a failed run counts as: the worst score (a lost case, if the metric has none), or nothing, with its "
-    "case left out.",
+    help="How to count a failed run: as the worst score (if the metric has none, as a lost case), or not at all: its "
+    "case is dropped.",
 )
 @click.option(
     "--max-errors",
@@ -48,7 +48,7 @@ what = click.argument("what", metavar="BATCH[:COMBINATION]")
     default=0,
     show_default=True,
     metavar="N",
-    help="Call no combination better that fails on more cases than this where the baseline does not.",
+    help="Never call a combination better if it fails on more than N cases on which the baseline does not fail.",
 )
 @url
 @as_json
@@ -69,12 +69,12 @@ def compare(
 ) -> None:
     """Compare every combination of a batch with its baseline, case by case.
 
-    Given BATCH2, every combination that both have is compared with itself: what BATCH2 scored against what BATCH did,
-    on the cases that both have. Either may be BATCH:COMBINATION, or baseline/NAME for what `wtb baseline` keeps.
+    With BATCH2, compare each combination in BATCH2 with the same combination in BATCH, on the cases that both have.
+    Either may be BATCH:COMBINATION, or baseline/NAME for a baseline that you set with `wtb baseline`.
 
-    Better or worse is said only where chance is ruled out (5 %). All combinations are judged together on the primary
-    metric, which decides who wins, and together on all other metrics and the share of failed runs; --metric does not
-    change that.
+    A verdict says better or worse only if chance is ruled out (5 %). The primary metric decides who wins; all
+    combinations are judged together on it. The other metrics and the share of failed runs are judged together as a
+    second group. --metric changes only what you see.
     """
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
@@ -98,7 +98,7 @@ def compare(
 
 
 def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts without those on the share of failed runs, where no run failed."""
+    """Return the verdicts; leave out the share of failed runs if no run failed."""
     failed = {each.comparison.metric.name for each in found if each.comparison.wins or each.comparison.losses}
     return [each for each in found if each.comparison.metric != FAILED or FAILED.name in failed]
 
@@ -113,7 +113,7 @@ def _print_legend(shown: Sequence[Verdict], against: str) -> None:
 def _across(
     bench: Bench, name: str, after: str, metrics: Sequence[str], *, errors: str, max_errors: int
 ) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
-    """Compare two batches; return the verdicts, what they are against, what only one of them has, and notes."""
+    """Compare two batches; return the verdicts, the name of the old side, what only one side has, and notes."""
     (first, one), (second, other) = split(name), split(after)
     old, new = bench.get_batch(first), bench.get_batch(second)
     pairs = []
@@ -133,7 +133,7 @@ def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) 
 
 
 def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
-    """Name what could not be compared."""
+    """Name the cases and combinations that could not be compared."""
     for what, batches in only.items():
         for batch, names in batches.items():
             few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
@@ -174,7 +174,7 @@ def signed(value: float | None) -> str:
 
 @click.group()
 def baseline() -> None:
-    """Keep what a combination has scored, for `wtb gate`."""
+    """Save scores under a name, to compare later batches with."""
 
 
 @baseline.command("set")
@@ -188,12 +188,13 @@ def baseline() -> None:
     "wtb baseline set main monday tuesday wednesday",
 )
 def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Keep what a combination of a batch has scored as NAME; by default that of the batch's baseline.
+    """Save the scores of a combination as baseline NAME.
 
-    Given several batches of the same workflow, the runs of a case count as its repeats: their average moves less by
-    chance. Run each with `--no-share` under a name of its own; shared results would be copies.
+    Without COMBINATION, the batch's baseline is saved. The scores are a copy: they do not change when you run the batch
+    again, only when you set NAME again.
 
-    It is kept as it is now: running the batch again does not change it, setting NAME again does.
+    With several batches of the same workflow, the runs of a case count as repeats, so that chance moves their average
+    less. Run each batch with --no-share under its own name; shared results would be copies of each other.
     """
     named = [split(each) for each in batches]
     chosen = {combination for _, combination in named if combination is not None}
@@ -240,7 +241,7 @@ def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
         "baseline": baseline.name,
         "workflow": kept.batch.workflow_name,
         "combination": baseline.combination,
-        "batches": list(record.pooled),  # those made by an older WTB do not say
+        "batches": list(record.pooled),  # empty in baselines of older versions
         "cases": len(record.cases),
         "repeats": record.repeats,
         "results": len(kept.results),
@@ -254,9 +255,9 @@ def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
 @as_json
 @example("wtb baseline delete main")
 def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
-    """Delete a baseline with the results that were kept for it.
+    """Delete a baseline with its saved results.
 
-    The batches that it was made of stay, and so do their runs.
+    The batches that it came from stay, and so do their runs.
     """
     with Bench(url) as bench:
         gone = bench.delete_baseline(name)
@@ -269,14 +270,14 @@ def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
 
 @click.command()
 @what
-@click.option("--baseline", "against", required=True, metavar="NAME", help="What to hold it against.")
-@click.option("--metric", required=True, metavar="M", help="What to look at.")
+@click.option("--baseline", "against", required=True, metavar="NAME", help="Baseline to compare with.")
+@click.option("--metric", required=True, metavar="M", help="Metric to compare.")
 @click.option(
     "--max-drop",
     default="0",
     show_default=True,
     metavar="X|P%",
-    help="How much worse it may be: in units of the metric, or in percent of the baseline.",
+    help="Allow this drop: in units of the metric, or in percent of the baseline's score.",
 )
 @click.option(
     "--max-errors",
@@ -284,9 +285,9 @@ def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="How many cases may fail that do not fail with the baseline.",
+    help="Allow N cases that fail now and do not fail with the baseline.",
 )
-@click.option("--non-inferior", is_flag=True, help="Pass only with proof that it is not worse than that.")
+@click.option("--non-inferior", is_flag=True, help="Pass only with proof that the drop is smaller than --max-drop.")
 @url
 @as_json
 @example(
@@ -304,11 +305,18 @@ def gate(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether a workflow has become worse.
+    """Check whether a workflow has become worse, for a CI job.
 
-    A combination of the batch, by default its baseline (the workflow as it is), is held against NAME, case by case.
-    Exits with 0 when no regression is shown, 4 on one that the scores or the errors support, 5 when nobody can tell:
-    cases fail, have not been run, or are too few.
+    WTB compares a batch with a baseline, case by case. Without COMBINATION, it checks the baseline combination of the
+    batch: the workflow as it is.
+
+    The command exits with 0 if no regression is shown. A drop may still be hidden; --non-inferior demands proof.
+
+    It exits with 4 if the scores or the errors show a regression.
+
+    It exits with 5 if the result is inconclusive: more cases fail than --max-errors allows, cases have not run, no case
+    can be compared, or there are fewer than 5 cases and more was lost than --max-drop allows. With --non-inferior, also
+    if there is no proof.
     """
     batch, combination = split(what)
     with Bench(url) as bench:
@@ -326,6 +334,6 @@ def gate(
 
 
 def split(what: str) -> tuple[str, str | None]:
-    """Return the batch and the combination of BATCH[:COMBINATION]."""
+    """Split BATCH[:COMBINATION] into the batch and the combination."""
     head, colon, tail = what.rpartition(":")
     return (head, tail) if colon and (tail.strip() == BASELINE or "=" in tail) else (what, None)

@@ -1,1 +1,1 @@
-"""What commands print: tables, trees, live displays."""
+"""Output of the commands: tables, trees, live displays."""

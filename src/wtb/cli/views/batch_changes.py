@@ -1,4 +1,4 @@
-"""What a batch notices: the changes since the last time, and nodes that count more than they may need."""
+"""Prints what a batch noticed: changes since the last run, and nodes whose dependencies are known only roughly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FEW = 5
 
 
 def print_forecast(forecast: Forecast, name: str) -> None:
-    """Print what running a batch would do."""
+    """Print what a run of the batch would do."""
     echo(f"{name}: {counted(forecast.jobs, 'job')}")
     jobs = f"  jobs       {forecast.kept:,} kept, {forecast.run:,} to run"
     echo(jobs + (f", {forecast.scored:,} to score only" if forecast.scored else ""))
@@ -30,7 +30,7 @@ def print_forecast(forecast: Forecast, name: str) -> None:
 
 
 def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
-    """Say what has changed since the last time, a line a node."""
+    """Print what has changed since the last run, one line per node."""
     if not changes:
         return
     echo("Changed since the last time:")
@@ -40,7 +40,7 @@ def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
 
 
 def print_coarse(coarse: Mapping[str, Sequence[str]]) -> None:
-    """Name the nodes that cannot be seen into, and what counts for them instead."""
+    """Name the nodes whose code WTB cannot inspect, and what it watches instead."""
     for node, words in coarse.items():
         echo(f"  node {printable(node)}: {printable(_few(words))}.")
     if coarse:
@@ -48,13 +48,13 @@ def print_coarse(coarse: Mapping[str, Sequence[str]]) -> None:
 
 
 def print_changing(changing: Sequence[str]) -> None:
-    """Name the values that runs change themselves."""
+    """Name the values that WTB ignores because the runs themselves change them."""
     if changing:
         echo(f"  Left out, since runs change them: {printable(_few(changing))}.")
 
 
 def print_outside(outside: Mapping[str, Sequence[str]], name: str) -> None:
-    """Name the nodes whose kept results may be old: nobody knows what a server would answer now."""
+    """Name the nodes whose kept results may be outdated, because a server may answer differently now."""
     if outside:
         nodes = ", ".join(f"{node} ({_few(names)})" for node, names in outside.items())
         echo(f"  {counted(len(outside), 'node')} used the network or other programs: {printable(nodes)}.")
@@ -66,7 +66,7 @@ def _few(words: Sequence[str]) -> str:
 
 
 def print_noticed(result: BatchResult) -> None:
-    """Print what a batch noticed when it was last run."""
+    """Print what the last run of a batch noticed."""
     record = result.batch.record
     print_changes(record.changes)
     print_coarse(record.coarse)

@@ -1,4 +1,4 @@
-"""BatchDisplay: how far a batch has come while somebody looks on."""
+"""BatchDisplay: the progress of a running batch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wtb.application.batches.attempt import Progress
 from wtb.cli.output import Terminal, duration
 
 _LINES = 10
-"""How many lines at most say how far it is, where there is no terminal."""
+"""Most lines of progress that are printed without a terminal."""
 
 _ROWS = 8
-"""Up to so many combinations have a bar of their own; more are shown as a character each."""
+"""Up to this many combinations each get a bar; with more, each gets one character."""
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 class _Bars(Bar):
-    """The bar of the batch and those of its combinations, with lines below them."""
+    """The bars of the batch and of its combinations, with lines below them."""
 
     lines: Sequence[str] = ()
 
@@ -35,11 +35,11 @@ class _Bars(Bar):
 
 
 class BatchDisplay:
-    """Writes to stderr: bars on a terminal, otherwise a line now and then; when quiet, only what is said to it."""
+    """Writes to stderr: bars on a terminal, otherwise a few lines; if quiet, only the texts given to `say`."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self.progress = Progress(total=0, kept=0)
-        """How far the batch has come."""
+        """The progress of the batch."""
         self._name = name
         self._quiet = quiet
         self._console = Terminal(stderr=True, highlight=False, soft_wrap=True)
@@ -49,7 +49,7 @@ class BatchDisplay:
             TextColumn("{task.fields[figures]}", markup=False),
             console=self._console,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what a node prints into a pipe must arrive as it is
+            redirect_stdout=sys.stdout.isatty(),  # output of nodes must reach a pipe unchanged
         )
         self._task = self._bar.add_task(name, total=None, figures="looking what is there already")
         self._rows: dict[str, TaskID] = {}
@@ -59,7 +59,7 @@ class BatchDisplay:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show what happens inside the block."""
+        """Show the display while the block runs."""
         if self._console.is_terminal and not self._quiet:
             self._bar.start()
         try:
@@ -68,15 +68,15 @@ class BatchDisplay:
             self.stop()
 
     def stop(self) -> None:
-        """Give the terminal back."""
+        """Remove the display from the terminal."""
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a line as it is."""
+        """Print a line unchanged."""
         self._console.print(Text(text))
 
     def told(self, progress: Progress) -> None:
-        """Show how far the batch has come."""
+        """Show the new progress."""
         self.progress = progress
         if progress.is_cancelled and not self._is_cancelled:
             self._is_cancelled = True
@@ -93,7 +93,7 @@ class BatchDisplay:
             self.say(f"{self._name}: {jobs}  {work}{left}")
 
     def _combinations(self, progress: Progress) -> Iterator[str]:
-        """Give each combination a bar, or return a line of all where they are many."""
+        """Give each combination a bar; if there are many, yield one line for all of them."""
         done = progress.by_combination
         total = progress.total // max(len(done), 1)
         if len(done) > _ROWS:
@@ -111,14 +111,14 @@ class BatchDisplay:
 
 
 def jobs_done(progress: Progress) -> str:
-    """Return how many jobs are done, and how many of them failed."""
+    """Return the number of jobs done, and of those that failed."""
     done = progress.kept + progress.completed + progress.failed
     failed = f" ({progress.failed:,} failed)" if progress.failed else ""
     return f"{done:,}/{progress.total:,} jobs{failed}"
 
 
 def work_done(progress: Progress) -> str:
-    """Return the node runs that it took, and the money; tokens where they have no price."""
+    """Return the number of node runs and the cost, or the tokens if no price is known."""
     spent = progress.spent
     cost = f"  ${spent.usd:.4f}" if spent.usd else f"  {spent.tokens:,} tokens" if spent.tokens else ""
     return (
@@ -127,12 +127,12 @@ def work_done(progress: Progress) -> str:
 
 
 def time_left(progress: Progress, elapsed_s: float) -> str:
-    """Return about how long it will still take; nothing when nobody knows."""
+    """Return an estimate of the time left; empty if there is none."""
     now = progress.completed + progress.failed
     left = progress.total - progress.kept - now
     return f"  about {duration(elapsed_s / now * left)} left" if now and left else ""
 
 
 def cells(done: Iterable[int], total: int) -> str:
-    """Return how far each of many combinations has come, one character each."""
+    """Return the progress of each combination, one character each."""
     return "".join(_LEVELS[count * (len(_LEVELS) - 1) // max(total, 1)] for count in done)

@@ -1,4 +1,4 @@
-"""What a batch found, for people as tables and for programs as data."""
+"""The results of a batch: tables for people, data for programs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
 _FEW = 5
-"""How many failures are named."""
+"""How many failures are listed."""
 
 
 def number(value: float | None) -> str:
-    """Return a figure with as many digits as anybody reads."""
+    """Return a figure for people, with few digits."""
     if value is None:
         return "–"
     if abs(value) >= 1_000:
@@ -38,12 +38,12 @@ def number(value: float | None) -> str:
 
 
 def interval(found: Interval | None) -> str:
-    """Return an interval, or nothing where there is none."""
+    """Return an interval as text; empty if there is none."""
     return "" if found is None else f"[{number(found.low)}, {number(found.high)}]"
 
 
 def best_first(result: BatchResult) -> list[MatrixRow]:
-    """Return the matrix with the baseline on top, and the others by the primary metric, the best first."""
+    """Return the matrix: the baseline first, then the others by the primary metric, best first."""
     first = result.metrics[result.primary]
 
     def place(row: MatrixRow) -> tuple[bool, float]:
@@ -54,7 +54,7 @@ def best_first(result: BatchResult) -> list[MatrixRow]:
 
 
 def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
-    """Print combinations by metrics: mean, how it compares with the baseline, and interval; on two lines if need be."""
+    """Print a row per combination with mean, verdict and interval of each metric; on two lines if it is too wide."""
     console = Terminal.whole_lines()
     table = _matrix(result, rows, " ")
     if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
@@ -68,7 +68,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
 
 
 def print_notes(result: BatchResult) -> None:
-    """Say what to keep in mind when reading the verdicts."""
+    """Print the notes on how to read the verdicts."""
     if result.clusters:
         count = len({*result.clusters.values()}) + sum(case not in result.clusters for case in result.cases)
         echo(f"{counted(len(result.cases), 'case')} in clusters count as {count:,}.")
@@ -105,7 +105,7 @@ def _cell(row: MatrixRow, metric: str, between: str) -> Text:
 
 
 def print_sharing(result: BatchResult) -> None:
-    """Say how many node runs it took, and which could not be shared."""
+    """Print how many node runs were executed and shared, and which could not be shared."""
     sharing = result.sharing
     echo(f"{counted(sharing['executed'], 'node run')} executed, {sharing['shared']:,} shared.")
     for node, why in sharing["not_shareable"].items():
@@ -113,7 +113,7 @@ def print_sharing(result: BatchResult) -> None:
 
 
 def print_crowding(result: BatchResult) -> None:
-    """Say when times were measured on a crowded machine."""
+    """Warn if more jobs ran at a time than the machine has cores: then times are too long."""
     if result.crowding is not None and Latency().name in result.metrics:
         workers, cores = result.crowding
         echo(f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow")
@@ -121,7 +121,7 @@ def print_crowding(result: BatchResult) -> None:
 
 
 def print_measured_apart(result: BatchResult) -> None:
-    """Say which combinations cannot be compared by latency and cost, since they were measured apart."""
+    """Name the combinations that were measured apart from the baseline: compare no latency or cost with theirs."""
     measured = [name for name in result.metrics if is_measured(name, result.weights)]
     ways: dict[str, list[str]] = {}
     for name, how in result.measured_apart.items():
@@ -133,7 +133,7 @@ def print_measured_apart(result: BatchResult) -> None:
 
 
 def print_spent(result: BatchResult) -> None:
-    """Say what it has cost, and which models nobody knows the price of."""
+    """Print the cost, and the models whose price is unknown."""
     if result.spent.usd or result.spent.tokens:
         echo(f"It took {spending(result.spent)}.")
     if result.unpriced:
@@ -144,13 +144,13 @@ def print_spent(result: BatchResult) -> None:
 
 
 def spending(spent: Spent) -> str:
-    """Return what a batch has taken."""
+    """Return the money, tokens and time that a batch has used."""
     money = [f"${spent.usd:.4f}"] if spent.usd else []
     return ", ".join([*money, f"{spent.tokens:,} tokens", duration(spent.s)])
 
 
 def print_failures(result: BatchResult) -> None:
-    """Name the first few jobs that failed, and how to open their runs."""
+    """List the first failed jobs, with the commands that open their runs."""
     failed = failures(result)
     if failed:
         echo(f"{counted(len(failed), 'job')} failed:")
@@ -163,7 +163,7 @@ def print_failures(result: BatchResult) -> None:
 
 
 def print_evaluation_failures(result: BatchResult) -> None:
-    """Say how often each evaluator failed, with its first error and the run behind it."""
+    """Print how often each evaluator failed, with its first error and the run."""
     failed = evaluation_failures(result)
     for metric, jobs in failed.items():
         first = jobs[0]
@@ -177,7 +177,7 @@ def print_evaluation_failures(result: BatchResult) -> None:
 
 
 def print_evaluation_counts(result: BatchResult) -> None:
-    """Say how often each evaluator failed."""
+    """Print how often each evaluator failed."""
     for metric, jobs in evaluation_failures(result).items():
         echo(f"{_how_often(result, metric, jobs)}.")
 
@@ -188,7 +188,7 @@ def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> s
 
 
 def evaluation_failures(result: BatchResult) -> dict[str, list[JobResult]]:
-    """Return the jobs that an evaluator gave no score, by evaluator."""
+    """Return, for each evaluator, the jobs that it failed to score."""
     found = {
         metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
         for metric in result.batch.record.metric_names
@@ -202,12 +202,12 @@ def failures(result: BatchResult) -> list[JobResult]:
 
 
 def why(job: JobResult) -> str:
-    """Return the error of a job in a line."""
+    """Return the error of a job in one line."""
     return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
 
 
 def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one row a job, with the run behind it."""
+    """Return one row per job, with its run."""
     return [
         {
             "case": job.case_id,
@@ -221,7 +221,7 @@ def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict
 
 
 def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
-    """Return one row a failed job, and one a score that an evaluator failed to give, with the error and the run."""
+    """Return one row per failed job and one per failed evaluation, with the error and the run."""
     found = [(job, why(job)) for job in failures(result)]
     for metric, jobs in evaluation_failures(result).items():
         found += [(job, error_of(job.scores[metric]) or "") for job in jobs]
@@ -232,12 +232,12 @@ def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
 def _score(job: JobResult, metric: str) -> str:
     score = job.scores.get(metric)
     if score is None and job.status == JobStatus.COMPLETED:
-        return "–"  # it waits to be scored
+        return "–"  # not scored yet
     return "error" if score is None or error_of(score) else number(float(score))
 
 
 def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
-    """Return what a batch found, for programs."""
+    """Return the results of a batch for programs."""
     done = result.results
     total = result.batch.record.jobs
     return {
@@ -298,7 +298,7 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict with the comparison behind it, for programs."""
+    """Return a verdict and its comparison for programs."""
     comparison = verdict.comparison
     return {
         "finding": verdict.finding.value,
@@ -324,7 +324,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def needed_data(found: NeededCases | None) -> Mapping[str, int | None] | None:
-    """Return a range of cases for programs."""
+    """Return a range of case counts for programs."""
     return None if found is None else {"low": found.low, "about": found.about, "high": found.high}
 
 

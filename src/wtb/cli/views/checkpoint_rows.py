@@ -1,4 +1,4 @@
-"""A checkpoint in the output of a command: for programs, and as a row of `wtb history`."""
+"""Checkpoints in the output of commands: data for programs, and rows of `wtb history`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from wtb.cli.output import size
 from wtb.domain.checkpoint import Checkpoint, Trigger
 
 _ONLY_WHERE_GIVEN = ("name", "files")
-"""Columns that are left out where no row has anything in them, so that the rest fits into 80 columns."""
+"""Columns that are dropped if all their cells are empty, so that the table fits into 80 characters."""
 
 
 def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[str, Any]:
-    """Return what programs are told of a checkpoint."""
+    """Return a checkpoint for programs."""
     return {
         "step": checkpoint.step,
         "node": checkpoint.node or (checkpoint.description if checkpoint.trigger is Trigger.NODE_END else ""),
@@ -44,7 +44,7 @@ def rows_for_people(rows: Sequence[CheckpointRow]) -> list[dict[str, Any]]:
 
 
 def _for_people(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns that people see."""
+    """Return a row with the columns that people see."""
     files = f"{data['files']} ({size(data['file_bytes'])})" if data["files"] else ""
     return {
         **{heading: data[heading] for heading in ("mark", "step", "node", "visit", "trigger", "name", "size")},

@@ -1,4 +1,4 @@
-"""What a gate says: for the log of a CI job as text, for programs as data."""
+"""The result of a gate: text for the log of a CI job, data for programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.gate import Gate
 
 _FEW = 5
-"""How many cases are named."""
+"""How many cases are listed."""
 
 
 def said(found: GateResult) -> str:
-    """Return what a gate says: the outcome first, then why, then what it was decided on."""
+    """Return the result as text: the outcome first, then the reason, then the figures."""
     comparison = found.comparison
     names = f"{comparison.metric.name} of {comparison.candidate} against baseline {found.baseline.name}"
     lines = [why(found), *_drop_lines(found.gate), *_case_lines(found)]
@@ -27,7 +27,7 @@ def said(found: GateResult) -> str:
 
 
 def why(found: GateResult) -> str:
-    """Return in a sentence why a gate says what it says."""
+    """Return the reason for the outcome in a sentence."""
     gate, cases = found.gate, counted(found.comparison.pairs, "case")
     allowed = amount(gate.allowed, gate)
     absent = "no case has a score on both sides: are the ids of the cases the same?"
@@ -67,7 +67,7 @@ def _drop_lines(gate: Gate) -> Iterator[str]:
     yield f"{seen}; {amount(gate.allowed, gate)} worse is allowed"
     known = {"at least": gate.at_least, "at most": gate.at_most}
     if gate.reason.value == "no_drop_shown":
-        return  # the most that it may be has been said
+        return  # `_not_shown` has already given the upper limit
     limits = [f"{name} {amount(limit, gate)}" for name, limit in known.items() if limit is not None]
     if limits:
         yield f"the true drop is {', '.join(limits)} (95 %{' each' if len(limits) > 1 else ''})"
@@ -95,7 +95,7 @@ def amount(value: float | None, gate: Gate) -> str:
 
 
 def gate_data(found: GateResult) -> dict[str, Any]:
-    """Return what a gate says, for programs."""
+    """Return the result for programs."""
     gate, comparison = found.gate, found.comparison
     return {
         "outcome": gate.outcome.value,

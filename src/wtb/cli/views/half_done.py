@@ -1,4 +1,4 @@
-"""How far a rollback has come that waits in the middle, for `wtb show`, `rollback` and `redo`."""
+"""The progress of an unfinished rollback or redo, for `wtb show`, `rollback` and `redo`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wtb.domain.rollback import Direction
 from wtb.domain.tools import ToolCall
 
 _LONGEST = 60
-"""Characters of an argument that a person is shown."""
+"""Longest argument, in characters, that people see."""
 
 
 def half_done(view: RunView) -> dict[str, Any] | None:
-    """Return what was undone (or done again) and what is left, for programs; None when nothing waits."""
+    """Return, for programs, the calls done and left; None if no rollback or redo is unfinished."""
     waiting = view.rollback
     if waiting is None:
         return None
@@ -29,7 +29,7 @@ def half_done(view: RunView) -> dict[str, Any] | None:
 
 
 def ways_on(view: RunView) -> str:
-    """Return the same for people, with the two ways on."""
+    """Return the same for people, with the two commands to go on."""
     waiting = view.rollback
     if waiting is None:
         return f"Its rollback has ended in this moment: `wtb show {view.id}` tells how."
@@ -49,7 +49,7 @@ def ways_on(view: RunView) -> str:
 
 
 def place_of(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint is called by people."""
+    """Return a checkpoint's name, step and node for people."""
     where = "inside" if checkpoint.is_inside else "after"
     node = f" {where} {checkpoint.node}#{checkpoint.visit}" if checkpoint.node else ""
     name = f"{checkpoint.name!r}, " if checkpoint.name else ""
@@ -57,12 +57,12 @@ def place_of(checkpoint: Checkpoint) -> str:
 
 
 def listed(heading: str, calls: Sequence[ToolCall]) -> list[str]:
-    """Return calls as lines under a heading; nothing when there are none."""
+    """Return calls as lines under a heading; an empty list if there are none."""
     return [f"{heading}:", *(f"  {said(call)}" for call in calls)] if calls else []
 
 
 def said(call: ToolCall) -> str:
-    """Return a call as a person would write it."""
+    """Return a call as Python would write it."""
     return f"{call.tool}({', '.join(f'{name}={_short(value)}' for name, value in call.arguments.items())})"
 
 

@@ -1,4 +1,4 @@
-"""LiveDisplay: what a run does while somebody looks on; finished nodes as lines, running ones with a spinner."""
+"""LiveDisplay: the progress of a run; a line for each finished node, a spinner for each running one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = {
 
 
 class LiveDisplay:
-    """Writes to stderr. A line a finished node; on a terminal also those that run now and how long already."""
+    """Writes to stderr: one line per finished node; on a terminal also the running nodes and their time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -43,13 +43,13 @@ class LiveDisplay:
             get_renderable=self._now_running,
             refresh_per_second=10,
             transient=True,
-            # What a node prints goes above the spinner, unless it goes into a pipe, where it must arrive as it is.
+            # Output of nodes goes above the spinner. In a pipe it must arrive unchanged.
             redirect_stdout=sys.stdout.isatty(),
         )
 
     @contextmanager
     def shown(self, bench: Bench) -> Iterator[None]:
-        """Show what happens inside the block."""
+        """Show the display while the block runs."""
         self.say(f"run {self._run.id}")
         subscription = bench.subscribe(tuple(_MARKS), self._finished)
         if self._console.is_terminal:
@@ -64,16 +64,16 @@ class LiveDisplay:
                 self.say(f"  … {subscription.dropped} lines came too fast to be shown")
 
     def stop(self) -> None:
-        """Give the terminal back."""
+        """Remove the display from the terminal."""
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Print a line as it is."""
+        """Print a line unchanged."""
         self._console.print(Text(text))
 
     @contextmanager
     def watch(self, run: NodeRun) -> Iterator[None]:
-        """Show a node as running inside the block."""
+        """Show a node as running while the block runs."""
         with self._lock:
             self._running[run.id] = (run, time.monotonic())
         try:
@@ -113,7 +113,7 @@ class LiveDisplay:
 
 
 def usage(used: Mapping[str, Any]) -> str:
-    """Return tokens and cost for people; what has no price is not told as free."""
+    """Return tokens and cost for people; a model without a price is never treated as free."""
     tokens, unpriced = f"{used['input_tokens']:,}+{used['output_tokens']:,} tokens", used.get("unpriced", ())
     if not unpriced:
         return f"{tokens}, ${used['cost_usd']:.4f}"

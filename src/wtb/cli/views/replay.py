@@ -1,4 +1,4 @@
-"""`wtb show --replay`: every step of a run, and where the workflow as it is now would give something else."""
+"""`wtb show --replay`: every step of a run, and where the current workflow would give another result."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wtb.runs import Run
 _MARKS = {Verdict.SAME: "✓", Verdict.DIFFERENT: "✗", Verdict.TAKEN: "·", Verdict.UNKNOWN: "?"}
 _NOT_NODES = {Trigger.START: "input", Trigger.PAUSE: "changed by a person"}
 _LONGEST = 160
-"""Characters of a value that a person is shown."""
+"""Longest value, in characters, that people see."""
 
 
 def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
-    """Replay a run and print what came of it; exit with 3 when something differs."""
+    """Replay a run and print the result; exit with 3 if anything differs."""
     report = run.replay(load_workflow(workflow) if workflow else None)
     if as_json:
         print_json(_report(report))
@@ -77,7 +77,7 @@ def _report(report: ReplayReport) -> dict[str, Any]:
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    """Return a difference as data; a value that is not there is left out."""
+    """Return a difference as data, without missing values."""
     facts = {
         "nodes": difference.nodes,
         "aspect": difference.aspect.value,

@@ -1,4 +1,4 @@
-"""`wtb history --tree`: the lines of a run as a tree."""
+"""`wtb history --tree`: the history of a run as a tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.domain.tree import HistoryTree, TreeLine, TreeStep
 
 
 def print_tree(tree: HistoryTree, *, unfolded: bool) -> None:
-    """Draw the tree; steps of which there is nothing to say are folded into one line each row of them."""
+    """Draw the tree; plain steps in a row are folded into one line unless `unfolded`."""
     root = Tree(Text(f"run {tree.execution_id}", "bold"))
     for line in tree.lines:
         _grow(root, tree, line, unfolded=unfolded)
