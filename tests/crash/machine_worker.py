@@ -58,14 +58,14 @@ def cancel(call: Any) -> None:
     write(f"-{call.arguments['seat']}")
 
 
-@wtb.tool(reverse=cancel)
+@wtb.tool(name="reserve on a machine", reverse=cancel)
 def reserve(seat: str) -> str:
     """Reserve a seat."""
     write(f"+{seat}")
     return seat
 
 
-@wtb.tool(idempotent=True)
+@wtb.tool(name="linger on a machine", idempotent=True)
 def linger(name: str) -> str:
     """Be in a call until `HOME/go` is there; a second call would be seen in the world."""
     write(f"+{name}")
