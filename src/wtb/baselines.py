@@ -1,4 +1,4 @@
-"""Baselines: what a combination scored, kept as it was, in one batch or in several; and gates against it."""
+"""Baselines: save the scores of a combination under a name, and gate later batches against them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.gate import Allowance, Gate
 
 KEPT = "baseline/"
-"""How the names of the batches begin that hold what was kept."""
+"""The prefix of the names of batches that hold the scores of baselines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate says, the comparison behind it, and the cases that lost, the largest loss first.
+    """The outcome of a gate, the comparison behind it, and the cases that lost, largest loss first.
 
-    `apart` says how times or costs were measured apart, when the gate is about them: the drop may be due to that.
+    If the gate is about latency or cost, `apart` says why the two were not measured together: the drop may come from
+    that.
     """
 
     baseline: Baseline
@@ -40,9 +41,9 @@ class GateResult:
 
 
 def keep(bench: Bench, name: str, results: Sequence[BatchResult], combination: str | None) -> Baseline:
-    """Copy what a combination scored into a batch of its own: the batches themselves change when they are run again.
+    """Copy the scores of a combination into a batch of their own, because a batch changes when it runs again.
 
-    Of several batches the runs of a case count as its repeats. A case that only some of them have is kept, too.
+    With several batches, their runs of a case count as its repeats. A case that only some of them have is kept, too.
     """
     if not name.strip():
         raise InvalidInput("a baseline needs a name, such as main")
@@ -78,7 +79,7 @@ def _check_pool(results: Sequence[BatchResult]) -> None:
 
 
 def _results_of(uow: UnitOfWork, result: BatchResult, chosen: str) -> list[Job]:
-    """Return the jobs of a combination that have ended and that the batch still plans."""
+    """Return the finished jobs of a combination that the batch still plans."""
     cases, repeats = set(result.batch.record.cases), result.batch.record.repeats
     jobs = [
         job
@@ -92,7 +93,7 @@ def _results_of(uow: UnitOfWork, result: BatchResult, chosen: str) -> list[Job]:
 
 
 def _pooled(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]], batch_id: str) -> Iterator[Job]:
-    """Yield all jobs, the repeats of one batch after those of the one before."""
+    """Yield all jobs, numbering the repeats of each batch after those of the batch before."""
     done, numbers = 0, count()
     for result, own in zip(results, jobs, strict=True):
         for job in own:
@@ -101,7 +102,7 @@ def _pooled(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]], batch
 
 
 def _copies(results: Sequence[BatchResult], jobs: Sequence[Sequence[Job]]) -> tuple[str, ...]:
-    """Return the batches that executed nothing: they repeat what another batch measured, and add nothing to it."""
+    """Return the batches that executed nothing: they repeat what another batch measured and add nothing."""
     pairs = zip(results, jobs, strict=True)
     return tuple(result.batch.name for result, own in pairs if all(job.record.executed == 0 for job in own))
 
@@ -125,7 +126,7 @@ def _pooled_record(results: Sequence[BatchResult], chosen: str) -> BatchRecord:
 
 
 def get(bench: Bench, name: str) -> Baseline:
-    """Return a baseline, or raise BaselineNotFound that names those there are."""
+    """Return a baseline; raise BaselineNotFound, naming the known ones, if there is none of this name."""
     with bench.services.storage.unit_of_work(readonly=True) as uow:
         try:
             return uow.batches.get_baseline(name)
@@ -135,7 +136,7 @@ def get(bench: Bench, name: str) -> Baseline:
 
 
 def delete(bench: Bench, name: str) -> Baseline:
-    """Forget a baseline and the results that were kept for it; the batches that it was made of stay."""
+    """Delete a baseline and its saved scores; the batches it was made from stay."""
     found = get(bench, name)
     with bench.services.storage.unit_of_work() as uow:
         _forget_copies(uow, name)
@@ -150,7 +151,7 @@ def _forget_copies(uow: UnitOfWork, name: str) -> None:
 
 
 def known_combination(result: BatchResult, combination: str | None) -> str:
-    """Return a combination as the batch calls it, its baseline when none is named; InvalidInput when it has none."""
+    """Return a combination by the batch's name for it, by default its baseline; raise InvalidInput if it has none."""
     chosen = result.baseline if combination is None else label(parse_label(combination))
     if chosen not in result.combinations:
         known = "; ".join(result.combinations)
@@ -169,7 +170,7 @@ def judge(
     max_errors: int,
     non_inferior: bool,
 ) -> GateResult:
-    """Say whether a combination lost more than is allowed on the cases that it and the baseline have."""
+    """Decide whether a combination lost more than is allowed, on the cases that it shares with the baseline."""
     from wtb.domain.statistics import gate
 
     chosen = known_combination(candidate, combination)
@@ -193,7 +194,7 @@ def _apart(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) 
 
 
 def _unfinished(candidate: Mapping[str, Sequence[Score]], baseline: Mapping[str, Sequence[Score]]) -> int:
-    """Return how many cases that the baseline has scores of the candidate has not run to the end."""
+    """Return how many cases that the baseline has scored the candidate has not finished."""
     scored = {case for case, runs in baseline.items() if any(not isinstance(run, Absent) for run in runs)}
     return sum(case in scored and Absent.MISSING in runs for case, runs in candidate.items())
 

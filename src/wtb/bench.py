@@ -129,8 +129,7 @@ class Bench:
         return self.create(flow, input, **options).resume()
 
     def get(self, run_id: str) -> Run:
-        """Return a run by its id. The first characters are enough: at least four, and no other run may begin with them.
-        """
+        """Return a run by its id, or by the beginning of it: at least four characters that no other run begins with."""
         return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
 
     def view(self, run_id: str) -> RunView:
@@ -147,8 +146,7 @@ class Bench:
         return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
-        """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of the id), `limit`, `offset`.
-        """
+        """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of ids), `limit`, `offset`."""
         return tuple(Run(self, execution.id, None) for execution in self.list_executions(**filters))
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
@@ -160,8 +158,7 @@ class Bench:
         return self.services.queries.list_workflows()
 
     def neglect(self, execution: Execution) -> Neglect | None:
-        """Return why a run with the status `running` makes no progress: its process is gone, or has long been silent.
-        """
+        """Return why a run that claims to be running makes no progress: its process is gone, or long silent."""
         return self.services.queries.row(execution).neglect
 
     def batch(

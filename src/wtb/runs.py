@@ -118,7 +118,7 @@ class Run:
         """
         restored = None if self._flow is None else self._flow.definition().restored
         if restored is not None:
-            with suppress(InvalidInput):  # a class that is not installed here must not stop anyone from looking at a run
+            with suppress(InvalidInput):  # a missing class must not stop anyone from looking at a run
                 return restored(stored)
         return live(stored)
 
@@ -427,8 +427,7 @@ class Run:
         return self._bench.services.run_editor.checkpoint(self.id, name, description, created_by=created_by)
 
     def delete(self, target: str | int | None = None) -> None:
-        """Delete the run with its checkpoints and files, or only one checkpoint. Forks and the effects of tools stay.
-        """
+        """Delete the run with its checkpoints and files, or one checkpoint. Forks and the effects of tools stay."""
         if target is None:
             self._bench.services.run_editor.delete_run(self.id)
         else:
@@ -436,8 +435,9 @@ class Run:
 
     @property
     def workspace(self) -> Path:
-        """A folder with the files of the last step, for you to look at. Nodes begin with the stored files, not with
-        these.
+        """A folder with the files of the last step, to look at.
+
+        Nodes begin with the stored files, not with changes you make here.
         """
         folder = self._bench.services.workspaces.path(self.id, self.execution.branch_id)
         return self._bench.services.workspaces.materialise(folder, self._file_commit(None))

@@ -54,7 +54,7 @@ class MadeOf:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
-    """What a batch runs: combinations, cases, metrics; and what was noted when it was planned and run."""
+    """What a batch runs (combinations, cases, metrics), and what was noted when it was planned and run."""
 
     combinations: tuple[str, ...]
     """All combinations, the baseline first."""

@@ -272,7 +272,7 @@ def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDiff:
-    """What makes one checkpoint of another."""
+    """What changed between two checkpoints."""
 
     old: Checkpoint
     new: Checkpoint

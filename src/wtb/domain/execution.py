@@ -56,7 +56,7 @@ TRANSITIONS: Mapping[ExecutionStatus, frozenset[ExecutionStatus]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, where, and from which checkpoint it can be tried again."""
+    """What went wrong, in which node, and the checkpoint from which it can be tried again."""
 
     type: str
     message: str
@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Why a run waits: a breakpoint, a request, a question to a person, a call in doubt."""
+    """Why a run waits: a breakpoint, a request to pause, a question to a person, or a call in doubt."""
 
     reason: str
     node: str | None = None
@@ -97,7 +97,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A line of checkpoints with a head; `forked_from_id` is where it left another line."""
+    """A line of checkpoints with a head; `forked_from_id` is the checkpoint where it left another line."""
 
     id: BranchId
     execution_id: ExecutionId

@@ -11,7 +11,7 @@ from wtb.domain.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a batch took in fact: money, tokens, and seconds by the clock. What is shared was spent once."""
+    """What a batch really used: money, tokens and seconds by the clock. Shared work counts once."""
 
     usd: float = 0.0
     tokens: int = 0
