@@ -83,14 +83,17 @@ class Bench:
         - `input`: the keys and values that the state begins with.
         - `run_id`: an id of your choice.
         - `break_before`, `break_after`: nodes to pause before or after.
-        - `max_steps`: stops endless loops. `timeout_s`: stops a run that takes longer.
+        - `max_steps`, `timeout_s`: the run fails if it takes more steps or seconds than this.
         - `seed`: decides `ctx.seed` and `ctx.rng`.
-        - `checkpoints`: which checkpoints to keep when the run has ended: `every_node`, `on_success` or `on_error`.
+        - `checkpoints`: which to keep after the end: `every_node` keeps all. `on_error` keeps only the first and the
+          last if the run completes, `on_success` if it fails or is cancelled.
         - `fine_grained`: also make checkpoints at tool calls and recorded steps.
-        - `checkpoint_failure`: `warn` or `fatal`; by default the settings decide.
+        - `checkpoint_failure`: `warn` or `fatal`, if a checkpoint cannot be written; by default the settings decide.
         - `variants`: which variant of a node to run, for example `{"answer": "long"}`.
         - `workspace`: a folder whose files the run begins with.
         - `metadata`, `created_by`: kept with the run for your own use.
+
+        It raises `InvalidWorkflow` if the workflow cannot run, and `AlreadyExists` if the id is taken.
         """
         refuse_while_loading()
         flow = as_workflow(flow)
@@ -129,7 +132,10 @@ class Bench:
         return self.create(flow, input, **options).resume()
 
     def get(self, run_id: str) -> Run:
-        """Return a run by its id, or by the beginning of it: at least four characters that no other run begins with."""
+        """Return a run by its id, or by the beginning of its id, of at least four characters.
+
+        It raises `NotFound` if there is no such run, and `InvalidInput` if several runs begin like that.
+        """
         return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
 
     def view(self, run_id: str) -> RunView:
@@ -199,7 +205,10 @@ class Bench:
         return self.services.batches.forecast(_batch_test(flow, options).plan(only))
 
     def delete_batch(self, name_or_id: str) -> Batch:
-        """Delete a batch with its results and return its record; its runs stay."""
+        """Delete a batch with its results and return its record; its runs stay.
+
+        It raises `InvalidInput` while the batch is running.
+        """
         found = self.services.queries.batch_record(name_or_id)
         if found.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {found.name!r} is running; cancel it first: `wtb batch cancel {found.name}`")
@@ -250,7 +259,10 @@ class Bench:
         return self.services.queries.list_batches(limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
-        """Cancel a batch: no process starts any more of its jobs."""
+        """Cancel a batch: no process starts any more of its jobs.
+
+        It raises `InvalidInput` if the batch has ended.
+        """
         found = self.get_batch(name_or_id).batch
         if found.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {found.name!r} is {found.status}: there is nothing to cancel")

@@ -174,7 +174,7 @@ class Run:
         return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
-        """Return recorded events of the run, in order. Filters: `types`, `severities`, `after`, `limit`."""
+        """Return the first recorded events, 1,000 by default. Filters: `types`, `severities`, `after`, `limit`."""
         return self._queries.list_events(self.id, **filters)
 
     def all_events(self, **filters: Any) -> list[RecordedEvent]:
@@ -190,7 +190,10 @@ class Run:
         return self._bench.services.workspaces.tree(self._file_commit(target))
 
     def export(self, folder: str | Path, target: str | int | None = None) -> FileTree:
-        """Write the files at the head, or at a checkpoint, into a new or empty folder, and return them."""
+        """Write the files at the head, or at a checkpoint, into a new or empty folder, and return them.
+
+        It raises `InvalidInput` if there are no files.
+        """
         commit = self._file_commit(target)
         tree = self._bench.services.workspaces.tree(commit)
         if commit is None or not tree:
@@ -259,6 +262,9 @@ class Run:
         - `take_over`: take the run from a process that cannot be seen from here, when a wrong clock has put the end of
           its lease far into the future. Use it only when that process has ended.
         - `watch`: a function that gets each attempt of a node and returns a context manager to run it in.
+
+        It raises `Conflict` if another process is running the run, and `InvalidInput` if the run has completed or was
+        stopped.
         """
         refuse_while_loading()
         flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
@@ -321,13 +327,12 @@ class Run:
     ) -> RollbackPlan:
         """Go back to a checkpoint, and return what was done. Afterwards the run is paused.
 
-        The state, the files and the effects of tools go back together. The checkpoint can be a step, a node (where it
-        last ended), `node#2`, a name or an id.
+        The state, the files and the effects of tools go back together.
 
         - `dry_run`: return the plan and do nothing.
-        - `expected`: a plan from a dry run; do exactly that, or nothing.
+        - `expected`: a plan from a dry run; do exactly that, or raise `Conflict` and do nothing.
         - `tools=False`, `files=False`: leave these as they are.
-        - `allow_irreversible`: go back even if some calls cannot be undone; otherwise the rollback is refused.
+        - `allow_irreversible`: go back even if some calls cannot be undone; otherwise that raises `InvalidInput`.
         - `shared`: `"keep"` or `"reverse"` calls that another branch builds on.
         """
         travel = self._bench.services.travel
@@ -371,7 +376,10 @@ class Run:
         return self
 
     def redo(self) -> Run:
-        """Undo the last rollback, if nothing has happened since."""
+        """Undo the last rollback.
+
+        It raises `InvalidInput` if there is none, or if the run has gone on since.
+        """
         self._learn_tools()
         self._bench.services.travel.redo(self.id)
         return self
@@ -389,8 +397,12 @@ class Run:
     ) -> Run:
         """Start a new run at a checkpoint of this one, by default the last. This run stays as it is.
 
-        `update` overwrites keys of the state, `variants` replaces variants that this run uses, and `input` starts from
-        the beginning with another input. Call `resume` on the new run to continue it.
+        - `run_id`: the id of the new run. `name`: the name of its branch.
+        - `update`: overwrite these keys of the state.
+        - `input`: start from the beginning with this input; then give no `target`.
+        - `variants`: use these variants in place of this run's.
+
+        Call `resume` on the new run to continue it.
         """
         how: dict[str, Any] = {"run_id": run_id, "name": name, "variants": variants, "created_by": created_by}
         forked = self.forked(target, update=update, input=input, **how)
@@ -423,7 +435,10 @@ class Run:
         return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
 
     def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
-        """Name the current position of an idle run, so that you can go back to it or fork from it by name."""
+        """Name the current position of an idle run, so that you can go back to it or fork from it by name.
+
+        It raises `AlreadyExists` if the run has a checkpoint of this name.
+        """
         return self._bench.services.run_editor.checkpoint(self.id, name, description, created_by=created_by)
 
     def delete(self, target: str | int | None = None) -> None:

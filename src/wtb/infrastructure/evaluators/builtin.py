@@ -104,7 +104,7 @@ class ExactMatch(_Keyed):
 
 @dataclass(frozen=True)
 class Contains(_Keyed):
-    """1 if the value in the state contains the expected text, or each of several texts. Ignores case."""
+    """1 if the value in the state contains the expected text, or each of several texts. Capitals do not matter."""
 
     key: Key
     name: str = "contains"
