@@ -1,4 +1,4 @@
-"""Batch and Job: combinations × cases × repeats; what a job is, what came of it, and how a batch stands."""
+"""Batch and Job: combinations × cases × repeats, the result of each job, and the status of a batch."""
 
 from __future__ import annotations
 

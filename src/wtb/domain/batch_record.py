@@ -1,4 +1,4 @@
-"""BatchRecord: what is kept of a batch beside its jobs: what it was to run, and what was noted on the way."""
+"""BatchRecord: what a batch keeps beside its jobs: what it runs, and what was noted on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two of them."""
+"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diff: what differs between two checkpoints in state, files and recorded calls."""
+"""Diff: what changed between two checkpoints in the state, the files and the recorded calls."""
 
 from __future__ import annotations
 

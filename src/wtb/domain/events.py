@@ -1,4 +1,4 @@
-"""Events: what happened, in the order in which it was committed. All their names are listed here."""
+"""Events: what happened, in the order it was committed; all event types are listed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution: one run of a workflow, its status machine, its version and the lease of who runs it."""
+"""Execution: one run of a workflow, with its status, its version and the lease of the process that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LineFigures: what a run took along the line that led to its head, whatever else was tried on the way."""
+"""LineFigures: what a run took on the way to its head, without anything that was left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: what a workflow, as it is now, makes of results that were recorded."""
+"""Replay: what the current workflow makes of recorded results."""
 
 from __future__ import annotations
 

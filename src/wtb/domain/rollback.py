@@ -1,4 +1,4 @@
-"""Rollback: what going back would undo, and the journal of one that is under way."""
+"""Rollback: what going back would undo, and the journal of a rollback in progress."""
 
 from __future__ import annotations
 

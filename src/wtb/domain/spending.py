@@ -1,4 +1,4 @@
-"""Spent and Budget: what a batch took, and what it may take."""
+"""Spent and Budget: what a batch has used, and the most that it may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State: what a workflow knows at one point, and the deltas that lead from one to the next.
+"""State: the keys and values of a workflow at one point, and the deltas from one state to the next.
 
 Values are owned by the State that holds them: hand it values that nobody else goes on changing.
 """

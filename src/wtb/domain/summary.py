@@ -1,4 +1,4 @@
-"""RunSummary: what the line of a run took, by node and by tool, and how often things happened in the run."""
+"""RunSummary: what a run took on the way to its head, by node and by tool, and counts of its events."""
 
 from __future__ import annotations
 

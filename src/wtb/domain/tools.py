@@ -1,4 +1,4 @@
-"""Tools: what a call touches, how it is known again, and what to do when its fate is unknown."""
+"""Tools: what a call touches, how it is recognised again, and what to do if its outcome is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HistoryTree: all lines of a run as a tree, those that a rollback left behind and forks in other runs included.
+"""HistoryTree: all lines of a run as a tree, including those that rollbacks left behind and forks.
 
 The line to the active head goes straight through; other lines leave it where they parted. Where none is active the
 longest goes straight on, so that lines lie in each other no deeper than the logarithm of their number.

@@ -1,4 +1,4 @@
-"""WorkflowDefinition: nodes, edges and reducers, frozen, with every fault reported at once."""
+"""WorkflowDefinition: the frozen nodes, edges and reducers of a workflow; all faults are reported at once."""
 
 from __future__ import annotations
 

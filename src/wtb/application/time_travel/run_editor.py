@@ -1,4 +1,4 @@
-"""RunEditor: new runs from any checkpoint, checkpoints with names, and the end of both."""
+"""RunEditor: forks runs, names checkpoints, and deletes both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries and comparisons: what combinations scored, how far apart they are, and how sure one can be of it.
+"""Summaries and comparisons: what combinations scored, how far apart they are, and how certain that is.
 
 A unit is a case, or a cluster of cases: repeats are averaged within their case first, cases within their cluster, and
 combinations are compared unit by unit.

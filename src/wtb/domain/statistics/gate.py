@@ -1,4 +1,4 @@
-"""Gates: whether a candidate may take the baseline's place, for a CI job; `wtb gate` exits with 0, 5 or 4."""
+"""Gates: decide whether a candidate may replace the baseline, for CI jobs; `wtb gate` exits with 0, 5 or 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: what comparisons show, when all that were made are judged together.
+"""Verdicts: what the comparisons of a batch show when they are judged together.
 
 The interval of a difference is that of this one comparison, and leaves 0 out just where its own p-value is at most 5 %.
 A verdict takes all comparisons of its family into account. So an interval that leaves 0 out can go with "no evidence":
