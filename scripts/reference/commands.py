@@ -1,4 +1,4 @@
-"""The page of the commands, of what the command line itself knows; `wtb COMMAND --help` says the same."""
+"""Writes the page of the commands from the command line itself; `wtb COMMAND --help` says the same."""
 
 from __future__ import annotations
 

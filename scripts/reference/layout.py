@@ -16,9 +16,11 @@ from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
+from wtb.domain.evaluation import ScoreTable
 from wtb.domain.events import RecordedEvent
-from wtb.domain.execution import Branch, Failure, Pause
+from wtb.domain.execution import Branch, Execution, Failure, Pause
 from wtb.domain.history import ExecutionHistory
+from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.spending import Spent
@@ -27,6 +29,7 @@ from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.domain.tree import HistoryTree
 
 START = """# Python API
 
@@ -299,6 +302,19 @@ SECTIONS = (
         title="Returned values",
         text="Calls return these. They are snapshots: they do not change.",
         results={
+            Execution: (
+                "id",
+                "workflow_name",
+                "status",
+                "failure",
+                "pause",
+                "degraded",
+                "options",
+                "metadata",
+                "created_by",
+                "created_at",
+                "updated_at",
+            ),
             Checkpoint: (
                 "id",
                 "step",
@@ -313,13 +329,15 @@ SECTIONS = (
             ),
             Branch: ("id", "name", "head_id", "forked_from_id", "created_at"),
             Pause: ("reason", "node", "question"),
-            Failure: ("type", "message", "traceback", "node", "visit"),
+            Failure: ("type", "message", "traceback", "node", "visit", "input_checkpoint_id"),
             ToolCall: ("tool", "arguments", "status", "result", "error", "effects", "kind", "started_at", "ended_at"),
             RollbackPlan: ("target", "nodes", "checkpoints", "reverse", "irreversible", "kept", "files", "to_dict"),
+            HistoryTree: ("lines", "to_dict"),
             CheckpointDiff: ("old", "new", "state", "files", "calls", "counts", "to_dict"),
             ReplayReport: ("same", "differences", "steps"),
             Difference: ("step", "nodes", "aspect", "key", "recorded", "replayed", "error"),
-            RunSummary: ("types", "severities", "tools", "nodes"),
+            RunSummary: ("line", "types", "severities", "tools", "nodes"),
+            LineFigures: ("steps", "latency_s", "usage", "tool_errors"),
             RecordedEvent: ("type", "at", "data", "position", "sequence"),
             RunView: (
                 "id",
@@ -354,6 +372,7 @@ SECTIONS = (
                 "run_id",
                 "state",
             ),
+            ScoreTable: ("metric", "combinations", "cases", "clusters", "case_means", "failed"),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
             Summary: (
                 "mean",
@@ -402,7 +421,19 @@ SECTIONS = (
             Baseline: ("name", "combination", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
             BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
-            Forecast: ("jobs", "kept", "scored", "run", "changes", "coarse", "changing", "outside"),
+            Forecast: (
+                "jobs",
+                "kept",
+                "scored",
+                "run",
+                "node_runs_kept",
+                "node_runs_shared",
+                "node_runs_executed",
+                "changes",
+                "coarse",
+                "changing",
+                "outside",
+            ),
             Spent: ("usd", "tokens", "s"),
         },
     ),

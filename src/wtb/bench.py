@@ -164,7 +164,10 @@ class Bench:
         return self.services.queries.list_workflows()
 
     def neglect(self, execution: Execution) -> Neglect | None:
-        """Return why a run that claims to be running makes no progress: its process is gone, or long silent."""
+        """Return why a run that claims to be running makes no progress; None if nothing is wrong.
+
+        It is `gone` if its process has ended, and `abandoned` if nothing was heard of it for an hour.
+        """
         return self.services.queries.row(execution).neglect
 
     def batch(

@@ -186,7 +186,7 @@ class Run:
         return self._queries.summary(self.id)
 
     def files(self, target: str | int | None = None) -> FileTree:
-        """Return the files at the head, or at the checkpoint `target`."""
+        """Return the files at the head, or at the checkpoint `target`, as a mapping from path to entry."""
         return self._bench.services.workspaces.tree(self._file_commit(target))
 
     def export(self, folder: str | Path, target: str | int | None = None) -> FileTree:

@@ -137,5 +137,5 @@ def load_settings(**given: Any) -> Settings:
     except SettingsError as error:  # only variables hold a list as text
         why = f"{error} ({error.__cause__})"
         raise InvalidInput(f"a WTB_* variable that holds a list or a table is written as JSON: {why}") from error
-    except (ValueError, OSError) as error:  # wtb.toml that is no TOML, or may not be read
+    except (ValueError, OSError) as error:  # wtb.toml is not TOML, or cannot be read
         raise InvalidInput(f"wtb.toml cannot be read: {error}") from error

@@ -26,7 +26,7 @@ class ExecutionStatus(StrEnum):
 
 
 class Neglect(StrEnum):
-    """Why a run that says it is running does not get on: its process is gone, or nothing was heard of it for long."""
+    """Why a run that claims to be running makes no progress: its process is gone, or has long been silent."""
 
     GONE = "gone"
     ABANDONED = "abandoned"
@@ -113,7 +113,10 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One run. Every change gives a new value with the next version; a save checks the old one."""
+    """The record of one run.
+
+    Every change returns a new value with the next version; a save checks the old one.
+    """
 
     id: ExecutionId
     workflow_id: WorkflowId
@@ -127,7 +130,7 @@ class Execution:
     failure: Failure | None = None
     pause: Pause | None = None
     degraded: str | None = None
-    """Why a checkpoint could not be written when its step was done; it was made up for later."""
+    """Why a checkpoint could not be written when its step ended; a later one made up for it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     created_by: str | None = None

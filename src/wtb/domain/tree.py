@@ -94,7 +94,7 @@ class TreeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryTree:
-    """All lines of a run; there is one root unless the beginning of a line is gone."""
+    """All lines of a run; there is one root, unless the beginning of a line is gone."""
 
     execution_id: ExecutionId
     lines: tuple[TreeLine, ...]
