@@ -1,4 +1,4 @@
-"""Writes docs/commands.md and docs/api.md anew: `python -m scripts.reference`."""
+"""Writes docs/commands.md and docs/api.md: `python -m scripts.reference`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page of the Python API: how it is laid out stands beside, what the names do stands in the code."""
+"""Writes the Python API page; layout.py holds its order, the docstrings in the code hold its texts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scripts.reference.markdown import anchor, code, table, wrapped
 
 _WIDTH = 96
 _UNTOLD = ("None", "Any", "T", "Self", inspect.Signature.empty)
-"""What a call returns of which there is nothing to say."""
+"""Return types that the page does not show."""
 _ALWAYS = ("name", "direction", "worst", "best")
 """Fields that every evaluator has."""
 
 
 def page() -> str:
-    """Return docs/api.md; ValueError when a public name or member has no place on it."""
+    """Return docs/api.md; raise ValueError if a public name or member has no place on it."""
     _check()
     contents = "\n".join(f"- [{each.title}](#{anchor(each.title)}){_names(each)}" for each in SECTIONS)
     return "\n\n".join([START.strip(), contents, *map(_section, SECTIONS)]) + "\n"
@@ -91,7 +91,7 @@ def _described(described: Described) -> str:
 
 
 def _members(described: Described, names: tuple[str, ...]) -> Iterator[str]:
-    """Give the properties in a table, then the methods each with its signature."""
+    """Yield a table of the properties, then each method with its signature."""
     found = {name: inspect.getattr_static(described.cls, name) for name in names}
     values = {name: each for name, each in found.items() if isinstance(each, property | cached_property)}
     if values:
@@ -114,7 +114,7 @@ def _call(name: str, function: Callable[..., Any], *, level: int) -> str:
 
 
 def _block(call: str, returned: str | None = None) -> str:
-    """Return a signature as a block of code, with what it returns on the line on which it ends."""
+    """Return a signature as a code block; the return type stays on the last line."""
     arrow = "" if returned is None else f" -> {returned}".replace(" ", "\0")
     lines = textwrap.fill(
         f"{call}{arrow}", _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -123,7 +123,7 @@ def _block(call: str, returned: str | None = None) -> str:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature that says most: of a decorator with overloads, the one that takes options."""
+    """Return the most telling signature: for a decorator with overloads, the one with options."""
     return inspect.signature((get_overloads(function) or [function])[-1])
 
 
@@ -138,7 +138,7 @@ def _parameters(function: Callable[..., Any], without: tuple[str, ...] = ()) -> 
 
 
 def _default(parameter: inspect.Parameter) -> Any:
-    """Return a default as it is written: the text of a choice, an empty mapping where a new one is made each time."""
+    """Return a default as users write it: the text of an enum, an empty mapping for a factory."""
     if isinstance(parameter.default, StrEnum):
         return parameter.default.value
     return {} if repr(parameter.default) == "<factory>" else parameter.default

@@ -1,4 +1,4 @@
-"""How the page of the Python API is laid out: sections, the classes in them, and their members by task."""
+"""The layout of the Python API page: its sections, the classes in them, and their members by task."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff
+from wtb.domain.evaluation import ScoreTable
 from wtb.domain.events import RecordedEvent
-from wtb.domain.execution import Branch, Failure, Pause
+from wtb.domain.execution import Branch, Execution, Failure, Pause
 from wtb.domain.history import ExecutionHistory
+from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.spending import Spent
@@ -26,59 +28,59 @@ from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
+from wtb.domain.tree import HistoryTree
 from wtb.gates import GateResult
 
 START = """# Python API
 
-<!-- Made by `make reference` of the signatures and docstrings: change those, not this page. -->
+<!-- `make reference` makes this page from signatures and docstrings: change those, not this page. -->
 
-`import wtb` has all that is public, and `import wtb.langgraph` what belongs to LangGraph. Other modules may change
-without notice; a public name changes only with an entry in the changelog. `help(wtb.Bench)` says the same in a
-terminal.
+Everything public is in `wtb`; what needs LangGraph is in `wtb.langgraph`. Public names change only with an entry in the
+changelog. Other modules may change without notice. In a terminal, `help(wtb.Bench)` shows the same texts.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A class whose members are described by task; `called` is what a program usually calls an object of it."""
+    """A class whose members are grouped by task; `called` is the usual name of a variable that holds one."""
 
     cls: type
     called: str
     groups: Mapping[str, tuple[str, ...]]
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What objects have beyond what the class says, with a line each."""
+    """Attributes that have no docstring in the class, each with its text."""
     beside: tuple[str, ...] = ()
-    """Members that are there for other parts of WTB, and not on the page."""
+    """Members for other parts of WTB, which the page leaves out."""
     is_made: bool = True
-    """Whether a program makes objects of it, or is given them."""
+    """Whether users create objects of it themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with a text, and below it names in a table, calls with their signatures, and classes."""
+    """A heading with a text, then a table of names, calls with their signatures, and classes."""
 
     title: str
     text: str
     names: Mapping[str, str] = field(default_factory=dict)
-    """Values, or classes of which the signature says little, with what they are; an empty text: the docstring."""
+    """Values and classes without a signature, each with its text; an empty text stands for the docstring."""
     calls: tuple[str, ...] = ()
     classes: tuple[Described, ...] = ()
     results: Mapping[type, tuple[str, ...]] = field(default_factory=dict)
-    """What other calls return, with the members that matter."""
+    """Classes that calls return, with the members that matter."""
 
 
 _WORKFLOW = Described(
     cls=wtb.Workflow,
     called="flow",
     attributes={
-        "name": "What the workflow is called.",
+        "name": "The name of the workflow.",
         "version": "Its version, as text.",
-        "description": "What it is for.",
-        "metadata": "Whatever you want to keep with it.",
-        "break_before": "Nodes before which every run pauses.",
-        "break_after": "Nodes after which every run pauses.",
-        "origin": "What you wrote: the workflow itself, or the graph of another library.",
-        "source": "Where it was loaded from (`file.py:flow`), for other processes; None when it was not.",
+        "description": "A text about it.",
+        "metadata": "Values of your own, stored with it.",
+        "break_before": "Every run pauses before these nodes.",
+        "break_after": "Every run pauses after these nodes.",
+        "origin": "The object you wrote: this workflow, or a graph of another library.",
+        "source": "Where other processes can load it (`file.py:flow`); None if it was not loaded.",
     },
     groups={
         "Nodes and edges": ("node", "add_node", "edge", "reducer", "depends_on"),
@@ -92,7 +94,7 @@ _CONTEXT = Described(
     cls=wtb.Context,
     called="ctx",
     is_made=False,
-    attributes={"seed": "A number that is the same whenever this visit of the node is tried again."},
+    attributes={"seed": "A number that stays the same whenever this visit of the node is tried again."},
     groups={
         "Call and record": ("tool", "atool", "step", "astep"),
         "Files, checkpoints and people": ("workspace", "checkpoint", "ask"),
@@ -127,10 +129,10 @@ _RUN = Described(
     cls=wtb.Run,
     called="run",
     is_made=False,
-    attributes={"id": "Its id, by which every process finds it."},
+    attributes={"id": "The id of the run; every process can find the run by it."},
     groups={
-        "How it stands": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
-        "Go on, pause, stop": ("resume", "pause", "stop"),
+        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "Continue, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "at",
             "history",
@@ -164,12 +166,12 @@ _HISTORY = Described(
     called="run.history",
     is_made=False,
     attributes={
-        "checkpoints": "Its checkpoints, of all branches; of a fork also those that lead to it.",
-        "branches": "Its branches, in the order of their making.",
+        "checkpoints": "The checkpoints of all branches; for a fork, also those that lead to it.",
+        "branches": "The branches, in the order they were made.",
         "node_runs": "Every start of a node.",
     },
     groups={
-        "The way it took": ("path", "visits", "completed_nodes", "boundaries", "runs"),
+        "Path": ("path", "visits", "completed_nodes", "boundaries", "runs"),
         "Checkpoints": (
             "latest",
             "lineage",
@@ -183,37 +185,37 @@ _HISTORY = Described(
     },
     beside=("builds_on", "is_inherited", "original"),
 )
-_TEST = Described(cls=wtb.BatchTest, called="test", groups={"Before it runs": ("plan",)})
+_TEST = Described(cls=wtb.BatchTest, called="test", groups={"Check it": ("plan",)})
 _RESULT = Described(
     cls=wtb.BatchResult,
     called="result",
     is_made=False,
     attributes={
-        "batch": "The record of the batch: its name, workflow, what it runs, and when it was made.",
-        "spent": "Money, tokens and seconds that the batch has taken, over all the times that it was run.",
+        "batch": "The record of the batch: its name, workflow, plan and creation time.",
+        "spent": "Money, tokens and seconds that the batch has used, over all the times it ran.",
     },
     groups={
-        "What was run": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
-        "What was measured": ("metrics", "shown_metrics", "primary", "weights"),
-        "Which is better": ("matrix", "compare", "pareto", "weighted", "notes"),
+        "Batch": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
+        "Metrics": ("metrics", "shown_metrics", "primary", "weights"),
+        "Verdicts": ("matrix", "compare", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
-        "What it took": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
-        "Take it elsewhere": ("report", "rows", "to_csv", "to_pandas"),
+        "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
+        "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
 )
 _SAVER = Described(
     cls=wtb.langgraph.Saver,
     called="saver",
-    groups={"As any checkpointer": ("setup", "close")},
+    groups={"Open and close": ("setup", "close")},
 )
 
 SECTIONS = (
     Section(
         title="Build a workflow",
-        text="The guide is [Running workflows](running.md); that to variants is [Batch tests](batches.md#run-a-batch).",
+        text="Guides: [Running workflows](running.md), and for variants [Batch tests](batches.md#run-a-batch).",
         names={
-            "END": "The target of an edge that ends the run.",
-            "DELETE": 'A node returns `{"key": wtb.DELETE}` to remove a key.',
+            "END": 'The target of an edge that ends the run: `flow.edge("answer", wtb.END)`.',
+            "DELETE": 'Removes a key from the state: return `{"key": wtb.DELETE}` from a node.',
             "append": "",
             "merge": "",
             "add": "",
@@ -223,43 +225,39 @@ SECTIONS = (
     ),
     Section(
         title="What a state holds",
-        text="What can be in a state is told in [The store](store.md#what-a-state-can-hold).",
+        text="[What a state can hold](store.md#what-a-state-can-hold) lists all types that can be stored.",
         calls=("serialisable", "Secret"),
     ),
     Section(
         title="Tools",
-        text="The guide is [Tools](running.md#tools); what a rollback does with them is told in [Time "
-        "travel](time-travel.md#rollback).",
+        text="Guides: [Tools](running.md#tools), and for undoing their calls [Time travel](time-travel.md#rollback).",
         calls=("tool", "reversible", "workspace"),
     ),
     Section(
         title="In a node: ctx",
-        text="A node that takes a second argument is given these. Calls are recorded, so that a node that is tried"
-        " again, or a run that "
-        "goes on after a crash, does [nothing twice](running.md#tools).",
+        text="A node that takes a second argument gets a `wtb.Context`. Its calls are recorded: a node that is tried "
+        "again, or a run that continues after a crash, does [nothing twice](running.md#tools).",
         classes=(_CONTEXT,),
     ),
     Section(
         title="Run, look, go back",
-        text="The guides are [Running workflows](running.md) and [Time travel](time-travel.md). Wherever a "
-        "`target` is taken it is a step "
-        "number, a node (its latest visit), `node#2` (its second visit), the name of a checkpoint, or its id "
-        "or the beginning of it.",
+        text="Guides: [Running workflows](running.md), [Time travel](time-travel.md). A `target` is a checkpoint. Give "
+        "a step number, a node (its latest visit), `node#2` (its second visit), the name of a checkpoint, its id, or "
+        "the beginning of its id.",
         classes=(_BENCH, _RUN, _HISTORY),
     ),
     Section(
         title="Compare versions",
-        text="The guides are [Batch tests](batches.md), [How a verdict is made](verdicts.md) and "
-        "[Reports](reports.md).",
+        text="Guides: [Batch tests](batches.md), [How a verdict is made](verdicts.md), [Reports](reports.md).",
         classes=(_TEST, _RESULT),
     ),
     Section(
         title="Evaluators",
-        text="Each gives a metric of its `name`. Those that take a `key` compare a value of the final state with what "
-        "the case expects: `key` is a key, a path as `messages.-1.content` or a function of the context; "
-        "`expected_key` finds the expected value in a mapping. [Write your own](batches.md#evaluators) as a function "
-        "of the context or as a class with `evaluate(context)`; the context has `case`, `expected`, `state`, "
-        "`latency_s`, `steps`, `usage` and `tool_errors`.",
+        text="Each evaluator scores one metric. Those with a `key` compare a value in the final state with the one "
+        "that the case expects. `key` is a key, a path such as `messages.-1.content`, or a function of the context. If "
+        "the case expects a mapping, `expected_key` picks the value in it. [Write your own](batches.md#evaluators) as "
+        "a function of the context, or as a class with `evaluate(context)`. The context has `case`, `expected`, "
+        "`state`, `latency_s`, `steps`, `usage` and `tool_errors`.",
         calls=("evaluator",),
         names=dict.fromkeys(
             (
@@ -281,12 +279,12 @@ SECTIONS = (
     ),
     Section(
         title="LangGraph",
-        text="In `wtb.langgraph`, which needs the extra `[langgraph]`. The guides are [LangGraph "
-        "graphs](langgraph-graphs.md) and "
-        "[A checkpointer for LangGraph](langgraph.md).",
+        text="These are in `wtb.langgraph`, which needs the extra `[langgraph]`. Guides: [LangGraph "
+        "graphs](langgraph-graphs.md), [A checkpointer for LangGraph](langgraph.md).",
         names={
             "langgraph.GraphWorkflow": "",
-            "langgraph.Imported": "What came of an import: `threads`, `checkpoints`, `present`.",
+            "langgraph.Imported": "The result of an import: how many `threads` and `checkpoints` were copied, and the "
+            "threads that were `present` before and stay as they are.",
         },
         calls=(
             "langgraph.workflow",
@@ -301,9 +299,22 @@ SECTIONS = (
         classes=(_SAVER,),
     ),
     Section(
-        title="What you are given",
-        text="Values that calls return; none of them changes any more.",
+        title="Returned values",
+        text="Calls return these. They are snapshots: they do not change.",
         results={
+            Execution: (
+                "id",
+                "workflow_name",
+                "status",
+                "failure",
+                "pause",
+                "degraded",
+                "options",
+                "metadata",
+                "created_by",
+                "created_at",
+                "updated_at",
+            ),
             Checkpoint: (
                 "id",
                 "step",
@@ -318,13 +329,15 @@ SECTIONS = (
             ),
             Branch: ("id", "name", "head_id", "forked_from_id", "created_at"),
             Pause: ("reason", "node", "question"),
-            Failure: ("type", "message", "traceback", "node", "visit"),
+            Failure: ("type", "message", "traceback", "node", "visit", "input_checkpoint_id"),
             ToolCall: ("tool", "arguments", "status", "result", "error", "effects", "kind", "started_at", "ended_at"),
             RollbackPlan: ("target", "nodes", "checkpoints", "reverse", "irreversible", "kept", "files", "to_dict"),
+            HistoryTree: ("lines", "to_dict"),
             CheckpointDiff: ("old", "new", "state", "files", "calls", "counts", "to_dict"),
             ReplayReport: ("same", "differences", "steps"),
             Difference: ("step", "nodes", "aspect", "key", "recorded", "replayed", "error"),
-            RunSummary: ("types", "severities", "tools", "nodes"),
+            RunSummary: ("line", "types", "severities", "tools", "nodes"),
+            LineFigures: ("steps", "latency_s", "usage", "tool_errors"),
             RecordedEvent: ("type", "at", "data", "position", "sequence"),
             RunView: (
                 "id",
@@ -359,6 +372,7 @@ SECTIONS = (
                 "run_id",
                 "state",
             ),
+            ScoreTable: ("metric", "combinations", "cases", "clusters", "case_means", "failed"),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
             Summary: (
                 "mean",
@@ -407,13 +421,25 @@ SECTIONS = (
             Baseline: ("name", "combination", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
             BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
-            Forecast: ("jobs", "kept", "scored", "run", "changes", "coarse", "changing", "outside"),
+            Forecast: (
+                "jobs",
+                "kept",
+                "scored",
+                "run",
+                "node_runs_kept",
+                "node_runs_shared",
+                "node_runs_executed",
+                "changes",
+                "coarse",
+                "changing",
+                "outside",
+            ),
             Spent: ("usd", "tokens", "s"),
         },
     ),
     Section(
         title="Errors",
-        text="`wtb.WTBError` catches everything that WTB raises on purpose; each message says what happened, to "
+        text="Catch `wtb.WTBError` to catch everything that WTB raises on purpose. Each message says what happened, to "
         "what, and what to do.",
         names=dict.fromkeys(
             (
@@ -433,17 +459,14 @@ SECTIONS = (
     ),
     Section(
         title="Settings and tests",
-        text="`wtb.testing` has the contract suites of all ports, and fakes, for those who [write a "
-        "backend](backends.md).",
-        names={
-            "Settings": "All settings with their values, as `wtb.Bench(…)` takes them: see [Settings](settings.md)."
-        },
+        text="To [write a backend](backends.md), use `wtb.testing`: it has the contract tests of all ports, and fakes.",
+        names={"Settings": "All settings; pass them to `wtb.Bench(…)` by name. See [Settings](settings.md)."},
     ),
 )
-"""The whole page, in its order."""
+"""The whole page, in order."""
 
 PUBLIC: Mapping[str, Any] = {
     **{name: getattr(wtb, name) for name in wtb.__all__},
     **{f"langgraph.{name}": getattr(wtb.langgraph, name) for name in wtb.langgraph.__all__},
 }
-"""Every public name, as it is written after `wtb.`"""
+"""Every public name, as it follows `wtb.`"""

@@ -1,4 +1,4 @@
-"""BatchResult: what a batch found, by combination, case and metric, and how two batches compare."""
+"""BatchResult: the results of a batch by combination, case and metric, and the comparison of two batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
 from wtb.domain.statistics.near_copies import NearCopies
 
 _FORMULA = tuple("=+-@\t\r\n")
-"""What a cell begins with that spreadsheets compute."""
+"""A spreadsheet takes a cell that begins with one of these for a formula."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """What came of one combination on one case."""
+    """The result of one combination on one case."""
 
     combination: str
     case_id: str
@@ -57,20 +57,20 @@ class JobResult:
 
     @property
     def run(self) -> Run:
-        """The run behind it: open its history, fork it."""
+        """The run of this job, for example to look at its history or to fork it."""
         if self.run_id is None:
             raise InvalidInput(f"{self.combination} on {self.case_id} has no run: it failed before it began")
         return self.bench.get(self.run_id)
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state that it ended with."""
+        """The final state of the run."""
         return self.run.state
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow:
-    """One combination: its figures on every metric and on `failed`, and how each compares with the baseline."""
+    """One combination: its summary on each metric and on `failed`, and its verdicts against the baseline."""
 
     combination: str
     is_baseline: bool
@@ -79,13 +79,13 @@ class MatrixRow:
 
 
 class BatchResult:
-    """What a batch found, as far as it has come."""
+    """The results of a batch, as far as it has run."""
 
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
         self._bench = bench
         self._all = jobs
         self.spent = sum((job.spent for job in jobs), Spent(s=batch.spent_s))
-        """Money, tokens and seconds that the batch has taken, over all the times that it was run."""
+        """Money, tokens and seconds that the batch has used, over all the times it ran."""
         wanted = set(batch.record.combinations), set(batch.record.cases)
         self._jobs = [
             job
@@ -105,12 +105,12 @@ class BatchResult:
 
     @property
     def status(self) -> str:
-        """How it stands: pending, running, completed, completed_with_errors, failed or cancelled."""
+        """The status: `pending`, `running`, `completed`, `completed_with_errors`, `failed` or `cancelled`."""
         return self.batch.status.value
 
     @property
     def baseline(self) -> str:
-        """The combination that others are compared with."""
+        """The combination that the others are compared with."""
         return self.batch.record.baseline
 
     @property
@@ -125,50 +125,50 @@ class BatchResult:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """What was measured, by name: which direction is better, and the scale; with weights, `overall` too."""
+        """The metrics by name, each with its better direction and its scale; with weights, also `overall`."""
         declared = self.batch.record.metrics
         found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
         return {**found, OVERALL.name: OVERALL} if self.weights else found
 
     @cached_property
     def _bools(self) -> frozenset[str]:
-        """The metrics whose scores are all true or false: worst is 0 then, and best 1."""
+        """The metrics whose scores are all true or false: their worst is 0 and their best is 1."""
         return bool_metrics(self._jobs, self.batch.record.bools)
 
     @property
     def left(self) -> int:
-        """How many jobs are left to run, those included that failed and were to be run again."""
+        """How many jobs are still to run, including failed ones that will run again."""
         return self.batch.record.jobs - sum(job.status is not JobStatus.PENDING for job in self._jobs)
 
     @property
     def weights(self) -> dict[str, float]:
-        """What counts how much in the overall score; empty when there is none."""
+        """The weight of each metric in the overall score; empty if there is none."""
         return dict(self.batch.record.weights)
 
     @property
     def primary(self) -> str:
-        """The metric that decides who wins: the one that was named so, else the overall score, else the first."""
+        """The metric that decides who wins: the one you named, else the overall score, else the first."""
         return self.batch.record.primary or (OVERALL.name if self.weights else next(iter(self.metrics)))
 
     @property
     def clusters(self) -> dict[str, str]:
-        """The cluster of each case that belongs to one."""
+        """The cluster of each case that has one."""
         return dict(self.batch.record.clusters)
 
     @property
     def notes(self) -> list[str]:
-        """What to keep in mind when reading the verdicts, in sentences."""
+        """Sentences to keep in mind when you read the verdicts."""
         found = self.batch.record.near_copies
         return [] if found is None else [_near_copies_note(found, len(self.cases))]
 
     def weighted(self, weights: Mapping[str, float]) -> BatchResult:
-        """Return the same result with an overall score of these weights by metric; nothing is stored."""
+        """Return the same result with an overall score from these weights; nothing is stored."""
         check_weighted(self.batch.record.metric_names, weights)
         return BatchResult(self._bench, self.batch.noted(weights=dict(weights)), self._all)
 
     @property
     def results(self) -> list[JobResult]:
-        """Every job that has ended: combination, case, repeat, status, scores, error, latency, usage, and its run."""
+        """Every finished job: combination, case, repeat, status, scores, error, latency, usage and run."""
         return [
             JobResult(
                 combination=job.combination,
@@ -187,7 +187,7 @@ class BatchResult:
         ]
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
-        """Return the scores of a job, with the overall one where there is one."""
+        """Return the scores of a job, including the overall score if there is one."""
         scores = job.record.scores or {}
         if self._overall is None or not scores:
             return scores
@@ -202,7 +202,7 @@ class BatchResult:
 
     @property
     def sharing(self) -> dict[str, Any]:
-        """How many node runs the last run of the batch executed and shared; which nodes could not be, and why."""
+        """How many node runs the last run of the batch executed and shared, and why some nodes could not be shared."""
         unshared: dict[str, str] = {}
         for job in self._jobs:
             unshared |= job.record.unshared
@@ -215,33 +215,36 @@ class BatchResult:
 
     @property
     def outside(self) -> dict[str, list[str]]:
-        """Nodes that used the network or other programs, with what they used, as far as that was seen."""
+        """Nodes that were seen to use the network or other programs, and what they used."""
         return {node: list(names) for node, names in self.batch.record.outside.items()}
 
     @property
     def unpriced(self) -> list[str]:
-        """Models whose price nobody knew: what they cost is in no figure."""
+        """Models without a known price; the cost figures do not include them."""
         return sorted({model for job in self._jobs for model in job.record.unpriced})
 
     @property
     def crowding(self) -> tuple[int, int] | None:
-        """Jobs at a time and cores, when there were more jobs: nodes that compute were slowed by each other."""
+        """The number of parallel jobs and of cores, if there were more jobs than cores; None otherwise.
+
+        Nodes that compute slowed each other down then.
+        """
         workers, cores = self.batch.record.workers, self.batch.record.cores
         return (workers, cores) if workers > cores else None
 
     @property
     def measured_apart(self) -> dict[str, str]:
-        """Combinations whose latency or cost was measured apart from the baseline's, and in which way."""
+        """Combinations whose latency or cost was not measured together with the baseline's, and why."""
         measured = any(is_measured(name, self.weights) for name in self.metrics)
         return apart_from_baseline(self._jobs, self.baseline) if measured else {}
 
     def _jobs_of(self, combination: str) -> list[Job]:
-        """Return the records of a combination's jobs, as they are stored."""
+        """Return the stored jobs of a combination."""
         return [job for job in self._jobs if job.combination == combination]
 
     @property
     def shown_metrics(self) -> dict[str, Metric]:
-        """The metrics that are worth a column: all, and the share of failed runs where any run failed."""
+        """The metrics to show: all of them, and the share of failed runs if any run failed."""
         return {**self.metrics, **({FAILED.name: FAILED} if any(self._failed) else {})}
 
     @cached_property
@@ -255,7 +258,7 @@ class BatchResult:
         return {**self.metrics, FAILED.name: self.metrics.get(FAILED.name, FAILED)}
 
     def table(self, metric: str) -> ScoreTable:
-        """Return all scores on a metric, by combination and case, one a repeat; `failed` is one of the metrics."""
+        """Return all scores on one metric, by combination and case, one per repeat. `failed` is a metric, too."""
         if metric not in self._all_metrics:
             raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self._all_metrics)}")
         if metric == OVERALL.name and self._overall is not None:
@@ -275,12 +278,16 @@ class BatchResult:
     ) -> tuple[Verdict, ...]:
         """Compare every combination with the baseline, and return the verdicts on these metrics, or on all.
 
-        All metrics are judged whichever are named, in two families: the primary metric, and all others with `failed`,
-        the share of failed runs. A failed run scores the worst that the metric declares; where it declares nothing, its
-        case is lost. With `errors="drop"` its case is left out, which flatters whoever fails on hard cases. A
-        combination that fails on more than `max_errors` cases where the baseline does not is never called better. Given
-        another result as `before`, every combination that both have is compared with itself there, on the cases that
-        both have.
+        All metrics are always judged, in two families: the primary metric, and all others together with `failed`, the
+        share of failed runs.
+
+        - `errors`: with `"worst"`, a failed run scores the worst that the metric declares; if it declares none, the
+          case counts as lost. With `"drop"`, its case is left out, which flatters a combination that fails on hard
+          cases.
+        - `max_errors`: a combination that fails on more cases than this where the baseline does not is never called
+          better.
+        - `before`: another result. Each combination that both results have is then compared with itself, on the cases
+          that both have.
         """
         if before is not None:
             return compare_results(before, self, metrics, errors=errors, max_errors=max_errors)
@@ -303,7 +310,7 @@ class BatchResult:
 
     @property
     def matrix(self) -> list[MatrixRow]:
-        """Combinations by metrics, with intervals and verdicts; the baseline first."""
+        """One row per combination with its summaries and verdicts on each metric; the baseline comes first."""
         summaries = self._summaries(tuple(self._all_metrics))
         found = self.compare()
         return [
@@ -322,10 +329,10 @@ class BatchResult:
         return {metric: summarise(self.table(metric)) for metric in metrics}
 
     def pareto(self, *metrics: str) -> tuple[str, ...]:
-        """Return the combinations that are not shown to be beaten by another.
+        """Return the combinations that no other one is shown to beat.
 
-        One is left out if another has at least as good a mean on all of these metrics, and the cases show, beyond
-        chance, that it is better on one of them.
+        One is left out if another has at least as good a mean on each of these metrics, and is better on one of them
+        beyond chance.
         """
         from wtb.domain.statistics.verdicts import beyond_chance
 
@@ -342,7 +349,7 @@ class BatchResult:
         return pareto(whole, directions, lambda better, worse: (better, worse) in shown)
 
     def different(self, metric: str) -> list[str]:
-        """Return the cases on which combinations disagree, those with the widest spread first."""
+        """Return the cases on which the combinations disagree, widest spread first."""
         table = self.table(metric)
         means = {name: known_or_worst(table, name) for name in self.combinations}
         spread = {
@@ -353,7 +360,7 @@ class BatchResult:
         return sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case])
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one flat row a job, for tables and files; `failed` is there where any run failed."""
+        """Return one flat row per job, for tables and files; with a column `failed` if any run failed."""
         metrics, with_failures = self.metrics, any(self._failed) and FAILED.name not in self.metrics
         done = zip(self._jobs, self._failed, strict=True)
         failed = [has_failed for job, has_failed in done if job.outcome is not JobStatus.PENDING]
@@ -373,7 +380,7 @@ class BatchResult:
         ]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows, one a job, as CSV; a text that a spreadsheet would take for a formula begins with `'`."""
+        """Write one row per job as CSV. Texts that a spreadsheet would run as a formula are prefixed with `'`."""
         rows = self.rows()
         columns = list(dict.fromkeys(key for row in rows for key in row))
         with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
@@ -382,13 +389,13 @@ class BatchResult:
             writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
 
     def report(self, path: str | Path) -> None:
-        """Write what was found as one HTML file that needs nothing else, or as Markdown: the path ends .html or .md."""
+        """Write the result as one self-contained HTML file or as Markdown; the path ends in .html or .md."""
         from wtb.reporting import write_report
 
         write_report(self, Path(path))
 
     def to_pandas(self) -> Any:
-        """Return one row a job as a DataFrame; needs pandas."""
+        """Return one row per job as a DataFrame; needs pandas."""
         try:
             import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
         except ImportError as error:
@@ -404,7 +411,7 @@ def _why(job: JobResult) -> str | None:
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet computes; numbers stay numbers, those that are written as texts too."""
+    """Return a cell that no spreadsheet runs as a formula; numbers, also as text, stay as they are."""
     if not isinstance(value, str) or not value.startswith(_FORMULA):
         return value
     try:
@@ -419,9 +426,9 @@ def _number(score: Any) -> float | None:
 
 
 def known_or_worst(table: ScoreTable, combination: str) -> dict[str, float]:
-    """Return the mean of each case, to order and colour cases by.
+    """Return the mean of each case, to sort and colour cases by.
 
-    One that failed and has no score gets the worst that was seen, or less than that where all scores are the same.
+    A case that failed and has no score gets the worst score of the table, or less if all scores are the same.
     """
     worst, means = table.worst(), table.case_means(combination)
     if worst is None:
@@ -440,10 +447,11 @@ def compare_results(
     errors: str = "worst",
     max_errors: int = 0,
 ) -> tuple[Verdict, ...]:
-    """Compare combinations of one result with those of another, paired by case; return the verdicts on these metrics.
+    """Compare combinations of one result with those of another, case by case; return the verdicts on these metrics.
 
-    `pairs` are combinations before and after; without any, those that both have. All metrics that both have are judged,
-    in the same two families as those of one result; without names the verdicts on all of them are returned.
+    `pairs` holds combinations before and after; without any, each one that both have is compared with itself. All
+    common metrics are judged, in the same two families as within one result. Without metrics, return the verdicts on
+    all.
     """
     from wtb.domain.statistics.comparisons import compare_pairs
     from wtb.domain.statistics.verdicts import verdicts
@@ -465,7 +473,7 @@ def compare_results(
 def _joined(
     before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
 ) -> tuple[ScoreTable, str]:
-    """Return the scores of two combinations in one table, and what the first is called there."""
+    """Return the scores of two combinations in one table, and the name of the first one there."""
     metric = new.metric.on_scale_of(old.metric)
     if metric.direction is not old.metric.direction:
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
@@ -500,7 +508,7 @@ def _near_copies_note(found: NearCopies, cases: int) -> str:
 
 
 def check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
-    """Raise InvalidInput for weights that make no overall score of a batch with these metrics."""
+    """Raise InvalidInput if these weights make no overall score for a batch with these metrics."""
     if FAILED.name in metrics:
         raise InvalidInput(f"every batch has a metric {FAILED.name!r}; give the evaluator of that name another")
     unknown = [name for name in weights if name not in metrics]
@@ -512,7 +520,7 @@ def check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None
 
 
 def check_primary(metrics: Sequence[str], weights: Mapping[str, float], primary: str | None) -> None:
-    """Raise InvalidInput for a primary metric that the batch does not have."""
+    """Raise InvalidInput if the batch does not have this primary metric."""
     known = [*metrics, *([OVERALL.name] if weights else [])]
     if primary is not None and primary not in known:
         raise InvalidInput(f"primary={primary!r}: there is no such metric; there are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""BatchTest: what a user says of a batch; it is checked before anything runs."""
+"""BatchTest, the object in which users describe a batch; it is checked before anything runs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,23 @@ from wtb.runners import load_runner
 
 @dataclass(frozen=True)
 class BatchTest:
-    """A batch as it is written down: `batch = wtb.BatchTest(flow, cases="cases.jsonl", evaluators=[…])`.
+    """A batch as you define it: `batch = wtb.BatchTest(flow, cases="cases.jsonl", evaluators=[…])`.
 
-    `cases` is a JSONL or CSV file, or a list; `variants` is `all`, `one_at_a_time`, `pairwise`, `random:N` or a list of
-    combinations; `baseline` is the combination that others are compared with. An evaluator is an object, or the name of
-    one; `weights` of metrics, as `{"exact_match": 2, "latency_s": 1}`, make an overall score. `primary` names the
-    metric that decides who wins: by default the overall score, or else the first. `cluster` says which cases belong
-    together and count as one: a function of the case, or a key of its input. `budget` is what the
-    batch may take in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these. Each combination runs
-    `repeats` times on each case, `workers` jobs at a time; a job that fails is tried `retries` times more.
-    `share=False` shares and keeps nothing: it runs every node of every job. `fresh=True`, or a list of nodes, ignores
-    their earlier results. The batch is called `name`, or as its workflow.
+    - `name`: the name of the batch; by default that of its workflow.
+    - `cases`: a JSONL or CSV file, or a list.
+    - `variants`: which combinations to run: `all`, `one_at_a_time`, `pairwise`, `random:N`, or a list of combinations.
+    - `baseline`: the combination that the others are compared with; by default the workflow as it is.
+    - `repeats`: how many times each combination runs on each case.
+    - `evaluators`: evaluators, or their names.
+    - `weights`: weights of metrics for an overall score, for example `{"exact_match": 2, "latency_s": 1}`.
+    - `primary`: the metric that decides who wins; by default the overall score, or else the first metric.
+    - `cluster`: which cases belong together and count as one: a key of the input, or a function of the case.
+    - `workers`: how many jobs run at a time. `runner`: what runs them.
+    - `budget`: the most that the batch may use in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
+    - `retries`: how many more times a failed job is tried.
+    - `share=False`: share and keep nothing; run every node of every job.
+    - `fresh`: ignore earlier results of all nodes (`True`) or of those in a list.
+    - `seed`: the seed of the runs and of random combinations.
     """
 
     flow: Workflow | Any
@@ -58,10 +64,10 @@ class BatchTest:
     seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flow", as_workflow(self.flow))  # a graph of LangGraph's is one too
+        object.__setattr__(self, "flow", as_workflow(self.flow))  # takes LangGraph graphs, too
 
     def plan(self, only: Sequence[str] = ()) -> BatchPlan:
-        """Check everything that can be checked before anything runs, and return what is to be run."""
+        """Check everything that can be checked before a run, and return the plan; `only` limits the combinations."""
         definition = self.flow.definition()
         definition.validate()
         chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
@@ -71,7 +77,7 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        load_runner(self.runner)  # says now that there is none
+        load_runner(self.runner)  # fails now if there is none
         evaluators, cases = read_evaluators(self.evaluators), clustered(read_cases(self.cases), self.cluster)
         check_cases(evaluators, cases)
         check_weighted([each.name for each in evaluators], self.weights)
@@ -107,17 +113,17 @@ def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[
 
 
 def default_workers() -> int:
-    """Return how many jobs run at a time when nobody says: nodes mostly wait for models."""
+    """Return how many jobs run at a time by default: more than cores, because nodes mostly wait for models."""
     return min(8, (os.cpu_count() or 1) * 2)
 
 
 def load_batch(reference: str) -> BatchTest:
-    """Load `file.py[:batch]` or `module:batch`; its runs remember where their workflow can be loaded from."""
+    """Load `file.py[:batch]` or `module:batch`; its runs remember where to load their workflow from."""
     batch: BatchTest
     batch, place, _ = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     for name, value in vars(module).items():
-        # Here, and not where it was first defined: this file may add the variants.
+        # This file, not the one that defined the workflow first: it may add variants.
         if value is batch.flow or value is batch.flow.origin:
             batch.flow.source = f"{place}:{name}"
     return batch

@@ -1,4 +1,4 @@
-"""Bench: where a user runs workflows and batches; a thin skin over the services."""
+"""Bench, the object users run workflows and batches with: a thin layer over the services."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Found = TypeVar("Found")
 
 
 def _taking_what(other: Callable[Given, Found]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
-    """Show a method that passes everything on with the parameters of the other one, to editors and in `help`."""
+    """Give a method that passes all its arguments on the signature of the other one, for editors and `help`."""
 
     def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
         vars(method)["__signature__"] = inspect.signature(other)
@@ -48,10 +48,11 @@ def _taking_what(other: Callable[Given, Found]) -> Callable[[Callable[..., Found
 
 
 class Bench:
-    """Where workflows are run. Without a url everything lies in `.wtb` in this folder.
+    """Open the place where workflows run and their results are stored.
 
-    The url is `sqlite:///path`, `postgresql://…`, or `memory://` for what may be gone with the process. Settings
-    are given by their names, as `pool_size=10`. Open it with `with`, or call `close` at the end.
+    `url` is `sqlite:///path`, `postgresql://…`, or `memory://`, which keeps nothing after the process ends. Without a
+    url, everything is stored in the folder `.wtb` here. Pass settings by name, for example `pool_size=10`. Use `with`,
+    or call `close` when you are done.
     """
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
@@ -76,14 +77,22 @@ class Bench:
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
     ) -> Run:
-        """Record a run without starting it: `run.resume()` does that, in this process or another.
+        """Record a run without starting it; `run.resume()` starts it, in this process or another.
 
-        `run_id` is an id of your own. `break_before` and `break_after` name nodes to pause at. `max_steps` ends endless
-        loops, `timeout_s` a run that takes longer. `seed` is that of `ctx.seed` and `ctx.rng`. `variants` says which
-        variant of a node to run. `checkpoints` says which are kept after the end: `every_node`, `on_success` or
-        `on_error`; `fine_grained` makes them at calls of tools too; `checkpoint_failure` is `warn` or `fatal` (the
-        settings decide). The files of the folder `workspace` are what the run begins with. `metadata` and `created_by`
-        are kept with the run, for you.
+        - `input`: the keys and values that the state begins with.
+        - `run_id`: an id of your choice.
+        - `break_before`, `break_after`: nodes to pause before or after.
+        - `max_steps`, `timeout_s`: the run fails if it takes more steps or seconds than this.
+        - `seed`: decides `ctx.seed` and `ctx.rng`.
+        - `checkpoints`: which to keep after the end: `every_node` keeps all. `on_error` keeps only the first and the
+          last if the run completes, `on_success` if it fails or is cancelled.
+        - `fine_grained`: also make checkpoints at tool calls and recorded steps.
+        - `checkpoint_failure`: `warn` or `fatal`, if a checkpoint cannot be written; by default the settings decide.
+        - `variants`: which variant of a node to run, for example `{"answer": "long"}`.
+        - `workspace`: a folder whose files the run begins with.
+        - `metadata`, `created_by`: kept with the run for your own use.
+
+        It raises `InvalidWorkflow` if the workflow cannot run, and `AlreadyExists` if the id is taken.
         """
         refuse_while_loading()
         flow = as_workflow(flow)
@@ -115,43 +124,49 @@ class Bench:
 
     @_taking_what(create)
     def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
-        """Run a workflow until it ends or pauses, and return the run; a node that fails is in `run.error`, not raised.
+        """Run a workflow until it ends or pauses, and return the run.
 
-        The input is what the state begins with; options are those of `create`.
+        It takes the same options as `create`. If a node fails, nothing is raised: see `run.error`.
         """
         return self.create(flow, input, **options).resume()
 
     def get(self, run_id: str) -> Run:
-        """Return a run by its id, or by the beginning of it that no other run has, of at least four characters."""
+        """Return a run by its id, or by the beginning of its id, of at least four characters.
+
+        It raises `NotFound` if there is no such run, and `InvalidInput` if several runs begin like that.
+        """
         return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
 
     def view(self, run_id: str) -> RunView:
-        """Return everything about a run, read at one moment; the beginning of its id is enough, as for `get`."""
+        """Return everything about a run as it is at one moment; takes an id, or its beginning, as `get` does."""
         found = self.services.queries.run(Prefix(run_id))
         return Run(self, found.id, None)._shown(found)
 
     def resume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
-        """Go on with a run, in whichever process it was begun; `how` is what `run.resume` takes.
+        """Continue a run that any process began; the options are those of `run.resume`.
 
-        `flow` is needed for a workflow that cannot be loaded from where it came from, such as one of a notebook.
+        Pass `flow` if the workflow cannot be loaded again, for example because a notebook defined it.
         """
         run = self.get(run_id)
         return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
-        """Return runs, newest first; filters are statuses, workflow, since, prefix (of the id), limit and offset."""
+        """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of ids), `limit`, `offset`."""
         return tuple(Run(self, execution.id, None) for execution in self.list_executions(**filters))
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
-        """Return the records of the runs that `list_runs` gives, read at once."""
+        """Return the records of runs in one read; takes the same filters as `list_runs`."""
         return tuple(row.execution for row in self.services.queries.list_runs(**filters))
 
     def list_workflows(self) -> tuple[WorkflowView, ...]:
-        """Return the workflows that have runs, by name: their versions, how many runs, and when the last began."""
+        """Return the workflows that have runs, by name, with their versions and the number and times of their runs."""
         return self.services.queries.list_workflows()
 
     def neglect(self, execution: Execution) -> Neglect | None:
-        """Return why a run that says it is running does not get on: its process is gone, or long silent."""
+        """Return why a run that claims to be running makes no progress; None if nothing is wrong.
+
+        It is `gone` if its process has ended, and `abandoned` if nothing was heard of it for an hour.
+        """
         return self.services.queries.row(execution).neglect
 
     def batch(
@@ -164,13 +179,16 @@ class Bench:
         told: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> BatchResult:
-        """Run every combination of variants over every case, and return what was found.
+        """Run every combination of variants over every case, and return the result.
 
-        Options are those of `BatchTest`. What an earlier batch of the same name has done already, with the same
-        implementations and cases, is kept: calling it again resumes, and runs what is missing or has changed. `only`
-        names combinations, as `"answer=long"`, to run beside the baseline. With `remeasure` the baseline and all others
-        run anew, side by side, where latency and cost of some would be measured apart. Once `stop` is set no more jobs
-        are begun. `told(progress)` is called whenever one has ended.
+        It takes the same options as `BatchTest`. Call it again to continue: results of the last batch of this name are
+        kept if their implementation and case are unchanged, and only the rest runs.
+
+        - `only`: run just these combinations and the baseline, for example `["answer=long"]`.
+        - `remeasure`: run the baseline and all others again, side by side, if their latency and cost would otherwise be
+          measured at different times.
+        - `stop`: an event; once it is set, no more jobs start.
+        - `told`: a function that gets the progress each time a job ends.
         """
         refuse_while_loading()
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
@@ -182,14 +200,17 @@ class Bench:
     def plan(self, flow: Workflow | BatchTest | Any, *, only: Sequence[str] = (), **options: Any) -> Forecast:
         """Return what `batch` would do with the same arguments, without running anything.
 
-        It says how many jobs and node runs would be kept, shared and executed, and what has changed since the last
-        time, in words, by node.
+        The forecast counts the jobs and node runs that would be kept, shared and executed, and says in words what has
+        changed in each node since the last time.
         """
         refuse_while_loading()
         return self.services.batches.forecast(_batch_test(flow, options).plan(only))
 
     def delete_batch(self, name_or_id: str) -> Batch:
-        """Delete a batch with its results, and return its record; the runs behind the results stay."""
+        """Delete a batch with its results and return its record; its runs stay.
+
+        It raises `InvalidInput` while the batch is running.
+        """
         found = self.services.queries.batch_record(name_or_id)
         self.services.batch_editor.delete(found)
         return found
@@ -203,11 +224,11 @@ class Bench:
         cases: Any = None,
         workers: int | None = None,
     ) -> Any:
-        """Score what has run without running it again.
+        """Score finished runs without running them again.
 
-        Of a run (or its id) return the scores by name. To the jobs of a batch (or its name) add the scores, beside
-        those that they have, and return the result. Evaluators see what the cases of the batch expected, unless `cases`
-        says otherwise; a single run is given `expected`.
+        For a run or its id, return the scores by name. For a batch or its name, add the new scores to those its jobs
+        have and return the result. The evaluators see what the batch's cases expect, unless you pass other `cases`. For
+        a single run, pass what you expect as `expected`.
         """
         chosen = read_evaluators(evaluators)
         if not chosen:
@@ -227,36 +248,39 @@ class Bench:
             return self.get(name)
 
     def get_batch(self, name_or_id: str) -> BatchResult:
-        """Return what a batch, by its id, or the latest of its name, has found so far."""
+        """Return the results of a batch so far, by its id or by its name (then the latest of that name)."""
         found = self.services.queries.batch(name_or_id)
         return BatchResult(self, found.batch, found.jobs)
 
     def list_batches(self, limit: int = 100) -> tuple[Batch, ...]:
-        """Return the records of batches, newest first: id, name, workflow, status, plan."""
+        """Return the records of batches, newest first."""
         return self.services.queries.list_batches(limit)
 
     def cancel_batch(self, name_or_id: str) -> BatchResult:
-        """Mark a batch as cancelled: whoever is at it, in whichever process, begins no more jobs."""
+        """Cancel a batch: no process starts any more of its jobs.
+
+        It raises `InvalidInput` if the batch has ended.
+        """
         found = self.services.queries.batch_record(name_or_id)
         self.services.batch_editor.cancel(found)
         return self.get_batch(found.id)
 
     def set_baseline(self, name: str, batch: str | Sequence[str], combination: str | None = None) -> Baseline:
-        """Keep what a combination of a batch has scored under a name, as it is now; by default the batch's baseline.
+        """Save the scores of one combination under a name; by default those of the batch's own baseline.
 
-        Given several batches, their runs of a case count as its repeats, so that chance moves the baseline less.
-        Running a batch again, with another workflow, leaves what was kept as it is.
+        Pass several batches to make the baseline less subject to chance: their runs of a case count as its repeats. The
+        saved scores do not change when you run the batch again.
         """
         names = [batch] if isinstance(batch, str) else batch
         batches = [self.services.queries.batch_record(each) for each in names]
         return self.services.batch_editor.keep_baseline(name, batches, combination)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
-        """Return all baselines in the order of their names."""
+        """Return all baselines, sorted by name."""
         return self.services.queries.list_baselines()
 
     def delete_baseline(self, name: str) -> Baseline:
-        """Delete a baseline with the results that were kept for it, and return it; batches and runs stay."""
+        """Delete a baseline with its saved scores and return it; batches and runs stay."""
         found = self.services.queries.baseline(name)
         self.services.batch_editor.delete_baseline(name)
         return found
@@ -272,10 +296,14 @@ class Bench:
         non_inferior: bool = False,
         combination: str | None = None,
     ) -> GateResult:
-        """Hold a combination of a batch (the workflow as it is, by default) against a baseline, case by case.
+        """Compare one combination of a batch with a saved baseline, case by case, and say whether it got worse.
 
-        It may lose `max_drop` on the metric: a number in its units, or a share of the baseline as `"10%"`. More than
-        `max_errors` cases that fail only with it never pass. `non_inferior` asks for proof that it did not lose more.
+        - `combination`: by default the batch's baseline, usually the workflow as it is.
+        - `metric`, `max_drop`: it may lose this much on this metric: a number in units of the metric, or a share of the
+          baseline such as `"10%"`.
+        - `max_errors`: it does not pass if more cases than this fail only with it.
+        - `non_inferior`: also require proof that it did not lose more.
+
         The outcome is `fine`, `regression` or `inconclusive`.
         """
         kept = self.services.queries.baseline(baseline)
@@ -293,9 +321,10 @@ class Bench:
     def subscribe(
         self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]
     ) -> Subscription:
-        """Call the handler with every event of a type (or several) that is committed in this process.
+        """Call a function with every event of these types that this process commits.
 
-        Types are those that `wtb show RUN --events` lists, as `node.failed`. `cancel()` of what is returned ends it.
+        `wtb show RUN --events` lists the types, for example `node.failed`. Call `cancel()` on the returned value to
+        stop.
         """
         wanted = [event_type] if isinstance(event_type, str) else event_type
         return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
@@ -303,14 +332,14 @@ class Bench:
     def events(
         self, *, run: str | None = None, types: Collection[EventType | str] = (), limit: int = 1_000
     ) -> tuple[RecordedEvent, ...]:
-        """Return the latest events that were committed in this process, oldest first; at most 1,000 are remembered.
+        """Return the latest events that this process committed, oldest first; it remembers at most 1,000.
 
-        `run` is the id of a run, or of a batch. `run.events()` and `wtb events` read those of all processes.
+        `run` is the id of a run or a batch. To read the events of all processes, use `run.events()` or `wtb events`.
         """
         return self.services.bus.history(stream=run, types=[EventType(kind) for kind in types], limit=limit)
 
     def close(self) -> None:
-        """Give back connections and threads."""
+        """Close the bench's connections and threads."""
         self.services.close()
 
     def __enter__(self) -> Self:

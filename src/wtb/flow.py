@@ -1,4 +1,4 @@
-"""Workflow: the builder that a user holds. Building gives the domain's frozen definition."""
+"""Workflow, the builder that users hold; it builds the frozen definition of the domain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workflow:
-    """Nodes and edges as they are being put together; what is run is the workflow as it is at that moment."""
+    """A workflow that you put together from nodes and edges. A run uses the workflow as it is when the run starts."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Workflow:
         self.break_before: tuple[str, ...] = ()
         self.break_after: tuple[str, ...] = ()
         self.origin: Any = self
-        """What the user wrote: itself, or the graph of another library."""
+        """The object that the user wrote: this workflow, or a graph of another library."""
         self.source: str | None = None
         """Where the workflow was loaded from (`file.py:flow`), so that another process can load it again."""
         self._nodes: list[Node] = []
@@ -61,7 +61,7 @@ class Workflow:
         depends_on: Sequence[Any] = (),
     ) -> Callable[[F], F]: ...
     def node(self, name: str | NodeFunction | None = None, **how: Any) -> Any:
-        """Make the decorated function a node, called by its own name unless another is given; options: `add_node`."""
+        """Make the decorated function a node, with its own name or the one you give; options as for `add_node`."""
 
         def register(function: F) -> F:
             self.add_node(name if isinstance(name, str) else function.__name__, function, **how)
@@ -82,12 +82,16 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
         depends_on: Sequence[Any] = (),
     ) -> Workflow:
-        """Add a node: a function of (state) or (state, ctx), sync or async, that returns what changes.
+        """Add a node: a function of `(state)` or `(state, ctx)`, sync or async, that returns the keys it changes.
 
-        `start` is where runs begin. `reads` names the only keys that the node sees. `cache=False` keeps batches from
-        sharing what it gave. `retry` is a policy, or how often to try. A node that takes longer than `timeout_s`
-        seconds fails. `config` is given to it as `ctx.config`. `depends_on` names what a batch cannot see that its
-        results depend on: files (`"prompts/*.txt"`), variables (`"env:MODEL"`), or any value.
+        - `start`: the run begins here.
+        - `reads`: the only keys that the node sees.
+        - `cache=False`: batches do not share its results.
+        - `retry`: a `RetryPolicy`, or the number of tries.
+        - `timeout_s`: the node fails if it takes longer than this.
+        - `config`: values that the node finds in `ctx.config`.
+        - `depends_on`: what its results depend on and a batch cannot see: files (`"prompts/*.txt"`), environment
+          variables (`"env:MODEL"`), or any value.
         """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
@@ -115,10 +119,11 @@ class Workflow:
         otherwise: bool = False,
         priority: int = 0,
     ) -> Workflow:
-        """Lead from a node to another, or to END; a list of sources waits for all of them.
+        """Connect a node to the next one, or to `wtb.END`; several sources wait for all of them.
 
-        `when` is a condition, in CEL or a function of the state; of edges with conditions the first that holds is
-        followed, the highest `priority` first, else the one that is `otherwise`.
+        `when` is a condition: a CEL expression, or a function of the state. If a node has several edges with
+        conditions, the run follows the first one that holds, highest `priority` first. If none holds, it follows the
+        edge with `otherwise=True`.
         """
         _check_ends(source, target)
         sources = names_of(source)
@@ -134,7 +139,7 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
         depends_on: Sequence[Any] | None = None,
     ) -> Callable[[F], F]:
-        """Make the decorated function another implementation of a node; options: `add_variant`."""
+        """Make the decorated function another implementation of a node; options as for `add_variant`."""
 
         def register(function: F) -> F:
             self.add_variant(node, name, function, reads=reads, config=config, depends_on=depends_on)
@@ -152,9 +157,9 @@ class Workflow:
         config: Mapping[str, Any] | None = None,
         depends_on: Sequence[Any] | None = None,
     ) -> Workflow:
-        """Add another implementation of a node; without a function, the node's own with another config.
+        """Add another implementation of a node. Without a function, the node's own runs with another config.
 
-        `reads` and `depends_on` replace those of the node, `config` is laid over that of the node.
+        `reads` and `depends_on` replace those of the node. `config` is merged over the node's config.
         """
         if function is not None:
             self._check_function(f"variant {name!r} of node {node!r}", function)
@@ -171,7 +176,7 @@ class Workflow:
         return self
 
     def depends_on(self, node: str, *what: Any) -> Workflow:
-        """Say what the results of a node depend on that a batch cannot see; see `add_node`."""
+        """Declare what a node's results depend on and a batch cannot see, as `depends_on` of `add_node` does."""
         names = [each.name for each in self._nodes]
         if node not in names:
             raise InvalidInput(f"there is no node {node!r}; there are {', '.join(names) or 'none'}")
@@ -180,7 +185,7 @@ class Workflow:
         return self
 
     def _check_function(self, what: str, function: NodeFunction) -> None:
-        """Refuse what could not be called as a node; of what shows no signature nothing is known."""
+        """Refuse a function that cannot be called as a node; accept one that shows no signature."""
         try:
             signature = inspect.signature(function)
         except TypeError:
@@ -196,24 +201,24 @@ class Workflow:
         raise InvalidInput(f"{what}: its function takes {signature}; a node takes (state) or (state, ctx)")
 
     def given(self, input: Any) -> Mapping[str, Any]:
-        """Return the input of a run as a mapping; InvalidInput when it is none."""
+        """Return the input of a run as a mapping; raise InvalidInput if it is none."""
         if input is not None and not isinstance(input, Mapping):
             raise InvalidInput(f"the input of a run is a mapping of keys to values, not a {type(input).__name__}")
         return input or {}
 
     def deactivate(self, node: str, name: str) -> Workflow:
-        """Leave a variant out of what `variants="all"` means, until `activate` takes it back."""
+        """Leave a variant out of `variants="all"` until you call `activate`."""
         self._inactive.add(self._known_variant(node, name))
         return self
 
     def activate(self, node: str, name: str) -> Workflow:
-        """Take back `deactivate`."""
+        """Use a variant again after `deactivate`."""
         self._inactive.discard(self._known_variant(node, name))
         return self
 
     @property
     def variants(self) -> dict[str, tuple[str, ...]]:
-        """The active variants of each node that has any, in the order of their definition."""
+        """The active variants of each node that has any, in the order you defined them."""
         found: dict[str, tuple[str, ...]] = {}
         for variant in self._variants:
             if (variant.node, variant.name) not in self._inactive:
@@ -225,7 +230,7 @@ class Workflow:
         return node, name
 
     def reducer(self, key: str, function: Reducer) -> Workflow:
-        """Say how writes to a key combine with what is there: `wtb.append`, `wtb.merge`, `wtb.add` or your own."""
+        """Set how writes to a key combine with its value: `wtb.append`, `wtb.merge`, `wtb.add` or your own function."""
         if not callable(function):
             raise InvalidInput(
                 f"the reducer of {key!r} is {function!r}; give wtb.append, wtb.merge, wtb.add or a function"
@@ -234,7 +239,7 @@ class Workflow:
         return self
 
     def definition(self) -> WorkflowDefinition:
-        """Return the workflow as it is now; later changes of the builder do not touch it."""
+        """Return a frozen copy of the workflow; later changes do not affect it."""
         return WorkflowDefinition(
             name=self.name,
             version=self.version,
@@ -247,20 +252,21 @@ class Workflow:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the workflow as data; nodes are named by `module:function`."""
+        """Return the workflow as plain data, with each function as `module:function`."""
         return self.definition().to_dict()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Workflow:
-        """Read a workflow as data, importing the functions that it names."""
+        """Build a workflow from plain data, importing the functions it names."""
         return cls._of(WorkflowDefinition.from_dict(data, resolve_function))
 
     def mocked(self, results: Mapping[str, Any], *, rest: Any = None) -> Workflow:
-        """Return another workflow in which these nodes give the results that are given instead of running.
+        """Return a copy of the workflow in which some nodes return fixed results instead of running.
 
-        A result is a mapping (returned at every visit), a list of them (one a visit), an exception or a function;
-        `run.returned` holds those of a recorded run. `rest` is that of all other nodes, which run without it.
-        Edges, reducers, retries and timeouts stay as they are.
+        `results` maps a node to its result: a mapping (returned at every visit), a list of mappings (one per visit), an
+        exception to raise, or a function to call instead. `run.returned` gives you the results of a recorded run.
+        `rest` is the result of all other nodes; without it they run. Edges, reducers, retries and timeouts stay the
+        same.
         """
         definition = self.definition()
         names = [node.name for node in definition.nodes]
@@ -274,7 +280,7 @@ class Workflow:
         )
         flow = copy.copy(self)
         flow._nodes = list(nodes)
-        flow.source, flow.origin = None, flow  # it is not what a process would load from there
+        flow.source, flow.origin = None, flow  # another process would load the original from there, not this copy
         return flow
 
     @classmethod
@@ -315,7 +321,7 @@ def _policy(node: str, retry: object) -> RetryPolicy | None:
 
 
 def resolve_function(reference: str) -> Callable[..., Any]:
-    """Return the function that `module:name` or the name of a registered tool means."""
+    """Return the function that `module:name`, or the name of a registered tool, refers to."""
     module, _, name = reference.partition(":")
     if not name:
         return TOOLS.get(reference)

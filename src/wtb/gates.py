@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate says, the comparison behind it, and the cases that lost, the largest loss first.
+    """The outcome of a gate, the comparison behind it, and the cases that lost, largest loss first.
 
-    `apart` says how times or costs were measured apart, when the gate is about them: the drop may be due to that.
+    If the gate is about latency or cost, `apart` says why the two were not measured together: the drop may come from
+    that.
     """
 
     baseline: Baseline

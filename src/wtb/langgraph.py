@@ -1,4 +1,4 @@
-"""The public door to LangGraph: run its graphs here, or keep its threads here and look at them as at any other run."""
+"""The public module for LangGraph: run its graphs here, or store its threads here and open them as runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class GraphWorkflow(Workflow):
-    """A graph of LangGraph's as a workflow: its nodes can have variants, be broken at, rolled back and shared."""
+    """A LangGraph graph as a workflow: its nodes can have variants and breakpoints, be rolled back and be shared."""
 
     def __init__(self, graph: Graph, origin: Any, version: str = "1") -> None:
         super().__init__(graph.name, version)
@@ -64,15 +64,15 @@ class GraphWorkflow(Workflow):
         self._nodes, self._edges, self._reducers = list(graph.nodes()), list(graph.edges()), graph.reducers()
 
     def add_node(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the graph has its nodes already."""
+        """Refuse: the nodes belong to the graph."""
         raise InvalidInput("add nodes to the StateGraph; a workflow of it can only have variants of them")
 
     def edge(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the graph has its edges already."""
+        """Refuse: the edges belong to the graph."""
         raise InvalidInput("add edges to the StateGraph; a workflow of it can only have variants of its nodes")
 
     def reducer(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the channels of the graph have their reducers already."""
+        """Refuse: the graph's channels have their own reducers."""
         raise InvalidInput("reducers are annotations of the StateGraph's state")
 
     def add_variant(
@@ -85,7 +85,7 @@ class GraphWorkflow(Workflow):
         config: Any = None,
         depends_on: Sequence[Any] | None = None,
     ) -> Self:
-        """Add another implementation of a node: whatever `StateGraph.add_node` takes, or a function with `ctx`."""
+        """Add another implementation of a node: anything `StateGraph.add_node` takes, or a function with `ctx`."""
         if reads is not None:
             raise InvalidInput("a node of a graph reads what its input schema says; leave out reads=")
         if isinstance(function, StateGraph):
@@ -94,10 +94,10 @@ class GraphWorkflow(Workflow):
         return self
 
     def _check_function(self, what: str, function: Any) -> None:
-        """Accept whatever LangGraph does, which says itself what it cannot call."""
+        """Accept whatever LangGraph accepts; it reports itself what it cannot call."""
 
     def given(self, input: Any) -> Mapping[str, Any]:
-        """Return the input of a run as a mapping, of a model or a dataclass what it says of the channels."""
+        """Return the input of a run as a mapping; a model or a dataclass becomes its values for the channels."""
         if isinstance(input, Command):
             raise InvalidInput(
                 "a Command is for a run that waits: run.resume(answer=…) answers, run.resume(update=…) sets its state"
@@ -105,7 +105,7 @@ class GraphWorkflow(Workflow):
         return super().given(spelled_out(input))
 
     def definition(self) -> WorkflowDefinition:
-        """Return the workflow as it is now; the graph is not touched."""
+        """Return the workflow as it is now; the graph itself does not change."""
         hosting = self._hosting
         return replace(
             super().definition(),
@@ -125,17 +125,17 @@ def workflow(
     context: Any = None,
     is_async: bool = False,
 ) -> GraphWorkflow:
-    """Return a workflow of a StateGraph, or of a compiled one; `config` and `context` go with every run.
+    """Return a workflow that runs a StateGraph, compiled or not; every run gets `config` and `context`.
 
-    Nodes that can be both called and awaited are called, as `invoke` does it; with `is_async` awaited, as `ainvoke`.
-    Add variants of nodes with `.variant(node, name)`; the graph itself is never changed.
+    Nodes that have both a sync and an async form are called like `invoke` does; with `is_async` they are awaited, like
+    `ainvoke` does. Add variants with `.variant(node, name)`. The graph itself never changes.
     """
     known = Graph.of(graph, name=name, config=config, context=context, is_async=is_async)
     return GraphWorkflow(known, graph, version)
 
 
 def context() -> Context:
-    """Return what a node of ours is given as `ctx`, in the node that runs here."""
+    """Return the `ctx` of the node that is running; use it in nodes of a graph, which do not get one."""
     return current()
 
 
@@ -148,9 +148,9 @@ def recorded(
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
 ) -> BaseTool:
-    """Return a LangChain tool whose calls are recorded as those of `wtb.tool`, with the same rules.
+    """Return a LangChain tool whose calls are recorded like those of `wtb.tool`, with the same options.
 
-    A result that is recorded answers when its node runs again, and a rollback reverses the call with `reverse(call)`.
+    If the node runs again, it gets the recorded result. A rollback undoes the call with `reverse(call)`.
     """
 
     function = getattr(langchain_tool, "func", None) or getattr(langchain_tool, "coroutine", None) or langchain_tool.run
@@ -163,20 +163,21 @@ def recorded(
         idempotent=idempotent,
         confirm=confirm,
     )
-    # A rollback, which may be in another process, finds what undoes a call by the name of its tool.
+    # A rollback, perhaps in another process, finds the function that undoes a call by the name of its tool.
     return through_context(langchain_tool, known if reverse is None else TOOLS.add(known))
 
 
 def reversible(langchain_tool: BaseTool, *, reverse: Callable[..., Any], **rules: Any) -> BaseTool:
-    """Return a LangChain tool that a rollback takes back with `reverse(call)`; rules are those of `recorded`."""
+    """Return a LangChain tool that a rollback undoes with `reverse(call)`; other options as for `recorded`."""
     return recorded(langchain_tool, reverse=reverse, **rules)
 
 
 class Saver(StoreSaver):
     """A checkpointer for LangGraph: `builder.compile(checkpointer=wtb.langgraph.Saver("…"))`.
 
-    Takes an address (memory://, sqlite:///path, postgresql://…), a Bench to share, or nothing for .wtb in this folder.
-    In an empty database it makes its tables. `serde` is a serialiser of your own, such as one that encrypts.
+    `where` is an address (`memory://`, `sqlite:///path`, `postgresql://…`) or a Bench to share; without it, data is
+    stored in the folder `.wtb` here. In an empty database the saver creates its tables. `serde` is a serialiser of your
+    own, for example one that encrypts.
     """
 
     def __init__(self, where: str | Bench | None = None, *, serde: Any = None, **settings: Any) -> None:
@@ -187,10 +188,10 @@ class Saver(StoreSaver):
         super().__init__(services.storage, clock=services.clock, ids=services.ids, serde=serde)
 
     def setup(self) -> None:
-        """Nothing is left to do; here so that it can take the place of a PostgresSaver."""
+        """Do nothing: the tables exist already. It is here because programs call it on a PostgresSaver."""
 
     def close(self) -> None:
-        """Give back connections, unless they belong to the bench that was given."""
+        """Close the connections, unless they belong to a bench that you passed."""
         if self._own is not None:
             self._own.close()
 

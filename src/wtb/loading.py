@@ -1,4 +1,4 @@
-"""What `file.py:flow`, `module:flow` or `flow.json` means: workflows and batches, loaded and found there again."""
+"""Load workflows and batches from `file.py:flow`, `module:flow` or `flow.json`, and find where they came from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wtb.infrastructure.json_text import read_json
 
 
 def load_workflow(reference: str) -> Workflow:
-    """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers where it came from."""
+    """Load `file.py[:flow]`, `module:flow` or `flow.json`; the workflow remembers its source."""
     if reference.endswith(".json"):
         return _load_json(Path(reference))
     found, place, name = load_named(reference, is_workflow, "workflow", "flow")
@@ -49,7 +49,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
-    """Load what `file.py[:name]` or `module:name` means; return it, where it lies and what it is called there."""
+    """Load the object that `file.py[:name]` or `module:name` refers to; return it with its place and its name there."""
     place, _, name = reference.rpartition(":")
     place, name = (place, name) if place else (reference, usual)
     is_file = place.endswith(".py")
@@ -66,7 +66,7 @@ def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual:
 
 
 def _module_at(path: Path) -> ModuleType:
-    """Import a file under a name of its own, its folder on the path as if it had been run."""
+    """Import a file under its own name, with its folder on the path, as if it had been run."""
     try:
         is_there = path.is_file()
     except OSError as error:  # a name that is too long, or a folder that may not be read
@@ -93,7 +93,7 @@ def _module_at(path: Path) -> ModuleType:
 
 
 def _line_in(path: Path, error: Exception) -> int | None:
-    """Return the last line of the file on the way to an error, which may lie in what the file calls."""
+    """Return the last line of the file that led to an error, which may have happened in code that the file calls."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == str(path)]
     return (own or frames)[-1].lineno
@@ -113,7 +113,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _look_in(folder: Path) -> None:
-    """Import from a folder too: Python does so for a script that it runs, but not for `wtb`."""
+    """Put a folder on the import path: Python does this for a script it runs, but not for `wtb`."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -131,7 +131,7 @@ def _loading() -> Iterator[None]:
 
 
 def refuse_while_loading() -> None:
-    """Raise InvalidInput in a script that runs workflows when it is loaded for the one that it defines."""
+    """Raise InvalidInput if a script that is only being loaded tries to run a workflow."""
     if _is_loading.get():
         raise InvalidInput(
             'this runs a workflow whenever the file is loaded; put it under `if __name__ == "__main__":`'
@@ -139,13 +139,13 @@ def refuse_while_loading() -> None:
 
 
 def is_workflow(value: object) -> bool:
-    """Whether something is a workflow, or a graph of LangGraph's, of which it is said later why it cannot be run."""
+    """Whether something is a workflow or a LangGraph graph; if a graph cannot run, that is reported later."""
     graphs = sys.modules.get("langgraph.graph.state")
     return isinstance(value, Workflow) or (graphs is not None and isinstance(value, graphs.StateGraph | graphs.Pregel))
 
 
 def as_workflow(flow: Any) -> Workflow:
-    """Return a workflow, or that of a graph of LangGraph's; InvalidInput for anything else."""
+    """Return a workflow, made from a LangGraph graph if it is one; raise InvalidInput for anything else."""
     if isinstance(flow, Workflow):
         return flow
     if type(flow).__module__.partition(".")[0] == "langgraph":
@@ -157,10 +157,10 @@ def as_workflow(flow: Any) -> Workflow:
 
 
 def source_of(flow: Workflow) -> str | None:
-    """Return where a workflow can be loaded from again: where it was loaded, or the module that holds it by name."""
+    """Return where a workflow can be loaded again: its source, or the module that holds it by name."""
     if flow.source is not None:
         return flow.source
-    # A script that imports its workflow comes last: what defines it is loaded with less.
+    # A script that imports its workflow comes last: loading the module that defines it takes less.
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
         if file and not file.endswith("__main__.py"):

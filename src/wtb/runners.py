@@ -1,4 +1,4 @@
-"""Runners by name: `threads`, those of installed packages, and your own as `file.py:Runner`."""
+"""Find a runner by name: `threads`, one of an installed package, or your own as `file.py:Runner`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wtb.infrastructure.runners.threads import ThreadRunner
 from wtb.loading import load_named
 
 ENTRY_POINTS = "wtb.runners"
-"""The group of entry points under which a package offers runners."""
+"""The entry point group in which packages offer runners."""
 
 _OWN: dict[str, Callable[[], Runner]] = {"threads": ThreadRunner}
 
 
 def load_runner(name: str) -> Runner:
-    """Return a new runner; InvalidInput names those there are."""
+    """Return a new runner; raise InvalidInput, naming the known ones, if there is none of this name."""
     if ":" in name:
         return _made(name, load_named(name, callable, "runner", "Runner")[0])
     if name in _OWN:

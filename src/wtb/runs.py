@@ -1,4 +1,4 @@
-"""Run: one run as a user holds it; a thin skin over the services."""
+"""Run, the object users hold for one run: a thin layer over the services."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _is_encoded(value: Any) -> bool:
 
 
 def usage_data(usage: Usage) -> dict[str, Any]:
-    """Return usage as users are shown it."""
+    """Return usage as users see it."""
     return {**usage.totals(), "unpriced": list(usage.unpriced)} if usage.unpriced else dict(usage.totals())
 
 
 class Run:
-    """One run. Everything is read when it is asked for, so it is as true as the store."""
+    """One run. Every property reads the store when you ask for it."""
 
     def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None) -> None:
         self._bench = bench
@@ -64,11 +64,11 @@ class Run:
 
     @property
     def execution(self) -> Execution:
-        """The record of the run: its workflow, options, metadata, when it was made, whether it is `degraded`."""
+        """The record of the run: its workflow, options, metadata, creation time, and whether it is `degraded`."""
         return self._queries.execution(self.id)
 
     def view(self) -> RunView:
-        """Return everything about the run, read at one moment: status, state, times, figures, files, branches."""
+        """Return everything about the run as it is at one moment: status, state, times, usage, files, branches."""
         return self._shown(self._queries.run(self.id))
 
     def _shown(self, view: RunView) -> RunView:
@@ -77,34 +77,34 @@ class Run:
 
     @property
     def status(self) -> ExecutionStatus:
-        """Where it stands: `pending`, `running`, `paused`, `rolling_back`, `completed`, `failed` or `cancelled`."""
+        """The status: `pending`, `running`, `paused`, `rolling_back`, `completed`, `failed` or `cancelled`."""
         return self.execution.status
 
     @property
     def error(self) -> Failure | None:
-        """What went wrong, when it failed: type, message, traceback, node; None otherwise."""
+        """Why the run failed: type, message, traceback, node. None if it did not fail."""
         return self.execution.failure
 
     @property
     def waiting(self) -> Pause | None:
-        """Why it is paused, as `reason`, and the `question` if it asks one; None when it is not."""
+        """Why the run is paused: the `reason`, and the `question` if it asks one. None if it is not paused."""
         return self.execution.pause
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state after its last step, as a dict of your own.
+        """The state after the last step, as a dict of your own.
 
-        When a graph waits in one node, what the nodes beside it have written is in it, as in LangGraph's `get_state`.
+        If one node of a graph waits, this includes what the nodes beside it have written, like LangGraph's `get_state`.
         """
         return self._shown_state(*self._queries.state(self.id))
 
     def at(self, target: str | int) -> CheckpointView:
-        """Return a checkpoint with its `state` and `files`: target is a step, node, `node#2`, name or id."""
+        """Return one checkpoint with its `state` and `files`."""
         found = self._queries.checkpoint_view(self.id, target)
         return replace(found, state=self._restored(found.state))
 
     def _shown_state(self, execution: Execution, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored state as users see it, with what nodes have written whose siblings still wait."""
+        """Return a stored state as users see it, including writes of nodes whose siblings still wait."""
         if self._flow is not None and execution.status is not ExecutionStatus.COMPLETED:
             shown = self._bench.services.controller.state_with_finished(self.id, self._flow.definition())
             if shown is not None:
@@ -112,85 +112,88 @@ class Run:
         return self._restored(stored)
 
     def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored state, or a stored update of a node, with the objects that nodes see.
+        """Return a stored state, or the stored update of a node, with the objects that nodes see.
 
-        A graph that is known here says itself which classes it builds; otherwise they are found by their names.
+        If the graph is known here, it says which classes to build; otherwise they are found by name.
         """
         restored = None if self._flow is None else self._flow.definition().restored
         if restored is not None:
-            with suppress(InvalidInput):  # a class that is not here: a run can be looked at all the same
+            with suppress(InvalidInput):  # a missing class must not stop anyone from looking at a run
                 return restored(stored)
         return live(stored)
 
     @property
     def history(self) -> ExecutionHistory:
-        """What it did: checkpoints, branches, and the visits of nodes between them."""
+        """What the run did: its checkpoints and branches, and the node visits between them."""
         return self._queries.history(self.id)
 
     def tree(self) -> HistoryTree:
-        """Return all lines of the run as a tree: branches, what rollbacks left behind, and forks into other runs."""
+        """Return the whole run as a tree: its branches, what rollbacks left behind, and forks into other runs."""
         return self._queries.tree(self.id)
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """Its branches, in the order of their making."""
+        """The branches, in the order they were made."""
         return self.history.branches
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """All its checkpoints, on whichever branch, without their states."""
+        """All checkpoints on all branches, without their states."""
         return self._queries.checkpoints(self.id)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What its nodes asked of tools and people, on whichever line."""
+        """Every recorded call to a tool or question to a person, on all branches."""
         return self._queries.calls(self.id)
 
     @property
     def rollbacks(self) -> tuple[Rollback, ...]:
-        """The journals of its rollbacks and redos, oldest first; one that `is_open` waits to be finished."""
+        """The journals of its rollbacks and redos, oldest first. One that `is_open` is not finished."""
         return self._queries.rollbacks(self.id)
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and money that its nodes reported along its line; `unpriced` are models whose price nobody knew.
+        """Tokens and cost that nodes reported on the way to the head; `unpriced` names models without a known price.
 
-        What a rollback or a fork left behind, and attempts that failed, are in `spent` only.
+        Failed attempts, and work that a rollback or fork left behind, count only in `spent`.
         """
         return usage_data(self._queries.usage(self.id))
 
     @property
     def spent(self) -> dict[str, Any]:
-        """Tokens and money that its nodes took in fact: on all lines, and in attempts that failed.
+        """All tokens and cost that the run really used, including failed attempts and work that was left behind.
 
-        A run that was forked from another has not spent what that one had before the fork.
+        A fork does not count what the other run spent before the fork.
         """
         return usage_data(self._queries.spent(self.id))
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
-        """What each node returned along the active branch, one entry a visit: what `flow.mocked` takes."""
+        """What each node returned on the active branch, one entry per visit. Pass it to `flow.mocked`."""
         found = self._bench.services.replay.returned(self.id)
         return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
-        """Return what was recorded of the run, in order; filters are types, severities, after and limit."""
+        """Return the first recorded events, 1,000 by default. Filters: `types`, `severities`, `after`, `limit`."""
         return self._queries.list_events(self.id, **filters)
 
     def all_events(self, **filters: Any) -> list[RecordedEvent]:
-        """Return all events that fit, however many; filters are types and severities."""
+        """Return all matching events, however many there are. Filters: `types`, `severities`."""
         return list(self._queries.each_event(self.id, **filters))
 
     def summary(self) -> RunSummary:
-        """Return the figures of its line, in all and by node and tool, and how often each event was recorded."""
+        """Return what the run took up to its head, in all, by node and by tool, and how often each event occurred."""
         return self._queries.summary(self.id)
 
     def files(self, target: str | int | None = None) -> FileTree:
-        """Return the files at the head, or at a checkpoint: its step, node, `node#2`, name or id."""
+        """Return the files at the head, or at the checkpoint `target`, as a mapping from path to entry."""
         return self._bench.services.workspaces.tree(self._file_commit(target))
 
     def export(self, folder: str | Path, target: str | int | None = None) -> FileTree:
-        """Write the files of the head, or of a checkpoint, into a folder that is absent or empty; return them."""
+        """Write the files at the head, or at a checkpoint, into a new or empty folder, and return them.
+
+        It raises `InvalidInput` if there are no files.
+        """
         commit = self._file_commit(target)
         tree = self._bench.services.workspaces.tree(commit)
         if commit is None or not tree:
@@ -210,11 +213,11 @@ class Run:
         texts: bool = True,
         objects: bool = True,
     ) -> CheckpointDiff:
-        """Return what makes checkpoint `b` (the head, when it is left out) of checkpoint `a`.
+        """Return what changed from checkpoint `a` to checkpoint `b`; without `b`, to the head.
 
-        Each is a step, node, `node#2`, name or id; `RUN@CHECKPOINT` is one of another run, `RUN@` its head. Parts that
-        are not wanted are not read; without `texts` files are named, and their contents left out. Values that a graph
-        added or removed come as its nodes see them; without `objects` no class is imported, and they come as data.
+        To compare with another run, write `RUN@CHECKPOINT`, or `RUN@` for its head. Turn off the parts you do not need,
+        and they are not read: `state`, `files`, `calls`, and `texts` (the contents of changed files). With
+        `objects=False`, values of a graph come as plain data and no class is imported.
         """
         old, new = self._checkpoint(a).id, self._checkpoint(b).id
         compare = self._bench.services.comparison.compare
@@ -226,7 +229,7 @@ class Run:
         return replace(item, **self._restored(stored)) if stored else item
 
     def _checkpoint(self, target: str | int | None) -> Checkpoint:
-        """Return what a person means, which may be a checkpoint of another run."""
+        """Return the checkpoint that a person means, which may belong to another run."""
         try:
             return self._queries.checkpoint(self.id, target)
         except CheckpointNotFound:
@@ -249,13 +252,19 @@ class Run:
         watch: Watch | None = None,
         **options: Any,
     ) -> Run:
-        """Go on until the run ends or pauses again; options such as break_before replace those it has.
+        """Continue until the run ends or pauses again. Options such as `break_before` replace the run's own.
 
-        `update` overwrites keys of the state first; `answer` is that to the question which the run waits for.
-        `rerun_node` undoes what can be undone of the node that was begun, and begins it afresh. `strict` refuses to go
-        on with a workflow that has changed since the run began; otherwise that is only warned of. `take_over` takes the
-        run from a process that cannot be seen and whose lease a wrong clock has put far into the future: use it only
-        when that process has ended. `watch(node_run)` gives a context that is entered while an attempt of a node runs.
+        - `update`: overwrite these keys of the state first.
+        - `answer`: the answer to the question that the run asks.
+        - `rerun_node`: undo what can be undone of the unfinished node, and begin it afresh.
+        - `strict`: refuse to continue if the workflow has changed since the run began; by default you only get a
+          warning.
+        - `take_over`: take the run from a process that cannot be seen from here, when a wrong clock has put the end of
+          its lease far into the future. Use it only when that process has ended.
+        - `watch`: a function that gets each attempt of a node and returns a context manager to run it in.
+
+        It raises `Conflict` if another process is running the run, and `InvalidInput` if the run has completed or was
+        stopped.
         """
         refuse_while_loading()
         flow = self._flow or self._loaded(f"bench.resume({self.id!r}, flow)")
@@ -273,7 +282,7 @@ class Run:
         return Run(self._bench, self.id, flow)
 
     def replay(self, flow: Workflow | None = None) -> ReplayReport:
-        """Compare the record with what the workflow as it is now makes of it; no node runs, nothing is written."""
+        """Check what today's workflow would make of the recorded results. No node runs and nothing is written."""
         flow = flow or self._flow or self._loaded("run.replay(flow)")
         return self._bench.services.replay.replay(self.id, flow.definition())
 
@@ -297,11 +306,11 @@ class Run:
             ) from error
 
     def pause(self) -> None:
-        """Ask the run to pause at its next step boundary; one whose process is gone is paused at once."""
+        """Ask the run to pause after the current step. If its process is gone, it is paused at once."""
         self._bench.services.controller.request(self.id, "pause")
 
     def stop(self) -> None:
-        """Ask the run to stop for good at its next step boundary; one that nobody runs is stopped at once."""
+        """Ask the run to stop for good after the current step. If no process runs it, it is stopped at once."""
         self._bench.services.controller.request(self.id, "stop")
 
     def rollback(
@@ -316,12 +325,15 @@ class Run:
         expected: RollbackPlan | None = None,
         created_by: str | None = None,
     ) -> RollbackPlan:
-        """Go back to a node (its last exit), `node#2`, a step, a name or a checkpoint's id; return what was done.
+        """Go back to a checkpoint, and return what was done. Afterwards the run is paused.
 
-        State, files and effects of tools move together; `tools=False` and `files=False` leave those as they are. Calls
-        that cannot be undone are refused unless `allow_irreversible`; calls that another branch builds on are kept
-        unless `shared="reverse"`. A dry run says what would be done; given as `expected`, exactly that is done, or
-        nothing. Afterwards the run is paused.
+        The state, the files and the effects of tools go back together.
+
+        - `dry_run`: return the plan and do nothing.
+        - `expected`: a plan from a dry run; do exactly that, or raise `Conflict` and do nothing.
+        - `tools=False`, `files=False`: leave these as they are.
+        - `allow_irreversible`: go back even if some calls cannot be undone; otherwise that raises `InvalidInput`.
+        - `shared`: `"keep"` or `"reverse"` calls that another branch builds on.
         """
         travel = self._bench.services.travel
         if tools:
@@ -340,31 +352,34 @@ class Run:
         )
 
     def continue_rollback(self, *, in_doubt: str | None = None, take_over: bool = False) -> Run:
-        """Finish a rollback that failed or was killed; `in_doubt` (`done`, `again`) answers for a reversal.
+        """Finish a rollback that failed or was killed.
 
-        `take_over` takes the run from a process that cannot be seen and whose lease a wrong clock has put far into the
-        future: use it only when that process has ended.
+        `in_doubt` says what to do about a reversal that was interrupted: it is `done`, or make it `again`. `take_over`
+        is as for `resume`.
         """
         self._learn_tools()
         self._bench.services.travel.continue_rollback(self.id, in_doubt, take_over=take_over)
         return self
 
     def abandon_rollback(self, *, in_doubt: str | None = None, take_over: bool = False) -> Run:
-        """Give up a rollback that failed; what was undone stays undone, and the run stays where it was.
+        """Give up a rollback that failed. The run stays where it was; what was undone stays undone.
 
-        `in_doubt` (`done`, `again`) answers for a call that was being dealt with when its process died. `take_over` as
-        for `continue_rollback`.
+        `in_doubt` says whether a call that was interrupted is `done` or to be made `again`. `take_over` is as for
+        `resume`.
         """
         if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
             self._learn_tools()
-        else:  # a rollback can be given up also where its workflow is gone
+        else:  # a rollback can be abandoned even if its workflow is gone
             with suppress(InvalidInput):
                 self._learn_tools()
         self._bench.services.travel.abandon_rollback(self.id, in_doubt, take_over=take_over)
         return self
 
     def redo(self) -> Run:
-        """Go forward again to where the last rollback came from, if nothing has happened since."""
+        """Undo the last rollback.
+
+        It raises `InvalidInput` if there is none, or if the run has gone on since.
+        """
         self._learn_tools()
         self._bench.services.travel.redo(self.id)
         return self
@@ -380,10 +395,14 @@ class Run:
         variants: Mapping[str, str] | None = None,
         created_by: str | None = None,
     ) -> Run:
-        """Begin a new run at a checkpoint of this one (its last, without a target); this one stays as it is.
+        """Start a new run at a checkpoint of this one, by default the last. This run stays as it is.
 
-        `update` overwrites keys of the state first; `input` begins from the start with another input; `variants` are
-        laid over those that this run has. Resume it to go on.
+        - `run_id`: the id of the new run. `name`: the name of its branch.
+        - `update`: overwrite these keys of the state.
+        - `input`: start from the beginning with this input; then give no `target`.
+        - `variants`: use these variants in place of this run's.
+
+        Call `resume` on the new run to continue it.
         """
         how: dict[str, Any] = {"run_id": run_id, "name": name, "variants": variants, "created_by": created_by}
         forked = self.forked(target, update=update, input=input, **how)
@@ -397,7 +416,7 @@ class Run:
         input: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Forked:
-        """Do as `fork`, and return the record of the new run with the checkpoint that it begins at."""
+        """Do the same as `fork`, but return the new run's record and the checkpoint it begins at."""
         is_changed = bool(update) or input is not None
         if is_changed and self.execution.workflow_name == THREAD:
             raise InvalidInput(
@@ -408,7 +427,7 @@ class Run:
         return self._bench.services.run_editor.fork(self.id, target, update=update, input=input, engine=engine, **how)
 
     def _engine(self) -> Engine | None:
-        """Return what drives the run, when that is another library: it must see what is put into the state."""
+        """Return the library that drives the run, if it is another one: it must see what is put into the state."""
         services, execution = self._bench.services, self.execution
         if ENGINE not in services.queries.definition(execution.workflow_id).get("metadata", {}):
             return None
@@ -416,11 +435,14 @@ class Run:
         return services.engine_of(definition.with_variants(execution.options.get("variants", {})))
 
     def checkpoint(self, name: str, description: str = "", *, created_by: str | None = None) -> Checkpoint:
-        """Make a checkpoint where the run stands, to go back to or fork from by its name; nobody may be running it."""
+        """Name the current position of an idle run, so that you can go back to it or fork from it by name.
+
+        It raises `AlreadyExists` if the run has a checkpoint of this name.
+        """
         return self._bench.services.run_editor.checkpoint(self.id, name, description, created_by=created_by)
 
     def delete(self, target: str | int | None = None) -> None:
-        """Delete the run with its checkpoints and files, or one checkpoint; forks stay, and what its tools did too."""
+        """Delete the run with its checkpoints and files, or one checkpoint. Forks and the effects of tools stay."""
         if target is None:
             self._bench.services.run_editor.delete_run(self.id)
         else:
@@ -428,12 +450,15 @@ class Run:
 
     @property
     def workspace(self) -> Path:
-        """A folder with the files of the last step, to look at: a node begins with those of the step, not these."""
+        """A folder with the files of the last step, to look at.
+
+        Nodes begin with the stored files, not with changes you make here.
+        """
         folder = self._bench.services.workspaces.path(self.id, self.execution.branch_id)
         return self._bench.services.workspaces.materialise(folder, self._file_commit(None))
 
     def _learn_tools(self) -> None:
-        """Load the workflow where it is known from: its module registers the tools that are to be reversed."""
+        """Load the workflow if its source is known: its module registers the tools that are to be reversed."""
         if self._flow is not None or self.execution.workflow_source is None:
             return
         if any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls):

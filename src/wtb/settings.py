@@ -1,4 +1,4 @@
-"""Settings: from arguments, WTB_* variables and wtb.toml, in that order, on top of a preset."""
+"""Settings, read from arguments, then WTB_* variables, then wtb.toml, on top of a preset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wtb.domain.retention import RetentionPolicy
 
 
 class Preset(StrEnum):
-    """What WTB is used for; decides the defaults of everything else."""
+    """What you use WTB for; it decides the defaults of the other settings."""
 
     TESTING = "testing"
     LOCAL = "local"
@@ -35,11 +35,11 @@ _PRESETS: dict[Preset, dict[str, Any]] = {
 
 
 WorkspaceDays = Annotated[float, Field(ge=0, le=1_000_000)] | Literal["never"]
-"""After how many days folders may go."""
+"""After how many days folders may be deleted."""
 
 
 class WorkflowRetention(BaseModel):
-    """What one workflow keeps instead; what is left out is as for all others."""
+    """What is kept for one workflow; anything left out is as for all others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,8 +49,10 @@ class WorkflowRetention(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """How many automatic checkpoints `wtb prune` leaves a run, for how many days, and for how many days the folders of
-    runs that have ended (`never` removes none); `workflows` says it by name.
+    """What `wtb prune` leaves of each run.
+
+    It keeps at most `keep_last` automatic checkpoints, and none older than `keep_days`. It keeps the folders of ended
+    runs for `keep_workspaces_days` (`never` deletes none). `workflows` sets this for single workflows, by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,7 +63,7 @@ class RetentionSettings(BaseModel):
     workflows: dict[str, WorkflowRetention] = {}
 
     def policy(self, workflow: str) -> RetentionPolicy:
-        """Return what holds for the runs of a workflow."""
+        """Return the rules for the runs of one workflow."""
         own = self.workflows.get(workflow, WorkflowRetention())
         folders = self.keep_workspaces_days if own.keep_workspaces_days is None else own.keep_workspaces_days
         return RetentionPolicy(
@@ -72,14 +74,17 @@ class RetentionSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Where data lives and how carefully it is kept.
+    """All settings: where data lives, and how carefully it is kept. docs/settings.md describes each of them.
 
-    `url` is `memory://`, `sqlite:///path` or `postgresql://…`; without one everything lies in `folder`, whose
-    database is migrated automatically. NORMAL survives the death of the process, FULL that of the machine. A
-    checkpoint that cannot be written is made up for with the next one (`warn`), or ends the run (`fatal`). What
-    `secret_keys` and `secret_patterns` say is masked in events, logs and errors, beside what always is. `retention` is
-    what `wtb prune` goes by; what nothing refers to is collected once it was not used for `sweep_grace_s`, which must
-    be longer than any step takes to store its files.
+    - `url`: `memory://`, `sqlite:///path` or `postgresql://…`. Without one, everything is stored in `folder`, and its
+      database is migrated automatically.
+    - `sqlite_synchronous`: with `NORMAL`, data survives a killed process; with `FULL`, also a crash of the machine.
+    - `checkpoint_failure`: if a checkpoint cannot be written, the next one makes up for it (`warn`), or the run ends
+      (`fatal`).
+    - `secret_keys`, `secret_patterns`: what else to mask in events, logs and errors.
+    - `retention`: the rules of `wtb prune`.
+    - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
+      step takes to store its files.
     """
 
     model_config = SettingsConfigDict(
@@ -123,14 +128,14 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """Return the settings in force; what was given as None is left to the other sources."""
+    """Return the settings in force; None leaves a setting to the other sources. Raise InvalidInput for wrong values."""
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
-    except SettingsError as error:  # the only source in which a list is written as text
+    except SettingsError as error:  # only variables hold a list as text
         why = f"{error} ({error.__cause__})"
         raise InvalidInput(f"a WTB_* variable that holds a list or a table is written as JSON: {why}") from error
-    except (ValueError, OSError) as error:  # wtb.toml that is no TOML, or may not be read
+    except (ValueError, OSError) as error:  # wtb.toml is not TOML, or cannot be read
         raise InvalidInput(f"wtb.toml cannot be read: {error}") from error

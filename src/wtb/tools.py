@@ -1,4 +1,4 @@
-"""@tool, reversible and workspace: the functions that nodes call, and the versioned folder that they work in."""
+"""The functions `tool`, `reversible` and `workspace`, for what nodes call and the folder they work in."""
 
 from __future__ import annotations
 
@@ -36,10 +36,14 @@ def tool(
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
 ) -> Any:
-    """Make a function a tool that nodes call through `ctx.tool`, by name or as it is.
+    """Make a function a tool, which nodes call with `ctx.tool`, by name or directly.
 
-    `effects` is `none`, `workspace` or `external`; `reverse(call)` undoes a call, `confirm(call)` says whether a
-    call whose fate is unknown happened; an idempotent tool that takes `idempotency_key` is given one.
+    - `effects`: what it touches: `none`, `workspace` (files in the workspace) or `external` (the outside world).
+    - `reverse`: a function that undoes a call; it gets the recorded call.
+    - `reverse_in_doubt`: if it is unknown whether a call happened, undo it and call again.
+    - `idempotent`: the tool may be called again; if it takes `idempotency_key`, it gets the same key each time.
+    - `confirm`: a function that gets a call whose outcome is unknown, and returns its result, or None if it did not
+      happen.
     """
 
     rules: dict[str, Any] = {
@@ -56,9 +60,9 @@ def tool(
 
 
 def reversible(function: Any, /, *, reverse: Callable[..., Any], **rules: Any) -> Any:
-    """Return a function as a tool, or a LangChain tool, that a rollback takes back with `reverse(call)`.
+    """Return a function, or a LangChain tool, as a tool that a rollback undoes with `reverse(call)`.
 
-    The other rules are those of `tool`.
+    The other options are those of `tool`.
     """
     if inspect.isroutine(function):
         return tool(reverse=reverse, **rules)(function)
@@ -77,7 +81,7 @@ def tool_of(
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
 ) -> Tool:
-    """Return a function as a tool, as `tool` does, that nobody finds by its name."""
+    """Return a function as a tool, as `tool` does, but without registering its name."""
     spec = ToolSpec(
         name=name,
         effects=_effects(effects),
@@ -88,7 +92,7 @@ def tool_of(
     )
     takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
     made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
-    # What `functools.wraps` would do, for a frozen value: help() and inspect see the function.
+    # Does what `functools.wraps` does, for a frozen value: help() and inspect see the function.
     made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
     return made
 
@@ -102,5 +106,5 @@ def _effects(effects: str) -> Effects:
 
 
 def workspace() -> Path:
-    """Return the versioned folder of the run, in the node that runs here."""
+    """Return the run's versioned folder; call it inside a node."""
     return current().workspace

@@ -209,7 +209,9 @@ def test_calls_behind_the_end_of_a_damaged_log_are_in_doubt_and_not_repeated(sto
     damage(store.log)
     kept = kept_calls(store)
     assert bool(store.lost()) == (len(kept) < 4 * ROUNDS)
-    known = {call.arguments["text"] for call in kept if call.tool == "anchored plain" and call.status is CallStatus.SUCCEEDED}
+    known = {
+        call.arguments["text"] for call in kept if call.tool == "anchored plain" and call.status is CallStatus.SUCCEEDED
+    }
     assert store.go_on() == [text for text in ALL if text not in known]
     check_effects()
     assert store.doctor().faults == ()

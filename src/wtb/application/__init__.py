@@ -1,1 +1,1 @@
-"""Services: each takes ports, asks the domain to decide, and saves what it decided."""
+"""Services: each one loads through ports, lets the domain decide, and saves the result."""

@@ -1,4 +1,4 @@
-"""EvaluationEngine: scores runs. An evaluator that raises, or gives no finite number, is a recorded failure."""
+"""EvaluationEngine: scores runs; an evaluator that raises, or returns no finite number, is recorded as a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeCache: results of node runs that several jobs of a batch share; each is made once, whoever needs it first."""
+"""NodeCache: shares results of node runs between the jobs of a batch, so that each is made only once."""
 
 from __future__ import annotations
 

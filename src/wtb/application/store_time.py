@@ -1,4 +1,4 @@
-"""The time of the store, which all processes and machines that use it share."""
+"""Returns the store's time, which all processes and machines that use the store share."""
 
 from __future__ import annotations
 

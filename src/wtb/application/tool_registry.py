@@ -1,4 +1,4 @@
-"""ToolRegistry: tools by name, so that a node, or a workflow as data, can say which one it means."""
+"""ToolRegistry: finds tools by name, for nodes and for workflows that are loaded from data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WorkspaceSlots: which folder serves a branch, or a member of a parallel superstep, now; noted beside the folder."""
+"""WorkspaceSlots: notes which folder a branch, or a node of a parallel step, uses now."""
 
 from __future__ import annotations
 

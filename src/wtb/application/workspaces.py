@@ -1,4 +1,4 @@
-"""Workspaces: the folders that runs work in, and their commits. Contents are stored first, the commit second."""
+"""Workspaces: the folders that runs work in, and their commits; contents are stored first, the commit second."""
 
 from __future__ import annotations
 

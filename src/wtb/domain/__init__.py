@@ -1,1 +1,1 @@
-"""The model: values and rules, no I/O; the standard library, and numpy and scipy for statistics."""
+"""The model: values and rules without I/O; uses the standard library, and numpy and scipy for statistics."""

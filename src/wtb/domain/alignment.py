@@ -1,4 +1,4 @@
-"""Alignment: which parts of two sequences correspond, in time near to their length, and texts compared by lines."""
+"""Alignment: finds which parts of two sequences correspond, in nearly linear time, and compares texts by line."""
 
 from __future__ import annotations
 

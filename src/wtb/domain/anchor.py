@@ -1,4 +1,4 @@
-"""Anchor: what is noted of an external call beside the store, so that a store which lost its end is noticed."""
+"""Anchor: a note about each external call, kept outside the store, that shows if the store lost its end."""
 
 from __future__ import annotations
 

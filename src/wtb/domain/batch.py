@@ -1,4 +1,4 @@
-"""Batch and Job: combinations × cases × repeats; what a job is, what came of it, and how a batch stands."""
+"""Batch and Job: combinations × cases × repeats, the result of each job, and the status of a batch."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch test; `record` says what it was to run, and what was noted on the way.
+    """One batch; `record` says what it runs and what was noted on the way.
 
-    `spent_s` is how long it has taken by the clock, over all the times that it was run.
+    `spent_s` is how long it has taken by the clock, over all the times it ran.
     """
 
     id: str
@@ -125,7 +125,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A combination of a batch that others are held against, by a name."""
+    """A saved combination of a batch, by name, that later batches are compared with."""
 
     name: str
     batch_id: str

@@ -1,4 +1,4 @@
-"""BatchRecord: what is kept of a batch beside its jobs: what it was to run, and what was noted on the way."""
+"""BatchRecord: what a batch keeps beside its jobs: what it runs, and what was noted on the way."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MadeOf:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
-    """What a batch runs: combinations, cases, metrics; and what was noted when it was planned and run."""
+    """What a batch runs (combinations, cases, metrics), and what was noted when it was planned and run."""
 
     combinations: tuple[str, ...]
     """All combinations, the baseline first."""

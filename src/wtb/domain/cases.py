@@ -1,4 +1,4 @@
-"""Case: one input with what is expected of it. Faulty cases are named by place and field, all at once."""
+"""Case: one input and its expected result; faulty cases are reported by place and field, all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two of them."""
+"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two points."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class CheckpointDraft:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint(CheckpointDraft):
-    """A stored checkpoint without its state: what lists and histories are made of.
+    """A stored checkpoint without its state, as lists and histories hold it.
 
-    `hash` covers this record, the state's content and the parent's hash; `size_bytes` is what storing it cost.
-    A deleted checkpoint stays as a tombstone, so that the chain through it can still be followed.
+    `hash` covers this record, the state's content and the parent's hash; `size_bytes` is what storing it cost. A
+    deleted checkpoint stays as a tombstone, so that the chain through it can still be followed.
     """
 
     state_hash: bytes

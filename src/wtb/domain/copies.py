@@ -1,4 +1,4 @@
-"""Copies: values that a node may change without changing those of the state."""
+"""Makes private copies of values, so that a node can change them without changing the state."""
 
 from __future__ import annotations
 

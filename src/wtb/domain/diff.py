@@ -1,4 +1,4 @@
-"""Diff: what differs between two checkpoints in state, files and recorded calls."""
+"""Diff: what changed between two checkpoints in the state, the files and the recorded calls."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDiff:
-    """What makes one checkpoint of another."""
+    """What changed between two checkpoints."""
 
     old: Checkpoint
     new: Checkpoint

@@ -1,4 +1,4 @@
-"""Engine: what takes a workflow from one superstep to the next; WTB's own, or that of another library."""
+"""Engine: the port that takes a workflow from one step to the next; WTB has its own, other libraries theirs."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from typing import Any
 
 
 class WTBError(Exception):
-    """The root: catch this to catch everything WTB raises on purpose."""
+    """The root of all errors that WTB raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without __init__, whose arguments are not those of the message: errors cross processes."""
@@ -51,7 +51,7 @@ class WTBError(Exception):
 
 
 class NotFound(WTBError, LookupError):
-    """An id or a name that nothing answers to."""
+    """Nothing has this id or name."""
 
     noun = "item"
     hint = ""
@@ -89,7 +89,7 @@ class NodeRunNotFound(NotFound):
 
 
 class CheckpointNotFound(NotFound):
-    """No checkpoint answers to this id, node, name or step."""
+    """No checkpoint has this id, name, node or step."""
 
     noun = "checkpoint"
     hint = "; `wtb history RUN` lists them"
@@ -122,7 +122,7 @@ class ObjectNotFound(NotFound):
 
 
 class InvalidInput(WTBError, ValueError):
-    """Something the caller gave cannot be used as it is."""
+    """Something you passed cannot be used as it is."""
 
 
 class MissingLibrary(InvalidInput, ImportError):
@@ -130,7 +130,7 @@ class MissingLibrary(InvalidInput, ImportError):
 
 
 class InvalidWorkflow(InvalidInput):
-    """A definition that cannot run, with every fault that was found."""
+    """The workflow cannot run; `faults` lists everything that is wrong."""
 
     def __init__(self, name: str, faults: Sequence[str]) -> None:
         """Keep the faults apart for programs, and join them for people."""
@@ -151,7 +151,7 @@ class InvalidStateChange(InvalidInput):
 
 
 class StateNotSerialisable(InvalidInput):
-    """A value that cannot be stored, named by its path."""
+    """A value cannot be stored; `path` says where it is in the state."""
 
     def __init__(self, path: str, problem: str) -> None:
         """Say where in the state, and what is wrong there."""
@@ -191,7 +191,7 @@ class MergeConflict(Conflict):
 
 
 class StorageError(WTBError):
-    """The place where the data lives failed; what was committed before is intact."""
+    """The database or the disk failed; everything committed before is intact."""
 
 
 class StorageUnavailable(StorageError):
@@ -199,7 +199,7 @@ class StorageUnavailable(StorageError):
 
 
 class DamagedData(StorageError):
-    """What was read is not what was written."""
+    """The stored data is not what was written."""
 
 
 class StorageReplaced(StorageError):

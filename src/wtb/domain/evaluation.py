@@ -1,4 +1,4 @@
-"""ScoreTable: what the runs of a batch scored on one metric; and what follows from several metrics at once."""
+"""Metrics, scores and evaluators: the score table of a batch, the overall score and the Pareto front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wtb.domain.errors import InvalidInput
 
 
 class Direction(StrEnum):
-    """Which end of a metric is the good one."""
+    """Whether higher or lower scores are better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -25,17 +25,17 @@ class Direction(StrEnum):
 
 
 class Absent(StrEnum):
-    """Why a run has no score: it, or its evaluator, failed; or it has not been run."""
+    """Why a run has no score: it or its evaluator failed, or it has not run."""
 
     ERROR = "error"
     MISSING = "missing"
 
 
 class Errors(StrEnum):
-    """What an error counts as.
+    """How an error counts.
 
-    `worst`: the worst score that the metric declares. Where it declares none, the case counts as lost, and means cover
-    the runs that have a score. `drop` leaves the whole case out, on both sides of a comparison: that flatters whoever
+    `worst`: as the worst score that the metric declares. If it declares none, the case counts as lost, and means cover
+    only runs with a score. `drop` leaves the whole case out, on both sides of a comparison, which flatters whoever
     fails on hard cases. A run that has not been made is left out and counted.
     """
 
@@ -45,12 +45,12 @@ class Errors(StrEnum):
 
 Score = float | Absent
 Scores = Mapping[str, Sequence[Score]]
-"""The scores of one combination by case id, one a repeat."""
+"""The scores of one combination by case id, one per repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What an evaluator measures, and the ends of its scale where it has any."""
+    """What an evaluator measures, and the ends of its scale if it has any."""
 
     name: str
     direction: Direction = Direction.HIGHER
@@ -58,7 +58,7 @@ class Metric:
     best: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse ends that are no numbers, and a scale that runs against the direction."""
+        """Refuse ends that are not numbers, and a scale that contradicts the direction."""
         ends: dict[str, Any] = {"worst": self.worst, "best": self.best}
         for name, end in ends.items():
             if end is not None and not (isinstance(end, int | float) and math.isfinite(end)):
@@ -79,38 +79,38 @@ class Metric:
         return {"name": self.name, "direction": self.direction.value, "worst": self.worst, "best": self.best}
 
     def of_bools(self) -> Metric:
-        """Return the metric on the scale of scores that are all true or false, unless it declares one."""
+        """Return the metric with the scale for true and false, unless it declares its own."""
         if self.worst is not None or self.best is not None:
             return self
         worst, best = (0.0, 1.0) if self.direction is Direction.HIGHER else (1.0, 0.0)
         return replace(self, worst=worst, best=best)
 
     def on_scale_of(self, other: Metric) -> Metric:
-        """Return the metric with the ends that the other one has, unless it has any itself."""
+        """Return the metric with the ends of the other one, unless it has its own."""
         has_ends = self.worst is not None or self.best is not None
         return self if has_ends else replace(self, worst=other.worst, best=other.best)
 
     def better(self, score: float, other: float) -> bool:
-        """Whether the first score is the better one."""
+        """Whether the first score is better."""
         return score * self.direction.sign > other * self.direction.sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTable:
-    """The scores of all combinations of a batch on one metric; refuses what is not a finite number.
+    """The scores of all combinations of a batch on one metric; refuses scores that are not finite numbers.
 
-    `cases` are those that any combination has, in the order in which they came first.
+    `cases` are those that any combination has, in the order they first appeared.
     """
 
     metric: Metric
     combinations: Mapping[str, Scores]
     clusters: Mapping[str, str] = field(default_factory=dict)
-    """The cluster of each case that belongs to one: its cases are averaged and count as one."""
+    """The cluster of each case that has one; the cases of a cluster are averaged and count as one."""
     cases: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _seen: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Name the first score that is NaN or infinite; keep the lowest and the highest one."""
+        """Refuse the first score that is NaN or infinite; remember the lowest and the highest score."""
         low, high = math.inf, -math.inf
         for combination, scores in self.combinations.items():
             for case, repeats in scores.items():
@@ -128,21 +128,21 @@ class ScoreTable:
         object.__setattr__(self, "_seen", (float(low), float(high)) if low <= high else ())
 
     def worst(self) -> float | None:
-        """The worst score that is declared or was seen; None when nothing is known."""
+        """Return the worst score, declared or seen; None if there is none."""
         return self._end(self.metric.worst, -self.metric.direction.sign)
 
     def best(self) -> float | None:
-        """The best score that is declared or was seen; None when nothing is known."""
+        """Return the best score, declared or seen; None if there is none."""
         return self._end(self.metric.best, self.metric.direction.sign)
 
     def ends(self) -> tuple[float, float] | None:
-        """The lower and the upper end of the scale where both are declared, else the lowest and the highest score."""
+        """Return both ends of the scale if they are declared, else the lowest and the highest score."""
         if self.metric.worst is None or self.metric.best is None:
             return (self._seen[0], self._seen[-1]) if self._seen else None
         return self.limits()
 
     def limits(self) -> tuple[float, float]:
-        """The scores that no mean can lie beyond; infinite where the metric declares no end."""
+        """Return the limits of any mean; infinite where the metric declares no end."""
         away = math.inf * self.metric.direction.sign
         worst = -away if self.metric.worst is None else self.worst()
         best = away if self.metric.best is None else self.best()
@@ -151,9 +151,9 @@ class ScoreTable:
         return min(worst, best), max(worst, best)
 
     def runs(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, list[float]]:
-        """The scores that count for each case, one a run; a case without any is left out.
+        """Return the scores that count for each case, one per run; a case without any is left out.
 
-        An error counts as the worst score where the metric declares one. Otherwise the run is left out, or with
+        An error counts as the worst score if the metric declares one. Otherwise the run is left out, or with
         `Errors.DROP` its whole case.
         """
         worst = None if self.metric.worst is None or errors is Errors.DROP else self.worst()
@@ -170,11 +170,11 @@ class ScoreTable:
         return found
 
     def case_means(self, combination: str, errors: Errors = Errors.WORST) -> dict[str, float]:
-        """The mean over the scores that count for each case."""
+        """Return the mean of the scores that count for each case."""
         return {case: mean_of(scores) for case, scores in self.runs(combination, errors).items()}
 
     def failed(self, combination: str) -> dict[str, float]:
-        """The share of failed runs of each case that has any run."""
+        """Return the share of failed runs of each case that has runs."""
         found = {}
         for case, repeats in self.combinations[combination].items():
             made = [score for score in repeats if score is not Absent.MISSING]
@@ -183,7 +183,7 @@ class ScoreTable:
         return found
 
     def count(self, combination: str, reason: Absent) -> int:
-        """How many runs have no score for this reason; a case that was never begun is one missing run."""
+        """Return how many runs have no score for this reason; a case that never began is one missing run."""
         scores = self.combinations[combination]
         found = sum(list(repeats).count(reason) for repeats in scores.values())
         if reason is Absent.MISSING:
@@ -197,7 +197,7 @@ class ScoreTable:
 
 
 def mean_of(numbers: Sequence[float]) -> float:
-    """Return the mean, also of numbers whose sum is too large for a float."""
+    """Return the mean, even if the sum is too large for a float."""
     try:
         return math.fsum(numbers) / len(numbers)
     except OverflowError:
@@ -205,20 +205,19 @@ def mean_of(numbers: Sequence[float]) -> float:
 
 
 OVERALL = Metric(name="overall", worst=0.0, best=1.0)
-"""What the weighted overall score is called."""
+"""The metric of the weighted overall score."""
 
 FAILED = Metric(name="failed", direction=Direction.LOWER, worst=1.0, best=0.0)
-"""The share of runs that failed, or that an evaluator could not score; every batch has it."""
+"""The share of runs that failed or that an evaluator could not score; every batch has this metric."""
 
 
 def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> ScoreTable:
-    """The weighted overall score of every run, as a table that can be summarised and compared like any other.
+    """Return the weighted overall score of every run, as a table like any other.
 
-    Each metric is first brought to 0 for its worst and 1 for its best score: the declared ends of its scale, or else
-    the worst and best that any run of any combination had; then a new combination can move the scores of the others,
-    so declare the ends where there are some. A metric on which all runs are equal counts 1. The overall score is the
-    mean with the given weights. A run with an error in any of the metrics is an error, one with a score missing is
-    missing.
+    Each metric is first scaled to 0 for its worst and 1 for its best score. The ends are the declared ones, or else the
+    worst and best of all runs; then a new combination can move the scores of the others, so declare the ends if there
+    are any. A metric on which all runs are equal counts 1. The overall score is the weighted mean. A run with an error
+    on any of the metrics is an error, one with a missing score is missing.
     """
     check_weights([table.metric.name for table in tables], weights)
     total = math.fsum(weights[table.metric.name] for table in tables)
@@ -243,7 +242,7 @@ def overall(tables: Sequence[ScoreTable], weights: Mapping[str, float]) -> Score
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Brings the scores of one metric to 0 … 1."""
+    """Scales the scores of one metric to 0 … 1."""
 
     worst: float
     best: float
@@ -260,7 +259,7 @@ class _Unit:
 
 
 def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
-    """Raise InvalidInput for weights that make no overall score of these metrics."""
+    """Raise InvalidInput if these weights make no overall score for these metrics."""
     if set(metrics) != weights.keys():
         raise InvalidInput(
             f"an overall score takes one weight a metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
@@ -272,7 +271,7 @@ def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
 
 
 def _runs(tables: Sequence[ScoreTable], name: str) -> Iterator[tuple[str, list[list[Score]]]]:
-    """Yield each case with its runs, a run being its scores on all the tables."""
+    """Yield each case with its runs; a run is its scores on all the tables."""
     columns = [table.combinations.get(name, {}) for table in tables]
     for case in dict.fromkeys(case for column in columns for case in column):
         repeats = max(len(column.get(case, ())) for column in columns)
@@ -285,10 +284,9 @@ def pareto(
     directions: Mapping[str, Direction],
     is_shown: Callable[[str, str], bool] = lambda better, worse: True,
 ) -> tuple[str, ...]:
-    """The combinations that no other one beats: at least as good on every metric and better on one.
+    """Return the combinations that no other beats, that is, is at least as good on each metric and better on one.
 
-    Of equal ones all are kept. One that another beats is dropped only if `is_shown(other, one)` says that this is more
-    than chance.
+    Equal ones are all kept. A beaten one is dropped only if `is_shown(other, one)` says that this is more than chance.
     """
     for name, point in points.items():
         absent = [metric for metric in directions if metric not in point]
@@ -308,10 +306,10 @@ def beats(other: Mapping[str, float], own: Mapping[str, float], directions: Mapp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
-    """What an evaluator may look at: the case, and what the run made of it.
+    """What an evaluator sees: the case, and the run that it produced.
 
-    Figures are sums over the node runs that led to the head of the run, whether they were run for this job or shared
-    with others: what the combination costs, not what was spent.
+    Figures are sums over the node runs that led to the head, whether this job executed or shared them: they say what
+    the combination costs, not what was spent.
     """
 
     case: Case
@@ -321,20 +319,20 @@ class EvaluationContext:
     usage: Mapping[str, float]
     tool_errors: int
     unpriced: tuple[str, ...] = ()
-    """Models whose price nobody knew: their calls are not in `usage["cost_usd"]`."""
+    """Models without a known price: their calls are not in `usage["cost_usd"]`."""
 
     @property
     def expected(self) -> Any:
-        """What the case says should come out."""
+        """The result that the case expects."""
         return self.case.expected
 
 
 class Evaluator(Protocol):
-    """Scores a run. `name` is that of the metric; one may also have `direction`, `worst` and `best`.
+    """Scores a run. `name` is the name of the metric; `direction`, `worst` and `best` are optional.
 
-    It may have `check_case(case)` too, which is asked before anything runs and raises InvalidInput for a case that it
-    could not score. `evaluate` may be async; it returns a number or a truth value. Where all scores are truth values,
-    the scale is from 0 to 1. What it raises is a recorded failure of that score.
+    An optional `check_case(case)` is called before anything runs, and raises InvalidInput for a case that the evaluator
+    could not score. `evaluate` may be async; it returns a number or a bool. If all scores are bools, the scale is 0 to
+    1. An exception is recorded as the failure of that score.
     """
 
     @property
@@ -348,7 +346,7 @@ class Evaluator(Protocol):
 
 
 def metric_of(evaluator: Evaluator) -> Metric:
-    """Return what an evaluator measures."""
+    """Return the metric of an evaluator; raise InvalidInput if its direction or scale makes no sense."""
     direction = getattr(evaluator, "direction", Direction.HIGHER)
     if direction not in list(Direction):
         raise InvalidInput(f"evaluator {evaluator.name!r}: direction {direction!r} is unknown; say 'higher' or 'lower'")

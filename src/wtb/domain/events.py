@@ -1,4 +1,4 @@
-"""Events: what happened, in the order in which it was committed. All their names are listed here."""
+"""Events: what happened, in the order it was committed; all event types are listed here."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent(Event):
-    """An event as stored: `position` orders the whole log, `sequence` its stream, `hash` chains the stream."""
+    """A stored event. `position` orders the whole log, `sequence` one stream; `hash` chains the stream."""
 
     position: int
     sequence: int

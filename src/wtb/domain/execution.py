@@ -1,4 +1,4 @@
-"""Execution: one run of a workflow, its status machine, its version and the lease of who runs it."""
+"""Execution: one run of a workflow, with its status, its version and the lease of the process that runs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExecutionStatus(StrEnum):
 
 
 class Neglect(StrEnum):
-    """Why a run that says it is running does not get on: its process is gone, or nothing was heard of it for long."""
+    """Why a run that claims to be running makes no progress: its process is gone, or has long been silent."""
 
     GONE = "gone"
     ABANDONED = "abandoned"
@@ -56,7 +56,7 @@ TRANSITIONS: Mapping[ExecutionStatus, frozenset[ExecutionStatus]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, where, and from which checkpoint it can be tried again."""
+    """What went wrong, in which node, and the checkpoint from which it can be tried again."""
 
     type: str
     message: str
@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Why a run waits: a breakpoint, a request, a question to a person, a call in doubt."""
+    """Why a run waits: a breakpoint, a request to pause, a question to a person, or a call in doubt."""
 
     reason: str
     node: str | None = None
@@ -97,7 +97,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A line of checkpoints with a head; `forked_from_id` is where it left another line."""
+    """A line of checkpoints with a head; `forked_from_id` is the checkpoint where it left another line."""
 
     id: BranchId
     execution_id: ExecutionId
@@ -113,7 +113,10 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One run. Every change gives a new value with the next version; a save checks the old one."""
+    """The record of one run.
+
+    Every change returns a new value with the next version; a save checks the old one.
+    """
 
     id: ExecutionId
     workflow_id: WorkflowId
@@ -127,7 +130,7 @@ class Execution:
     failure: Failure | None = None
     pause: Pause | None = None
     degraded: str | None = None
-    """Why a checkpoint could not be written when its step was done; it was made up for later."""
+    """Why a checkpoint could not be written when its step ended; a later one made up for it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     created_by: str | None = None

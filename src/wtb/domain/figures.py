@@ -1,4 +1,4 @@
-"""Usage and Figures: what a node run used, how long it took, and what its failed attempts used on the way."""
+"""Usage and Figures: what a node run used, how long it took, and what its failed attempts used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: a workspace as a tree of entries, what differs between two trees, and the merge of parallel members.
+"""Files: a workspace as a tree of entries, the difference of two trees, and the merge of parallel nodes.
 
 A path is relative, with `/` between its parts; names that are no UTF-8 are kept through surrogate escapes. Every
 folder is an entry of its own, empty or not, so that its mode comes back too; the root is none. A tree cannot be

@@ -1,4 +1,4 @@
-"""Held values: how a state keeps its lists and mappings, so that the next state shares what did not change."""
+"""How a state stores its lists and mappings, so that the next state shares what did not change."""
 
 from __future__ import annotations
 

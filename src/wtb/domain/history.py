@@ -29,11 +29,11 @@ class Granularity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionHistory:
-    """All branches of one run. Questions about "the" path mean the active branch unless another is named.
+    """Everything that one run did. Methods look at the active branch unless you name another.
 
-    `checkpoints` holds those of the execution and, for a run forked from another, that run's part of the
-    lineage; tombstones of deleted checkpoints are included, so that every lineage is whole. A tail, which is not
-    `complete`, holds the end of the active lineage only: what is found there is right, what is not may lie before.
+    `checkpoints` holds those of the run and, for a fork, those of the other run that lead to it. Deleted checkpoints
+    stay as tombstones, so every lineage is whole. A history that is not `complete` holds only the end of the active
+    lineage: what it finds is right, but what it does not find may come before.
     """
 
     execution_id: ExecutionId
@@ -63,7 +63,7 @@ class ExecutionHistory:
         return {run.id: run for run in self.node_runs}
 
     def branch(self, name_or_id: str | None = None) -> Branch:
-        """Return a branch by name or id, the active one when none is given."""
+        """Return a branch by name or id; by default the active one."""
         wanted = name_or_id or self.active_branch_id
         for branch in self.branches:
             if wanted in (branch.id, branch.name):
@@ -71,7 +71,7 @@ class ExecutionHistory:
         raise BranchNotFound(wanted, f"run {self.execution_id}")
 
     def lineage(self, branch: str | None = None) -> tuple[Checkpoint, ...]:
-        """Return the checkpoints from the start to the head of a branch, those it shares with others included."""
+        """Return the checkpoints from the start to the head of a branch, including those shared with others."""
         return self.lineage_of(self.branch(branch).head_id)
 
     def lineage_of(self, checkpoint_id: CheckpointId | None) -> tuple[Checkpoint, ...]:
@@ -93,11 +93,11 @@ class ExecutionHistory:
         return line[-1] if line else None
 
     def boundaries(self, branch: str | None = None) -> tuple[NodeBoundary, ...]:
-        """Return the boundary of every visit on the lineage of a branch, in the order in which they began.
+        """Return the boundary of every node visit on a branch, in the order they began.
 
-        First, last and count are taken from the checkpoints that carry the node run. A member of a parallel
-        superstep has none: the barrier is both. A visit whose checkpoint could not be written counts none, and
-        ends with the one that made up for it.
+        The first and last checkpoint and their count come from the checkpoints that the node run made. A node that ran
+        beside others made none: its first and last are the checkpoint of the whole step. A visit whose checkpoint could
+        not be written counts none, and ends with the checkpoint that made up for it.
         """
         line = self.lineage(branch)
         own: dict[NodeRunId, list[Checkpoint]] = defaultdict(list)
@@ -107,7 +107,7 @@ class ExecutionHistory:
         return tuple(_boundary(run, own[run.id]) for run in self._runs_on(line, open_at=self.branch(branch)))
 
     def runs(self, branch: str | None = None) -> tuple[NodeRun, ...]:
-        """Return the node runs on the lineage of a branch, in the order in which they began."""
+        """Return the node runs on a branch, in the order they began."""
         return tuple(self._runs_on(self.lineage(branch), open_at=self.branch(branch)))
 
     def _runs_on(self, line: tuple[Checkpoint, ...], open_at: Branch) -> Iterable[NodeRun]:
@@ -176,16 +176,16 @@ class ExecutionHistory:
         return found
 
     def path(self, branch: str | None = None) -> tuple[tuple[str, int], ...]:
-        """Return the visits of a branch in order, as (node, visit), finished or not."""
+        """Return the visits on a branch in order, as `(node, visit)`, finished or not."""
         return tuple((boundary.node, boundary.visit) for boundary in self.boundaries(branch))
 
     def completed_nodes(self, branch: str | None = None) -> tuple[str, ...]:
-        """Return the nodes that completed, in order, one entry a visit."""
+        """Return the completed nodes in order, one entry per visit."""
         done = NodeStatus.COMPLETED
         return tuple(boundary.node for boundary in self.boundaries(branch) if boundary.status is done)
 
     def visits(self, branch: str | None = None) -> dict[str, int]:
-        """Return how often each node was visited along the lineage: the counters that the next visit goes on from."""
+        """Return how often each node was visited on a branch; the next visit counts on from there."""
         counters: dict[str, int] = {}
         for node, visit in self.path(branch):
             counters[node] = max(visit, counters.get(node, 0))
@@ -194,7 +194,7 @@ class ExecutionHistory:
     def rollback_targets(
         self, granularity: Granularity = Granularity.AUTO, branch: str | None = None
     ) -> tuple[Checkpoint, ...]:
-        """Return the restore points of a branch that a rollback can name, oldest first, without the head itself."""
+        """Return the checkpoints of a branch that a rollback can go to, oldest first, without the head."""
         line = self.lineage(branch)
         if not line:
             return ()
@@ -206,7 +206,7 @@ class ExecutionHistory:
         )
 
     def by_node(self, node: str, visit: int | None = None, branch: str | None = None) -> Checkpoint:
-        """Return the exit checkpoint of a node: of its latest completed visit, or of the one that is named."""
+        """Return the checkpoint at the end of a node's latest completed visit, or of the visit you name."""
         for boundary in reversed(self.boundaries(branch)):
             wanted = boundary.node == node and visit in (None, boundary.visit)
             if wanted and boundary.status is NodeStatus.COMPLETED and boundary.last_id is not None:
@@ -222,14 +222,14 @@ class ExecutionHistory:
         raise CheckpointNotFound(label, f"run {self.execution_id}, branch {self.branch(branch).name}")
 
     def by_name(self, name: str) -> Checkpoint:
-        """Return the checkpoint that a person named so, on whichever branch."""
+        """Return the checkpoint with this name, on any branch."""
         for checkpoint in self.checkpoints:
             if checkpoint.name == name and not checkpoint.deleted:
                 return checkpoint
         raise CheckpointNotFound(name, f"run {self.execution_id}")
 
     def resolve(self, target: str | int, branch: str | None = None) -> Checkpoint:
-        """Return what a person means: a step number, checkpoint id, name, node, node#visit, or prefix of an id."""
+        """Return the checkpoint for a step number, id, beginning of an id, name, node or `node#visit`."""
         text = str(target)
         visit, step = partial(self._by_visit, branch=branch), partial(self._by_step, branch=branch)
         for find in (step, self._by_id_or_name, visit, self._by_prefix):

@@ -1,4 +1,4 @@
-"""Ids: one NewType a noun, and the uuid7 layout that makes them sort by time."""
+"""Ids: one NewType per noun, and the uuid7 layout that sorts them by time."""
 
 from __future__ import annotations
 

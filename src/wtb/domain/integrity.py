@@ -1,4 +1,4 @@
-"""Integrity: what is wrong with a store, whom it concerns, and whether it can be put right."""
+"""Integrity: what is wrong with a store, which runs it affects, and whether it can be repaired."""
 
 from __future__ import annotations
 

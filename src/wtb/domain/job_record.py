@@ -1,4 +1,4 @@
-"""JobRecord: what came of a job: its scores, what they depend on, times, usage, and the error."""
+"""JobRecord: the result of a job: its scores, what they depend on, times, usage, and the error."""
 
 from __future__ import annotations
 

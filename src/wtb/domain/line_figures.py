@@ -1,4 +1,4 @@
-"""LineFigures: what a run took along the line that led to its head, whatever else was tried on the way."""
+"""LineFigures: what a run took on the way to its head, without anything that was left behind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MS = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFigures:
-    """Sums over the node runs on the line of the head: those that a rollback or a fork left behind do not count.
+    """What a run took on the way to its head, without what a rollback or a fork left behind.
 
-    Nodes of one superstep run at the same time, so the slowest of them counts in `latency_s`.
+    Nodes of one parallel step run at the same time, so only the slowest counts in `latency_s`.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""Observation: something outside the program that a function read, and its digest at that time."""
+"""Observation: something outside the program that a function read, with its digest at that time."""
 
 from __future__ import annotations
 

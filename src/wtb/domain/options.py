@@ -1,4 +1,4 @@
-"""RunOptions: how a run is to be run; kept with it, so that whoever resumes it goes on in the same way."""
+"""RunOptions: the options of a run, stored with it so that it continues in the same way after a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports: what the services need from the outside. Each docstring is the law that every implementation keeps.
+"""Ports: what the services need from the outside; each docstring is the law for every implementation.
 
 Laws that hold for all of them: implementations are safe to use from several threads; nothing that they return
 is changed later by them or may be changed by the caller; foreign exceptions never pass through.

@@ -1,4 +1,4 @@
-"""Replay: what a workflow, as it is now, makes of results that were recorded."""
+"""Replay: what the current workflow makes of recorded results."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Aspect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What the record says, and what the workflow as it is now gives instead, or why it gives nothing.
+    """Where the recorded run and the current workflow differ, or why the workflow gave nothing.
 
-    `nodes` are those whose results it comes from, `key` is the key of the state that differs; a key that is not
-    there is MISSING.
+    `nodes` are the nodes whose results it comes from. `key` is the key of the state that differs; an absent value is
+    MISSING.
     """
 
     step: int
@@ -69,7 +69,7 @@ class ReplayedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """Every step of a run's active branch, from its input to its head."""
+    """The result of a replay: every step of the active branch, from the input to the head."""
 
     execution_id: ExecutionId
     steps: tuple[ReplayedStep, ...]

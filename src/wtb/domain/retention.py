@@ -1,4 +1,4 @@
-"""Retention: which checkpoints of a run may go, and why; and which must stay whatever their age."""
+"""Retention: decides which checkpoints of a run may be deleted, and which must stay whatever their age."""
 
 from __future__ import annotations
 

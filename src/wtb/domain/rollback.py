@@ -1,4 +1,4 @@
-"""Rollback: what going back would undo, and the journal of one that is under way."""
+"""Rollback: what going back would undo, and the journal of a rollback in progress."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ class CannotUndo(InvalidInput):
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackPlan:
-    """What a rollback would do, newest first: the whole of it, and nothing else.
+    """What a rollback would do, newest first, and nothing beyond.
 
-    `irreversible` are calls that happened, or may have, and that nobody can take back; `kept` are calls that stay:
-    because another branch builds on them, or because tools were to be left alone.
+    `reverse` holds the calls to undo. `irreversible` holds calls that happened, or may have, and cannot be undone.
+    `kept` holds calls that stay because another branch builds on them, or because tools are to be left alone.
     """
 
     target: Checkpoint

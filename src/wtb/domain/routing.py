@@ -1,4 +1,4 @@
-"""Routing: which nodes come next when some have finished."""
+"""Routing: decides which nodes come next when some have finished."""
 
 from __future__ import annotations
 

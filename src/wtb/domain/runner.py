@@ -1,4 +1,4 @@
-"""Runner: runs the jobs of a batch side by side, and tells how each attempt at one came out."""
+"""Runner, the port for what runs the jobs of a batch side by side, and the reports it gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.domain.batch import Job
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """A job has come to its end, and what came of it is stored."""
+    """A job has ended, and its result is stored."""
 
     number: int
     job: Job
@@ -19,7 +19,7 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True)
 class JobFailedForNow:
-    """A job has failed, and is to be tried again."""
+    """A job failed and will be tried again."""
 
     number: int
 
@@ -34,37 +34,37 @@ class JobWaits:
 
 @dataclass(frozen=True, slots=True)
 class JobRunsElsewhere:
-    """Another process is at a job."""
+    """Another process is running the job."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobBroke:
-    """Something other than the job went wrong: the batch stops, and raises this error."""
+    """Something other than the job went wrong: the batch stops and raises this error."""
 
     number: int
     error: BaseException
 
 
 JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
-"""How an attempt at a job came out."""
+"""The outcome of an attempt at a job."""
 
 RunJob = Callable[[int], JobReport]
-"""Takes a job, by its number, to its end or to where it has to wait, and stores what came of it."""
+"""Runs a job, by its number, until it ends or has to wait, and stores the result."""
 
 
 class Runner(Protocol):
-    """Runs jobs side by side: in threads, in processes, on other machines."""
+    """Runs jobs side by side: in threads, in processes or on other machines."""
 
     def start(self, run: RunJob, workers: int, report: Callable[[JobReport], None]) -> None:
-        """Get ready to run so many jobs at a time; `report` takes the report of each, from any thread."""
+        """Get ready to run this many jobs at a time; call `report` with the report of each, from any thread."""
         ...
 
     def submit(self, number: int) -> None:
-        """Run a job when a worker is free; there are never more than `workers` of them."""
+        """Run a job when a worker is free; there are never more than `workers` submitted jobs."""
         ...
 
     def close(self) -> None:
-        """Wait for the jobs that were submitted, and end."""
+        """Wait for the submitted jobs, then end."""
         ...

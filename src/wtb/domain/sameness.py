@@ -1,4 +1,4 @@
-"""Sameness: whether two values are equal and of the same types throughout.
+"""Sameness: whether two values are equal and have the same types throughout.
 
 A list that a node returns is compared with the one it was given, item by item. Most items are the very same objects, or
 copies that hold the same objects, so identity is asked first, for many items at a time and without a loop in Python.

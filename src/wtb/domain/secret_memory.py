@@ -1,4 +1,4 @@
-"""SecretMemory: the texts of all secrets of this process, and the forms in which they may stand elsewhere."""
+"""SecretMemory: remembers the texts of all secrets of this process, and the forms in which they may appear."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ _HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "AKIA", "Bearer", "://"), stric
 
 @final
 class Secret:
-    """A text that prints as `***`, and is masked in every text about a run; `reveal()` gives it.
+    """A text that prints as `***` and is masked in every text about a run; `reveal()` returns it.
 
-    It is never stored: as an argument of a tool it is recorded masked, and a state that holds one is refused. The
-    process remembers the text after the object is gone; a text of fewer than four characters is not looked for.
+    It is never stored: in the arguments of a tool it is recorded as `***`, and a state that holds one is refused. The
+    process remembers the text even after the object is gone. A text of fewer than four characters is not searched for.
     """
 
     __slots__ = ("__weakref__", "_value")

@@ -1,4 +1,4 @@
-"""Spent and Budget: what a batch took, and what it may take."""
+"""Spent and Budget: what a batch has used, and the most that it may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.domain.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a batch took in fact: money, tokens, and seconds by the clock. What is shared was spent once."""
+    """What a batch really used: money, tokens and seconds by the clock. Shared work counts once."""
 
     usd: float = 0.0
     tokens: int = 0

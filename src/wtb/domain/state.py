@@ -1,4 +1,4 @@
-"""State: what a workflow knows at one point, and the deltas that lead from one to the next.
+"""State: the keys and values of a workflow at one point, and the deltas from one state to the next.
 
 Values are owned by the State that holds them: hand it values that nobody else goes on changing.
 """
@@ -386,7 +386,7 @@ def _items(written: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def append(old: Any, new: Any) -> list[Any]:
-    """Put what was written at the end of the list: a list of items, or one item."""
+    """Append the new value to the list: each item of a list, or one item."""
     return [*(() if old is MISSING else old), *_items(new)]
 
 
@@ -396,7 +396,7 @@ def merge(old: Any, new: Any) -> dict[Any, Any]:
 
 
 def add(old: Any, new: Any) -> Any:
-    """Add what was written to what was there, as for counters."""
+    """Add the new value to the old one, for example for counters."""
     return new if old is MISSING else old + new
 
 

@@ -1,4 +1,4 @@
-"""RunSummary: what the line of a run took, by node and by tool, and how often things happened in the run."""
+"""RunSummary: what a run took on the way to its head, by node and by tool, and counts of its events."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class NodeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """Events by type and severity, most frequent first; tools and nodes in the order in which they came first.
+    """What a run took by node and tool, in the order they first ran, and its events, most frequent first.
 
-    `line`, `tools` and `nodes` are about the line that led to the head; events are those of the run on all lines.
+    `line`, `tools` and `nodes` are about the line to the head; the events are those of the run on all lines.
     """
 
     line: LineFigures

@@ -1,4 +1,4 @@
-"""Tools: what a call touches, how it is known again, and what to do when its fate is unknown."""
+"""Tools: what a call touches, how it is recognised again, and what to do if its outcome is unknown."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """One recorded call of a node run.
+    """One recorded call that a node made.
 
     `identity` is the tool with the caller's key, or with the hash of the arguments and the number of the call among
-    equal ones; never the position, so that concurrent calls may come in another order when the node is tried again.
+    equal ones. It is never the position, so concurrent calls may come in another order when the node is tried again.
 
-    Clocks may be wrong, so that what came first is told by steps: `started_step` and `ended_step` are the steps of the
-    first checkpoints that come after the start and the end, and `started_number` counts the starts within a step. Calls
-    from before these were recorded have none of them, and are ordered by time.
+    Clocks may be wrong, so steps tell what came first: `started_step` and `ended_step` are the steps of the first
+    checkpoints after the start and the end, and `started_number` counts the starts within a step. Calls recorded before
+    these fields existed have none of them, and are ordered by time.
     """
 
     execution_id: ExecutionId

@@ -1,4 +1,4 @@
-"""HistoryTree: all lines of a run as a tree, those that a rollback left behind and forks in other runs included.
+"""HistoryTree: all lines of a run as a tree, including those that rollbacks left behind and forks.
 
 The line to the active head goes straight through; other lines leave it where they parted. Where none is active the
 longest goes straight on, so that lines lie in each other no deeper than the logarithm of their number.
@@ -94,7 +94,7 @@ class TreeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryTree:
-    """All lines of a run; there is one root unless the beginning of a line is gone."""
+    """All lines of a run; there is one root, unless the beginning of a line is gone."""
 
     execution_id: ExecutionId
     lines: tuple[TreeLine, ...]

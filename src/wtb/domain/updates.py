@@ -1,4 +1,4 @@
-"""Updates as they wait in the database: what a node returned, by what it changes where that is shorter.
+"""Updates as the database stores them: what a node returned, or only what it changed if that is shorter.
 
 A member of a parallel superstep waits for its siblings, and jobs of a batch share results. Whoever takes such an update
 has the state that the node was given, so a list that grew need not be written whole.

@@ -1,4 +1,4 @@
-"""Frozen values that change by giving a new one, and values that are shown as others."""
+"""Frozen values that change by returning a new one, and values that are shown as others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Combinations: which variant of each node, and which of all the possible ones a batch tries."""
+"""Combinations: one variant for each node, and the choice of combinations that a batch runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WorkflowDefinition: nodes, edges and reducers, frozen, with every fault reported at once."""
+"""WorkflowDefinition: the frozen nodes, edges and reducers of a workflow; all faults are reported at once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ def _are_names(names: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a failed node is tried, how long to wait between tries, and after which errors.
+    """How many times a node is tried, how long to wait between tries, and after which errors.
 
-    `errors` holds names of exception classes, as `ValueError` or `httpx.HTTPError`; empty means all.
+    `errors` holds names of exception classes, for example `ValueError` or `httpx.HTTPError`; empty means all. `when` is
+    a function of the exception that decides instead. Waits begin with `wait_s`, grow by the factor `backoff` up to
+    `max_wait_s`, and vary by the share `jitter`.
     """
 
     times: int = 3

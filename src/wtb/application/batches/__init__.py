@@ -1,1 +1,1 @@
-"""Batches: plan what runs, run it side by side, score it, and keep what is still true."""
+"""Batches: plan the jobs, run them side by side, score them, and keep results that are still valid."""

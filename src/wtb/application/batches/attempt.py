@@ -1,4 +1,4 @@
-"""BatchAttempt: runs the jobs of a batch that are missing, until they are done or somebody stops it."""
+"""BatchAttempt: runs the missing jobs of a batch until they are done or somebody stops it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from wtb.domain.runner import JobBroke, JobEnded, JobFailedForNow, JobReport, Jo
 from wtb.domain.spending import Budget, Spent
 
 _LOOK_S = 0.1
-"""How often an attempt looks at what other processes have done meanwhile."""
+"""How often an attempt checks what other processes have done."""
 
 _AT_A_TIME = 50
-"""Jobs of other processes that it looks at each time."""
+"""How many jobs of other processes it checks each time."""
 
 _TOOK_S = 1.0
-"""How often it keeps the time that the batch has taken, also while no job ends."""
+"""How often it saves the time that the batch has taken, even if no job ends."""
 
 _CANCELLED_S = 0.5
-"""How often it looks whether the batch was cancelled."""
+"""How often it checks whether the batch was cancelled."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a batch has come; `total` jobs, of which some were there already.
+    """How far a batch has come: `total` jobs, of which `kept` were there already.
 
-    `failed` are jobs, `failed_nodes` are node runs. `by_combination` has every combination, with how many of its jobs
-    are done. `spent` is what the batch has taken in all, earlier attempts included; the time of this one is not.
-    `is_cancelled` says that somebody else has cancelled the batch meanwhile.
+    `failed` counts jobs, `failed_nodes` node runs. `by_combination` counts the finished jobs of every combination.
+    `spent` is what the batch has used in all, including earlier attempts, but not the time of this one. `is_cancelled`
+    says that somebody else cancelled the batch.
     """
 
     total: int
@@ -53,7 +53,7 @@ class Progress:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], spent: Spent) -> Progress:
-        """Return how far it is before anything is done."""
+        """Return the progress before anything has run."""
         found = cls(total=len(jobs), kept=sum(job.status is not JobStatus.PENDING for job in jobs), spent=spent)
         for job in jobs:
             found.by_combination[job.combination] += job.status is not JobStatus.PENDING
@@ -71,10 +71,10 @@ class JobCounts:
 
 
 class Jobs(Protocol):
-    """What an attempt asks about the jobs of its batch; jobs are known by their numbers."""
+    """What an attempt asks about the jobs of its batch, which it knows by number."""
 
     def run(self, number: int) -> JobReport:
-        """Take a job to its end, or to where it has to wait."""
+        """Run a job until it ends or has to wait."""
         ...
 
     def counts(self, number: int) -> JobCounts:
@@ -82,30 +82,30 @@ class Jobs(Protocol):
         ...
 
     def drop(self, number: int) -> None:
-        """Give up what this process holds for a job that stays as it is."""
+        """Release what this process holds for a job that stays unfinished."""
         ...
 
     def find_ended(self, number: int) -> Job | None:
-        """Return the job as another process has ended it, if one has."""
+        """Return the job if another process has finished it."""
         ...
 
     def is_left(self, number: int) -> bool:
-        """Whether the process that was at a job is gone."""
+        """Whether the process that ran a job is gone."""
         ...
 
     def is_cancelled(self) -> bool:
-        """Whether somebody has cancelled the batch meanwhile."""
+        """Whether somebody has cancelled the batch."""
         ...
 
     def took(self, spent_s: float) -> None:
-        """Keep the time that the batch has taken so far."""
+        """Save how long the batch has taken so far."""
         ...
 
 
 class BatchAttempt:
-    """Hands jobs to a runner as the schedule says, and hears what comes of them.
+    """Gives jobs to a runner as the schedule decides, and handles their reports.
 
-    Everything here happens in one thread; runners and the cache tell their news through a queue.
+    Everything here runs in one thread; runners and the cache send their news through a queue.
     """
 
     def __init__(
@@ -129,19 +129,19 @@ class BatchAttempt:
         self._error: BaseException | None = None
         self.progress = progress
         self.is_left_to_others = False
-        """Whether another process was at jobs of the batch when this one stopped."""
+        """Whether another process was running jobs of the batch when this one stopped."""
 
     @property
     def dropped(self) -> int:
-        """How many jobs stay as they are, for a later attempt."""
+        """How many jobs are left for a later attempt."""
         return len(self._schedule.dropped)
 
     def spent(self) -> Spent:
-        """Return what the batch has taken so far, in all."""
+        """Return everything that the batch has used so far."""
         return self.progress.spent + Spent(s=time.monotonic() - self._began)
 
     def run(self, jobs: Jobs, runner: Runner) -> None:
-        """Run until nothing is left, or somebody says stop and what has begun is finished."""
+        """Run until no job is left, or until it is stopped and the jobs that have started are finished."""
         stop_listening = self._cache.listen(self._news.put)
         runner.start(jobs.run, self._workers, self._news.put)
         try:
@@ -163,7 +163,7 @@ class BatchAttempt:
             if self._schedule.is_done:
                 return
             self._hear(jobs)
-            with suppress(StorageUnavailable):  # a database that does not answer now is asked again
+            with suppress(StorageUnavailable):  # if the database does not answer now, ask again later
                 self._look_around(jobs)
 
     def _begin(self, jobs: Jobs, runner: Runner) -> None:
@@ -175,10 +175,10 @@ class BatchAttempt:
         for number in self._schedule.dropped[dropped:]:
             jobs.drop(number)
         if self._schedule.is_stopped:
-            self._stop.set()  # who asks is told that the budget is used up
+            self._stop.set()  # the caller's event shows that the budget is used up
 
     def _hear(self, jobs: Jobs) -> None:
-        """Take in the news, waiting a moment for the first."""
+        """Handle the news, waiting a moment for the first."""
         with suppress(queue.Empty):
             news = self._news.get(timeout=_LOOK_S)
             while True:
@@ -196,7 +196,7 @@ class BatchAttempt:
                 self._schedule.again(number)
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
-                if not self._cache.is_being_made(key):  # it was told of before this job began to wait
+                if not self._cache.is_being_made(key):  # the result came before this job began to wait
                     self._schedule.wake(key)
             case JobRunsElsewhere(number):
                 self._schedule.runs_elsewhere(number)
@@ -217,7 +217,7 @@ class BatchAttempt:
         progress.by_combination[job.combination] += 1
         self._on_progress(progress)
 
-    # What nobody tells this process
+    # Changes that nobody reports to this process
 
     def _look_around(self, jobs: Jobs) -> None:
         now = time.monotonic()
@@ -235,7 +235,7 @@ class BatchAttempt:
             self._heed_others(jobs)
 
     def _look_at_results(self) -> None:
-        """Wake jobs whose result another process has made, or has given up."""
+        """Wake jobs whose result another process has made or given up."""
         for key in self._schedule.awaited:
             if not self._cache.is_being_made(key):
                 self._schedule.wake(key)
@@ -253,7 +253,7 @@ class BatchAttempt:
                 self._schedule.come_back(number)
 
     def _heed_others(self, jobs: Jobs) -> None:
-        """Stop when somebody else has cancelled the batch, and tell of it."""
+        """Stop if somebody else has cancelled the batch, and report it."""
         if not self._stop.is_set() and jobs.is_cancelled():
             self._stop.set()
             self.progress.is_cancelled = True

@@ -1,4 +1,4 @@
-"""BatchTestRunner: every combination over every case, in parallel; what is there already is not run again."""
+"""BatchTestRunner: runs every combination over every case in parallel, and keeps results that are still valid."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from wtb.domain.variants import label
 
 
 class BatchTestRunner:
-    """Runs jobs, each as an execution of its own whose id is known before it begins.
+    """Runs jobs, each as an execution whose id is known before it begins.
 
-    Whoever holds the lease of that execution runs the job: a process that goes on with a batch takes up what another
-    one left, and several processes at the same batch divide its jobs among them.
+    Whoever holds the lease of that execution runs the job. So a process that continues a batch takes over unfinished
+    jobs, and several processes can divide the jobs of one batch.
     """
 
     def __init__(self, services: BatchServices) -> None:
@@ -38,7 +38,7 @@ class BatchTestRunner:
         self._clock = services.clock
         self._planner = services.planner
         self._changing: frozenset[str] = frozenset()
-        """Values that runs in this process were seen to change."""
+        """Values that were seen to change during runs in this process."""
 
     def run(
         self,
@@ -48,7 +48,7 @@ class BatchTestRunner:
         stop: threading.Event,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> Batch:
-        """Run what is missing until it is done, stopped, cancelled from elsewhere, or the budget is used up."""
+        """Run the missing jobs until they are done, stopped, cancelled from elsewhere, or the budget is used up."""
         trace_id = self._services.ids.new()
         self._services.traces.begin(trace_id)
         batch, planned, spent = self._recorded(plan, trace_id)
@@ -75,13 +75,13 @@ class BatchTestRunner:
         try:
             attempt.run(jobs, runner)
         except BaseException:
-            with suppress(WTBError):  # what went wrong first is what is told
+            with suppress(WTBError):  # report the first error, not this one
                 self._ended(batch, attempt, numbers)
             raise
         return self._ended(self._with_changing(batch, plan, planned, trace_id), attempt, numbers)
 
     def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs, trace_id: str) -> Batch:
-        """Return the batch with the names of the values that its runs have changed: they will not count."""
+        """Return the batch with the names of values that its runs changed: these will be ignored."""
         changing = self._planner.changing(plan, planned.prints)
         outside = self._planner.outside(plan, planned.prints, [trace_id])
         batch = batch.noted(outside={**planned.forecast.outside, **outside})
@@ -92,21 +92,21 @@ class BatchTestRunner:
         return batch.noted(made_of=made_of, changing=tuple(sorted(made_of.changing)))
 
     def forecast(self, plan: BatchPlan) -> Forecast:
-        """Return what running a batch would do, without doing it."""
+        """Return what running a batch would do, without running it."""
         with self._storage.unit_of_work(readonly=True) as uow:
             before = uow.batches.list_batches(name=plan.name, limit=1)
             known = uow.batches.list_jobs(before[0].id) if before else ()
         return self._planner.planned(plan, "", known, self._made_of(before)).forecast
 
     def _made_of(self, before: Sequence[Batch]) -> MadeOf:
-        """Return what the jobs of an earlier batch of this name depend on, and which values runs change."""
+        """Return what the jobs of the last batch of this name depend on, and which values its runs change."""
         kept = before[0].record.made_of if before else MadeOf()
         return replace(kept, changing=kept.changing | self._changing)
 
     def _recorded(self, plan: BatchPlan, trace_id: str) -> tuple[Batch, PlannedJobs, Spent]:
-        """Record the batch and its jobs: of an earlier batch of this name, what is still true is kept.
+        """Save the batch and its jobs, keeping valid results of the last batch of this name.
 
-        Also return what the earlier one has taken.
+        Also return what that one has spent.
         """
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
@@ -150,7 +150,7 @@ class BatchTestRunner:
         return batch, planned, spent
 
     def _side_by_side(self, jobs: list[Job], baseline: str) -> list[Job]:
-        """Run all jobs anew, each by itself, when some are still to run or were measured apart from the baseline."""
+        """Queue all jobs, unshared, if some are still to run or were not measured together with the baseline."""
         to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
         if not to_run and not apart_from_baseline(jobs, baseline):
             return jobs
@@ -164,7 +164,7 @@ class BatchTestRunner:
             kind = EventType.BATCH_COMPLETED
             if any(job.status is JobStatus.PENDING for job in jobs):
                 if attempt.is_left_to_others or not attempt.dropped:
-                    return batch  # another process goes on with it
+                    return batch  # another process continues it
                 status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
             batch = replace(batch.moved_to(status, now), spent_s=attempt.spent().s)
             uow.batches.save(batch)
@@ -176,14 +176,14 @@ class BatchTestRunner:
 
 
 def _in_order(jobs: Sequence[Job], seed: int) -> list[Job]:
-    """Return the jobs to run, shuffled; those that only need scores first, which can be had without a budget."""
+    """Return the jobs to run, shuffled; those that only need scores come first, because they need no budget."""
     pending = [job for job in jobs if job.status is JobStatus.PENDING]
     random.Random(seed).shuffle(pending)
     return sorted(pending, key=lambda job: not job.has_run)
 
 
 def _charged(uow: UnitOfWork, job: Job, left: Job | None) -> Job:
-    """Return a job that is run anew with what its last run had spent when it was killed: nobody has counted that."""
+    """Return a job that runs again, charged with what its last run spent before it was killed."""
     if left is None or left.execution_id is None or left.execution_id == job.execution_id:
         return job
     runs = measured_runs(uow, left.execution_id)

@@ -15,9 +15,9 @@ from wtb.domain.workflow import WorkflowDefinition
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What running a batch would do: jobs and node runs, and by node what has changed since, in words.
+    """What running a batch would do: how many jobs and node runs, and what has changed in each node.
 
-    Node runs are counted as if every job took every node once; loops and branches make them more or fewer.
+    Node runs are counted as if every job visited every node once; loops and branches make them more or fewer.
     """
 
     jobs: int
@@ -35,11 +35,11 @@ class Forecast:
 
 
 NodeRunKey = tuple[Any, ...]
-"""Everything that the result of a node run depends on: two of the same key share one result."""
+"""Everything that the result of a node run depends on: two runs with the same key share one result."""
 
 
 class NodeRunCount:
-    """Counts the node runs that are kept with their jobs, shared with others, and executed."""
+    """Counts the node runs that are kept with their jobs, shared with others, or executed."""
 
     def __init__(self, plan: BatchPlan, before: MadeOf, now: MadeOf) -> None:
         self._plan = plan
@@ -50,7 +50,7 @@ class NodeRunCount:
     def count(
         self, jobs: Sequence[Job], waiting: Sequence[tuple[Job, Mapping[str, str]]], shareable: set[NodeRunKey]
     ) -> tuple[int, int, int]:
-        """Return how many are kept, shared and executed; `waiting` are the jobs to run, with the digests of nodes."""
+        """Return how many are kept, shared and executed; `waiting` holds the jobs to run with their node digests."""
         uncached = {node.name for node in self._plan.definition.nodes if not node.cache} | set(self._plan.fresh_nodes)
         made: set[NodeRunKey] = set()
         executed = 0
@@ -65,7 +65,7 @@ class NodeRunCount:
         return of_kept, of_waiting - executed, executed
 
     def shareable(self, job: Job, digests: Mapping[str, str], stale: set[str]) -> Iterator[NodeRunKey]:
-        """Yield the node runs of a job that has run whose results others can use; none behind a stale node."""
+        """Yield the node runs of a finished job that others can share; none that follow a stale node."""
         for node, run in self._runs(job, self._stable(digests, self._before)):
             if not stale & set(self._upstream.get(node, ())):
                 yield run
@@ -85,7 +85,7 @@ class NodeRunCount:
 
 
 def _upstream(definition: WorkflowDefinition) -> dict[str, tuple[str, ...]]:
-    """Return each node with all nodes that may run before it, itself included."""
+    """Return each node with all nodes that may run before it, including itself."""
     direct: dict[str, set[str]] = {node.name: {node.name} for node in definition.nodes}
     for edge in definition.edges:
         direct.setdefault(edge.target, {edge.target}).update(edge.sources)

@@ -1,4 +1,4 @@
-"""JobRunner: takes the jobs of one attempt at a batch to their ends, one call a job."""
+"""JobRunner: runs the jobs of one attempt at a batch, one call per job."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
 class _RunsElsewhere(Exception):
-    """Another process is at a job."""
+    """Another process is running the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchServices:
-    """What running batches needs."""
+    """The services that running batches needs."""
 
     storage: Storage
     clock: Clock
@@ -56,13 +56,13 @@ class BatchServices:
     traces: Traces
 
     def new_attempt(self) -> Attempt:
-        """Return a new attempt at a batch or a job: failures are final within it."""
+        """Return a new attempt at a batch or a job; within it, failures are final."""
         return Attempt(id=self.ids.new(), began_at=store_time(self.storage))
 
 
 @dataclass(slots=True)
 class _Work:
-    """A job on its way, what its run shares, and what it had spent before."""
+    """A job in progress, what its run shares, and what it had spent before."""
 
     job: Job
     spent_before: Spent
@@ -73,7 +73,7 @@ class _Work:
 
 @dataclass(kw_only=True)
 class JobRunner:
-    """The jobs of one attempt at a batch. Whatever goes wrong in a job is what came of it."""
+    """Runs the jobs of one attempt at a batch; an error inside a job becomes its result."""
 
     services: BatchServices
     plan: BatchPlan
@@ -93,7 +93,7 @@ class JobRunner:
         self._attempt = self.services.new_attempt()
 
     def run(self, number: int) -> JobReport:
-        """Take a job to its end, or to where it has to wait, and keep what came of it."""
+        """Run a job until it ends or has to wait, and save the result."""
         work = self._work[number]
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
@@ -109,7 +109,7 @@ class JobRunner:
         return self._kept(work, sharing, job)
 
     def _kept(self, work: _Work, sharing: Sharing, job: Job) -> JobReport:
-        """Keep what came of a job, unless it is to be tried again."""
+        """Save the result of a job, unless the job will be tried again."""
         work.attempts += 1
         if job.status is JobStatus.FAILED and work.attempts <= self.plan.retries:
             attempt = self.services.new_attempt()
@@ -121,7 +121,7 @@ class JobRunner:
         return JobEnded(job.number, job)
 
     def _save(self, job: Job, spent_s: float) -> None:
-        """Keep a job, and how long its batch has taken so far: a batch that is killed keeps both."""
+        """Save a job and how long its batch has taken so far, so that a killed batch keeps both."""
         with self.services.storage.unit_of_work() as uow:
             uow.batches.save_jobs([job])
             uow.batches.took(job.batch_id, spent_s)
@@ -140,19 +140,19 @@ class JobRunner:
         )
 
     def drop(self, number: int) -> None:
-        """Give up what this process holds for a job that stays as it is."""
+        """Release what this process holds for a job that stays unfinished."""
         sharing = self._work[number].sharing
         if sharing is not None:
             sharing.close()
 
     def find_ended(self, number: int) -> Job | None:
-        """Return the job as another process has ended it, if one has."""
+        """Return the job if another process has finished it."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             found = uow.batches.get_job(self.batch.id, number)
         return None if found.status is JobStatus.PENDING else found
 
     def is_left(self, number: int) -> bool:
-        """Whether the process that was at a job is gone."""
+        """Whether the process that ran a job is gone."""
         execution_id = self._work[number].job.execution_id
         assert execution_id is not None
         try:
@@ -161,12 +161,12 @@ class JobRunner:
             return True
 
     def is_cancelled(self) -> bool:
-        """Whether somebody has cancelled the batch meanwhile."""
+        """Whether somebody has cancelled the batch."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             return uow.batches.get(self.batch.id).status is BatchStatus.CANCELLED
 
     def took(self, spent_s: float) -> None:
-        """Keep how long the batch has taken so far."""
+        """Save how long the batch has taken so far."""
         with self.services.storage.unit_of_work() as uow:
             uow.batches.took(self.batch.id, spent_s)
             uow.commit()
@@ -191,7 +191,7 @@ class JobRunner:
         )
 
     def _ended(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:
-        """Return the job with what came of it."""
+        """Return the job with its result."""
         try:
             if job.has_run and (scored := self._scored_again(job, case, sharing)) is not None:
                 return scored
@@ -199,14 +199,14 @@ class JobRunner:
         except (WaitsForResult, _RunsElsewhere):
             raise
         except (Conflict, InvalidTransition) as error:
-            if self._has_execution(job):  # somebody else was first with what this process wanted to do
+            if self._has_execution(job):  # another process was faster
                 raise _RunsElsewhere from error
             return self._failed(job, error, sharing)
-        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch goes on
+        except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch continues
             return self._failed(job, error, sharing)
 
     def _execution(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
-        """Return the run of a job, taken to its end."""
+        """Return the finished run of a job."""
         execution = None if begun else self._run_new(job, case, sharing)
         if execution is None:
             execution = self._taken_up(job, sharing, begun=begun)
@@ -215,7 +215,7 @@ class JobRunner:
         return execution
 
     def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
-        """Give a job that has run the scores that are missing or have changed; None when its run is gone."""
+        """Give a finished job the scores that are missing or out of date; return None if its run is gone."""
         plan, begin = self.plan, sharing.begin()
         scored = self.services.scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
         if scored is None:
@@ -225,7 +225,7 @@ class JobRunner:
         return scored.noted(scored_in={**read, **now})
 
     def _run_new(self, job: Job, case: Case, sharing: Sharing) -> Execution | None:
-        """Begin the run of a job and take it to its end; None when somebody has begun it before."""
+        """Start the run of a job and run it to the end; return None if somebody has started it before."""
         assert job.execution_id is not None
         variants = dict(self.plan.by_label[job.combination])
         try:
@@ -242,7 +242,7 @@ class JobRunner:
             return None
 
     def _taken_up(self, job: Job, sharing: Sharing, *, begun: bool) -> Execution:
-        """Return the run of a job where this process or another one left it."""
+        """Return the run of a job as this or another process left it."""
         assert job.execution_id is not None
         with self.services.storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(job.execution_id)
@@ -262,7 +262,7 @@ class JobRunner:
         return True
 
     def _recount(self, execution: Execution, sharing: Sharing) -> None:
-        """Count all node runs of a run that another process began: what that one did is in the record only."""
+        """Count all node runs of a run that another process began: only the record knows what that one did."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             runs = measured_runs(uow, execution.id)
             ends = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
@@ -301,7 +301,7 @@ class JobRunner:
 
 
 def _counted(job: Job, sharing: Sharing) -> JobRecord:
-    """Return how much a job executed, shared and spent, before anything is known of its scores."""
+    """Return what a job executed, shared and spent, before it is scored."""
     return JobRecord(
         executed=sharing.executed,
         shared=sharing.shared,

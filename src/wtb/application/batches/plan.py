@@ -1,4 +1,4 @@
-"""BatchPlan: what a batch is to run."""
+"""BatchPlan: everything that a batch is to run, checked before it starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_WORKERS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """What a batch is to run."""
+    """Everything that a batch is to run."""
 
     name: str
     definition: WorkflowDefinition
@@ -41,24 +41,24 @@ class BatchPlan:
     primary: str | None = None
     share: bool = True
     fresh: bool | tuple[str, ...] = False
-    """Whether earlier results are ignored: all of them, or those of these nodes."""
+    """Whether to ignore earlier results: all of them, or those of these nodes."""
     seed: int = 0
     retries: int = 0
     workers: int = 1
     runner: str = "threads"
-    """What runs the jobs, by name."""
+    """The name of the runner."""
     budget: Budget = field(default_factory=Budget)
     remeasure: bool = False
-    """Whether all jobs run side by side, by themselves, where some would be measured apart from the baseline."""
+    """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 
     @cached_property
     def evaluator_prints(self) -> Mapping[str, Fingerprint]:
-        """What each evaluator was made of when the batch was planned, by name."""
+        """The fingerprint of each evaluator when the batch was planned, by name."""
         return prints(self.evaluators)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The same, as digests."""
+        """The digests of these fingerprints."""
         return {name: print_.digest for name, print_ in self.evaluator_prints.items()}
 
     @cached_property
@@ -70,16 +70,16 @@ class BatchPlan:
 
     @cached_property
     def by_label(self) -> Mapping[str, Combination]:
-        """The combinations by what they are called."""
+        """The combinations by their labels."""
         return {label(combination): combination for combination in self.combinations}
 
     def seed_of(self, job: Job) -> int:
-        """Return the seed of a job's run: that of its case and repeat, whatever the combination."""
+        """Return the seed of a job's run; it depends on the case and the repeat, not on the combination."""
         return zlib.crc32(f"{self.seed}/{job.case_id}/{job.repeat}".encode())
 
 
 def check_plan(plan: BatchPlan) -> None:
-    """Raise InvalidInput for figures that make no sense, before anything runs."""
+    """Raise InvalidInput for options that make no sense, before anything runs."""
     if not 1 <= plan.workers <= MOST_WORKERS:
         raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}: each is a thread")
     if plan.repeats < 1:
@@ -93,7 +93,7 @@ def check_plan(plan: BatchPlan) -> None:
 
 
 def record_of(plan: BatchPlan, codec: Codec) -> BatchRecord:
-    """Return what is kept of a plan with its batch."""
+    """Return the part of a plan that is stored with its batch."""
     return BatchRecord(
         combinations=tuple(map(label, plan.combinations)),
         baseline=label(plan.baseline),

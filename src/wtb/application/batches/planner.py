@@ -1,4 +1,4 @@
-"""BatchPlanner: which jobs of a batch are kept, which are run, and what has changed since the last time."""
+"""BatchPlanner: decides which jobs of a batch are kept and which run, and what has changed since the last time."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
 Prints = Mapping[str, Mapping[str, Fingerprint]]
-"""What every implementation depends on, by combination and node."""
+"""The fingerprint of every implementation, by combination and node."""
 
 SETUP = "the workflow"
-"""Stands for what belongs to no node: edges, reducers, the settings of nodes, the seed."""
+"""The name for what belongs to no node: edges, reducers, settings of nodes, the seed."""
 
 CASE = "the cases"
-"""Stands for the inputs of cases."""
+"""The name for the inputs of cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJobs:
-    """The jobs of a batch, those that are to be run as pending ones, and why they are run."""
+    """All jobs of a batch, with those to run as pending, and the reasons why they run."""
 
     prints: Prints
     jobs: Sequence[Job]
@@ -46,11 +46,11 @@ class PlannedJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class _Now:
-    """A combination as it is now: the digest that its jobs carry, and what it is made of."""
+    """A combination as it is now: the digest that its jobs carry, and the fingerprints of its nodes."""
 
     whole: str
     nodes: Mapping[str, Fingerprint]
-    """Of each node, and of what belongs to none under SETUP."""
+    """The fingerprint of each node, and under SETUP of what belongs to no node."""
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ class _Now:
 
 
 class BatchPlanner:
-    """Holds what a batch would be made of now against what its jobs were made of."""
+    """Compares what a batch would be made of now with what its jobs were made of."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class BatchPlanner:
         self._state_types = state_types
 
     def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
-        """Return the fingerprint of every implementation, by combination and node; each is looked at once."""
+        """Return the fingerprint of every implementation, by combination and node; each is computed once."""
         around = surroundings(plan.definition, self._find_tool, self._state_types())
         made: dict[tuple[str, str], Fingerprint] = {}
         found: dict[str, dict[str, Fingerprint]] = {}
@@ -91,13 +91,13 @@ class BatchPlanner:
         return found
 
     def planned(self, plan: BatchPlan, batch_id: str, known: Sequence[Job], before: MadeOf) -> PlannedJobs:
-        """Return all jobs of a plan; a known one is kept when everything that it depends on is the same."""
+        """Return all jobs of a plan; a known job is kept if everything it depends on is unchanged."""
         self._traces.look_again()
         prints = self.prints(plan, before.changing)
         return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
 
     def changing(self, plan: BatchPlan, prints: Prints) -> frozenset[str]:
-        """Return the values that are not what they were when the batch was planned: its runs have changed them."""
+        """Return the values that have changed since the batch was planned: its runs have changed them."""
         now = self.prints(plan, frozenset())
         return frozenset(
             name
@@ -108,7 +108,7 @@ class BatchPlanner:
         )
 
     def _setup(self, definition: WorkflowDefinition, seed: int, around: Surroundings) -> Fingerprint:
-        """Return what a workflow depends on that belongs to no node."""
+        """Return the fingerprint of the parts of a workflow that belong to no node."""
         data = definition.to_dict()
         found: dict[str, Any] = {f"the settings of node `{node['name']}`": _settings(node) for node in data["nodes"]}
         found |= {"the edges": data["edges"], "the seed": seed}
@@ -125,16 +125,16 @@ class BatchPlanner:
         return {case: self._codec.digest(about).hex()[:32] for case, about in encoded.items()}
 
     def scored_by(self, plan: BatchPlan) -> dict[str, dict[str, str]]:
-        """Return what the scores of each case depend on beside the run, by case and evaluator."""
+        """Return what scores depend on beside the run, by case and evaluator."""
         return {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
 
     def anew(self, job: Job) -> Job:
-        """Return a job that is to be run anew, with a run of its own; what it has taken so far stays counted."""
+        """Return a job that will run again, as a new run; what it has spent so far still counts."""
         kept = JobRecord(spent=job.spent, alone=job.record.alone)
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
-        """Return a failed job that is to be run anew; it keeps its error, so that it stays failed until it has run."""
+        """Return a failed job that will run again; it keeps its error, and so stays failed, until it has run."""
         return self.anew(job).noted(error=job.record.error)
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
@@ -142,7 +142,7 @@ class BatchPlanner:
         return self.changed_in(job.record.traces, prints)
 
     def changed_in(self, windows: Sequence[Window], prints: Sequence[Fingerprint]) -> list[str]:
-        """Return what these functions read in some windows that has changed since, in words."""
+        """Return what these functions read in these windows that has changed since, in words."""
         return list(in_words(self._traces.changed(windows, prints)))
 
     def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -154,7 +154,7 @@ class BatchPlanner:
 
 
 def _named(node: str, combination: Combination) -> str:
-    """Return how an implementation is called: the node, with `@variant` where it is one."""
+    """Return the name of an implementation: the node, or `node@variant`."""
     return f"{node}@{combination[node]}" if node in combination else node
 
 
@@ -172,7 +172,7 @@ def _settings(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Planning:
-    """One look at a batch, with what was there before."""
+    """Plans one batch, given the jobs of the last batch of its name."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Planning:
         )
 
     def _decided(self, job: Job, digest: str, scored_by: Mapping[str, str]) -> Job:
-        """Return a job as it is kept, to be scored or to be run."""
+        """Return a job as it will be: kept, to be scored, or to be run."""
         reasons = self._why(job, digest) if job.fingerprint else {}
         for node, words in reasons.items():
             self._changes[_named(node, self._plan.by_label[job.combination])].update(dict.fromkeys(words))
@@ -240,7 +240,7 @@ class _Planning:
         return waiting_for_scores(self._without_misread(job), scored_by) if job.has_run else job
 
     def _without_misread(self, job: Job) -> Job:
-        """Return a job without what its scores depend on where an evaluator read something that has changed since."""
+        """Return a job whose scores are outdated if their evaluator read something that has changed since."""
         known = job.record.scored_by
         true = {name: how for name, how in known.items() if not self._misread(job, name)}
         return job if len(true) == len(known) else job.noted(scored_by=true)
@@ -256,11 +256,11 @@ class _Planning:
         return bool(words)
 
     def _is_unwanted(self, job: Job) -> bool:
-        """Whether the result of a job is to be made anew although nothing has changed."""
+        """Whether a job has to run again although nothing has changed."""
         return bool(self._plan.fresh_nodes) or (not self._plan.share and job.has_run)
 
     def _why(self, job: Job, digest: str) -> Mapping[str, Sequence[str]]:
-        """Return what a job depends on that has changed, by node."""
+        """Return what has changed that a job depends on, by node."""
         whole, case = _whole(job), job.fingerprint.partition(".")[2]
         if (whole, job.combination) not in self._reasons:
             self._reasons[whole, job.combination] = self._differences(whole, self._now[job.combination])
@@ -328,7 +328,7 @@ class _Planning:
 
 
 def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return both; a module is not named as a whole where it is said what in it has changed."""
+    """Return both; leave out a module as a whole if it is known what in it has changed."""
     found: dict[str, Sequence[str]] = dict(one)
     for node, words in other.items():
         known = found.get(node, ())

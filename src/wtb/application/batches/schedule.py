@@ -1,4 +1,4 @@
-"""JobSchedule: which job runs next, which ones wait for what, and when the batch is over. It runs nothing itself."""
+"""JobSchedule: decides which job runs next, which jobs wait, and when the batch is over; it runs nothing itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wtb.domain.spending import Budget, Spent
 class JobSchedule:
     """The jobs of one attempt at a batch, by number.
 
-    A job is ready, running, waiting for a result that another job makes, or run by another process. Once the schedule
-    is stopped, or the budget is used up, no job is begun; those that have begun go on to their ends.
+    A job is ready, running, waiting for a result of another job, or run by another process. Once the schedule is
+    stopped or the budget is used up, no job starts; those that have started continue to their ends.
     """
 
     def __init__(self, jobs: Sequence[Job], *, workers: int, budget: Budget) -> None:
@@ -28,7 +28,7 @@ class JobSchedule:
         self._left = len(jobs)
         self.is_stopped = False
         self.dropped: list[int] = []
-        """Jobs that stay as they are, for a later attempt."""
+        """Jobs that are left for a later attempt."""
 
     @property
     def is_done(self) -> bool:
@@ -41,11 +41,11 @@ class JobSchedule:
         return tuple(self._waiting)
 
     def stop(self) -> None:
-        """Begin no job from now on."""
+        """Start no more jobs."""
         self.is_stopped = True
 
     def begin(self, spent: Spent) -> Iterator[int]:
-        """Yield the jobs to run now, one for each free worker; `spent` is what the batch has taken so far."""
+        """Yield the jobs to run now, one for each free worker; `spent` is what the batch has used so far."""
         while self._ready and len(self._running) < self._workers:
             number = self._ready.popleft()
             if number not in self._begun and self._may_not_begin(number, spent):
@@ -57,22 +57,22 @@ class JobSchedule:
             yield number
 
     def _may_not_begin(self, number: int, spent: Spent) -> bool:
-        """Whether a job stays as it is; one that has run and is only scored takes nothing of the budget."""
+        """Whether a job must not start; one that only needs scores takes nothing from the budget."""
         return self.is_stopped or (number not in self._only_scored and bool(self._budget.reached(spent)))
 
     def ended(self, number: int) -> None:
-        """Note that a job has come to its end."""
+        """Note that a job has ended."""
         self._running.discard(number)
         self._left -= 1
 
     def again(self, number: int) -> None:
-        """Queue a job that failed and is to be tried again."""
+        """Queue a job that failed and will be tried again."""
         self._running.discard(number)
         self._begun.discard(number)
         self._ready.append(number)
 
     def waits_for(self, number: int, key: bytes) -> None:
-        """Note that a job needs a result which another one is making; its worker is free meanwhile."""
+        """Note that a job needs a result that another job is making; its worker is free meanwhile."""
         self._running.discard(number)
         self._waiting[key].append(number)
 
@@ -81,15 +81,15 @@ class JobSchedule:
         self._ready.extend(self._waiting.pop(key, ()))
 
     def runs_elsewhere(self, number: int) -> None:
-        """Note that another process is at a job."""
+        """Note that another process is running a job."""
         self._running.discard(number)
         self._begun.discard(number)
         self._elsewhere.append(number)
 
     def look_elsewhere(self, most: int) -> Iterator[int]:
-        """Yield jobs of other processes, those first that were not looked at for longest.
+        """Yield jobs of other processes, starting with those that were not checked for longest.
 
-        Call `ended`, `come_back` or `drop_elsewhere` for each that is no longer elsewhere.
+        Call `ended_elsewhere`, `come_back` or `leave_elsewhere` for each that is no longer elsewhere.
         """
         for _ in range(min(most, len(self._elsewhere))):
             number = self._elsewhere[0]
@@ -107,12 +107,12 @@ class JobSchedule:
         self._left -= 1
 
     def leave_elsewhere(self, number: int) -> None:
-        """Leave a job to the process that is at it."""
+        """Leave a job to the process that is running it."""
         self._elsewhere.remove(number)
         self._drop(number)
 
     def broke(self, number: int) -> None:
-        """Stop, and leave a job as it is, of which nobody knows how far it has come."""
+        """Stop, and drop a job whose progress is unknown."""
         self.stop()
         self._running.discard(number)
         self._drop(number)

@@ -1,4 +1,4 @@
-"""Scoring: what finished runs are worth to evaluators that came later or have changed; nothing is run again."""
+"""Scoring: scores finished runs with new or changed evaluators, without running anything again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Scoring:
         expected: Any,
         restore: Restore | None = None,
     ) -> dict[str, Any]:
-        """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
+        """Return the score of each evaluator by name, or `{"error": …}` if it failed.
+
+        Raise InvalidInput for a run that has not completed.
+        """
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             if execution.status is not ExecutionStatus.COMPLETED:
@@ -47,14 +50,14 @@ class Scoring:
         return dict(self._evaluation.scored(self._evaluation.context(execution_id, case, restore), evaluators).scores)
 
     def _case_of(self, uow: UnitOfWork, execution: Execution) -> Case:
-        """Return the case that a run of a batch was made for; of another run one of its own."""
+        """Return the case that a batch made this run for; for another run, a case of its own."""
         origin = execution.metadata
         with suppress(BatchNotFound, KeyError):
             return kept_cases(uow.batches.get(origin["batch"]).record, self._codec)[origin["case"]]
         return Case(id=execution.id, input={})
 
     def _whole(self, case: Case, execution_id: ExecutionId, restore: Restore | None) -> Case:
-        """Return a case with its input; of one that a batch has kept, that is what the run began with."""
+        """Return a case with its input; a batch does not keep inputs, so take the one that the run began with."""
         if case.input:
             return case
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -65,7 +68,7 @@ class Scoring:
     def score_batch(
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
     ) -> None:
-        """Give the completed jobs of a batch these scores beside those that they have; other metrics stay."""
+        """Add these scores to the completed jobs of a batch; other metrics stay."""
         known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.record, self._codec)
         absent = [case for case in batch.record.cases if case not in known]
         if absent:
@@ -98,7 +101,7 @@ class Scoring:
         by_name: Mapping[str, str],
         restore: Restore | None = None,
     ) -> Job | None:
-        """Give a finished job the scores that are missing, have failed or have changed; None when its run is gone."""
+        """Return a finished job with its missing, failed or outdated scores made; None if its run is gone."""
         assert job.execution_id is not None
         known = true_scores(job, scored_by(case, by_name, self._codec))
         lacking = [evaluator for evaluator in evaluators if evaluator.name in known.lacking]
@@ -108,7 +111,7 @@ class Scoring:
         except ExecutionNotFound:
             return None
         new = self._evaluation.scored(context, lacking)
-        # Where evaluators read what the new scores depend on is for the caller to say.
+        # The caller notes in which window evaluators read what the new scores depend on.
         read = {name: window for name, window in job.record.scored_in.items() if name not in known.lacking}
         record = replace(
             job.record,
@@ -122,7 +125,7 @@ class Scoring:
 
 @dataclass(frozen=True, kw_only=True)
 class TrueScores:
-    """What a job has of the scores that are wanted: those that are still true, and which are to be made."""
+    """The wanted scores of a job: those that are still valid, and the names of those to make."""
 
     wanted: Mapping[str, str]
     scores: Mapping[str, Any]
@@ -131,9 +134,9 @@ class TrueScores:
 
 
 def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
-    """Return the scores of a job that are still true; `wanted` says what each that is asked for depends on.
+    """Return the scores of a job that are still valid; `wanted` says what each wanted score depends on.
 
-    One that an evaluator failed to give is lacking: it is asked again. The error stays until then.
+    A score that an evaluator failed to give counts as lacking, so it is made again. Its error stays until then.
     """
     scores, by = job.record.scores or {}, job.record.scored_by
     changed = {name for name, digest in wanted.items() if by.get(name) != digest}
@@ -145,7 +148,7 @@ def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
 
 
 def waiting_for_scores(job: Job, wanted: Mapping[str, str]) -> Job:
-    """Return a finished job as one that waits for the scores that it lacks; as it is when it lacks none."""
+    """Return a finished job as pending if it lacks scores, else as it is."""
     known = true_scores(job, wanted)
     if not known.lacking:
         return job
@@ -156,20 +159,20 @@ _SCORED = (BatchStatus.COMPLETED, BatchStatus.COMPLETED_WITH_ERRORS)
 
 
 def _status_after(batch: Batch, cases: Collection[str], jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
-    """Return how a batch stands when it has been scored: evaluators may have failed, or may fail no more."""
+    """Return the status of a batch after scoring: evaluators may have failed, or fail no more."""
     if batch.status not in _SCORED:
         return batch.status
     return end_of([job for job in jobs if job.case_id in cases], metrics)
 
 
 def scored_by(case: Case, by_name: Mapping[str, str], codec: Codec) -> dict[str, str]:
-    """Return what each score depends on beside the run: the evaluator, what is expected, and the tags."""
+    """Return what each score depends on beside the run: the evaluator, the expected value and the tags."""
     about = codec.encode([case.expected, list(case.tags)], f"case {case.id}")[1]
     return {name: codec.digest(digest.encode(), about).hex()[:32] for name, digest in by_name.items()}
 
 
 def cases_to_keep(cases: Sequence[Case], codec: Codec) -> bytes:
-    """Return what a batch keeps of its cases for later evaluators; the inputs are those of the runs."""
+    """Return what a batch keeps of its cases for later evaluators; the inputs are in the runs."""
     about = {case.id: [case.expected, list(case.tags)] for case in cases}
     return codec.encode(about, "expected")[0]
 

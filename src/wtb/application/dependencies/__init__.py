@@ -1,1 +1,1 @@
-"""What a result depends on: the code and values that can be seen, and what a run was observed to read."""
+"""Finds out what a result depends on: code and values that can be seen, and what a run was observed to read."""

@@ -1,4 +1,4 @@
-"""What a node says that it depends on: files by pattern, variables by `env:NAME`, and values."""
+"""Reads the dependencies that a node declares: files by pattern, variables as `env:NAME`, and values."""
 
 from __future__ import annotations
 

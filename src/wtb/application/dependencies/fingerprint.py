@@ -1,4 +1,4 @@
-"""Fingerprint: what a result depends on beside the input, part by part, as far as it can be seen.
+"""Fingerprint: everything that can be seen of what a result depends on, part by part, except the input.
 
 Each part has a name that a person understands ("`Retriever.search` in app.py") and a digest, so that a later look can
 say what has changed.

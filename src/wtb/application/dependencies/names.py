@@ -1,4 +1,4 @@
-"""Uses: what a function looks up, read from its bytecode: globals with their attributes, imports, dynamic look-ups."""
+"""Uses: reads from a function's bytecode which globals, attributes, imports and dynamic names it looks up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects and classes as they lie there: looking at them runs none of their code, whatever they claim to be."""
+"""Looks into objects and classes without running any of their code, whatever they claim to be."""
 
 from __future__ import annotations
 

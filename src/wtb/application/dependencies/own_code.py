@@ -1,4 +1,4 @@
-"""Which code is the user's own, not Python's, an installed package's or ours; and how its places are named."""
+"""Tells the user's own code from Python's, installed packages' and ours, and names its places."""
 
 from __future__ import annotations
 

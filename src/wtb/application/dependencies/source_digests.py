@@ -1,4 +1,4 @@
-"""SourceDigests: what files, folders, modules and variables hold, as digests; each version of a file is read once."""
+"""SourceDigests: digests of files, folders, modules and variables; each version of a file is read once."""
 
 from __future__ import annotations
 

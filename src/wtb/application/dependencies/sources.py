@@ -1,4 +1,4 @@
-"""Sources: the user's modules as they are written, statement by statement; formatting and comments do not count.
+"""Sources: the source text of the user's modules, by statement; formatting and comments do not count.
 
 This is how code counts that cannot be looked into any other way: what a module binds to a name, when that is a client
 or a socket, and modules that are imported by a name which is made up at run time.

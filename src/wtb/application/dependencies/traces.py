@@ -1,4 +1,4 @@
-"""Traces: what the runs of a batch were observed to read, kept beside their results and checked before these are used.
+"""Traces: stores what the runs of a batch were seen to read, and checks it before their results are used again.
 
 A trace belongs to one run of a batch in one process. Its observations are numbered in the order in which they were
 made, and a result remembers the window of numbers in which it was made.

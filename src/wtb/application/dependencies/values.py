@@ -1,4 +1,4 @@
-"""Values: what an object is made of, as texts that are the same in every process; code in it is told of, not read."""
+"""Values: turns an object into texts that are equal in every process; it reports code inside, but does not read it."""
 
 from __future__ import annotations
 

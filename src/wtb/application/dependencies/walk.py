@@ -1,4 +1,4 @@
-"""Walk: looks through everything that a function reaches, and makes its fingerprint.
+"""Walk: follows everything that a function can reach, and makes its fingerprint.
 
 A function counts with its code, defaults and captured values, and with what it looks up: other functions and classes
 of the user's own modules, and globals by value. Installed packages count by their version.

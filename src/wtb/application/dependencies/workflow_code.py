@@ -1,4 +1,4 @@
-"""The code of a workflow: what each node and variant depends on, and what has changed since, in words."""
+"""Fingerprints the nodes and variants of a workflow, and says in words what has changed in them."""
 
 from __future__ import annotations
 

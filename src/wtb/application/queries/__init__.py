@@ -1,1 +1,1 @@
-"""One way to read: typed views, each read in one transaction. The facade and the command line only show them."""
+"""Everything that can be read, as typed views, each from one transaction; entry points only show them."""

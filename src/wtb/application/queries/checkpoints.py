@@ -1,4 +1,4 @@
-"""How pages of a run's checkpoints are read: along the line to the head, or all that the run has made."""
+"""Read the checkpoints of a run page by page: along the line to the head, or on all lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import UnitOfWork
 
 _PAGE = 500
-"""Checkpoints that are held at a time when all of them are read."""
+"""How many checkpoints are in memory at a time when all of them are read."""
 
 Target = str | int
 """A step, an id, a name, a node or a visit of one."""
@@ -41,7 +41,7 @@ def line_page(
 
 
 def every_page(uow: UnitOfWork, execution: Execution, *, before: Target | None, limit: int) -> CheckpointPage:
-    """Return the last checkpoints that a run has made on whichever line, or those before one of them."""
+    """Return the last checkpoints of a run on all lines, or those before one of them."""
     bound = None if before is None else find_checkpoint(uow, execution, before)
     cursor = None if bound is None else (bound.step, bound.id)
     found = uow.pages.list_checkpoints(execution.id, before=cursor, limit=limit + 1)
@@ -56,7 +56,7 @@ def every_page(uow: UnitOfWork, execution: Execution, *, before: Target | None, 
 
 
 def _on_line(uow: UnitOfWork, page: Collection[Checkpoint], head_id: CheckpointId | None) -> set[CheckpointId]:
-    """Return which steps of the line lie beside a page."""
+    """Return the checkpoints of the line to the head in the range of steps that a page covers."""
     if head_id is None or not page:
         return set()
     steps = [checkpoint.step for checkpoint in page]
@@ -65,7 +65,7 @@ def _on_line(uow: UnitOfWork, page: Collection[Checkpoint], head_id: CheckpointI
 
 
 def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRow]:
-    """Yield every checkpoint of the line to the head, oldest first, few at a time."""
+    """Yield every checkpoint of the line to the head, oldest first, reading a few at a time."""
     head_id = head_of(uow, execution)
     for end in reversed(_page_ends(uow, head_id)):
         page = uow.pages.list_line(end, limit=_PAGE)
@@ -73,7 +73,7 @@ def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRo
 
 
 def each_checkpoint(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRow]:
-    """Yield every checkpoint of a run: the part of its line that lies in other runs, and all that it has made."""
+    """Yield every checkpoint of a run: first the part of its line in other runs, then all of its own."""
     head_id = head_of(uow, execution)
     own: set[CheckpointId] = set()
     for row in each_on_line(uow, execution):
@@ -116,7 +116,7 @@ def _mark(checkpoint: Checkpoint, head_id: CheckpointId | None, on_line: Collect
 
 
 def _totals(uow: UnitOfWork, commit: str | None) -> FileTotals | None:
-    """Return how many files a checkpoint has; a history can be read also where they cannot."""
+    """Return how many files a checkpoint has; None if they cannot be read, which must not hide the history."""
     try:
         return file_totals(uow, commit)
     except (DamagedData, FileCommitNotFound):

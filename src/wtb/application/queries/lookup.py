@@ -1,4 +1,4 @@
-"""Lookup: find the run or the checkpoint that a person means, without reading a long run as a whole."""
+"""Find the run or the checkpoint that a person means, without reading the whole run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
 
 SHORTEST_PREFIX = 4
-"""How much of a run's id must be given."""
+"""The fewest characters of a run's id that are accepted."""
 _MOST_LISTED = 5
 
 
 class Prefix(str):
-    """The id of a run as a person types it: so much of its beginning as no other run has is enough."""
+    """The id of a run as a person types it: the beginning is enough if no other run begins with it."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ def find_run(uow: UnitOfWork, run: str) -> Execution:
 
 
 def find_stream(uow: UnitOfWork, run: str) -> ExecutionId:
-    """Return the stream of a run's events, which stay when the run is deleted."""
+    """Return the event stream of a run; events stay when the run is deleted."""
     return find_run(uow, run).id if isinstance(run, Prefix) else ExecutionId(run)
 
 
@@ -49,9 +49,9 @@ def head_of(uow: UnitOfWork, execution: Execution) -> CheckpointId | None:
 
 
 def find_checkpoint(uow: UnitOfWork, execution: Execution, target: str | int | None) -> Checkpoint:
-    """Return the checkpoint that a person means: a step, an id, a name, node, node#2; the head when nothing is named.
+    """Return the checkpoint that a person means: a step, id, name, node or `node#2`; by default the head.
 
-    Steps and ids are found at once, which is what pages are turned by; the rest as everywhere else.
+    Steps and ids are found without reading the history, because paging uses them; the rest is found in the history.
     """
     if target is None:
         head_id = head_of(uow, execution)
@@ -71,7 +71,7 @@ def _by_step(uow: UnitOfWork, execution: Execution, text: str) -> Checkpoint | N
 
 
 def _is_node(uow: UnitOfWork, execution: Execution, text: str) -> bool:
-    """Whether a node of the workflow is called so: then it is meant, and not the step."""
+    """Whether a node of the workflow has this name: then the node is meant, not the step."""
     try:
         nodes = uow.workflows.get(execution.workflow_id).get("nodes", ())
     except WorkflowNotFound:

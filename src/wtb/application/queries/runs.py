@@ -1,4 +1,4 @@
-"""How a RunView is read: each function takes the unit of work in which all of it is read."""
+"""Build a RunView; each function reads in the unit of work that it gets."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _ENDS = {
     ExecutionStatus.FAILED: (EventType.EXECUTION_FAILED,),
     ExecutionStatus.CANCELLED: (EventType.EXECUTION_CANCELLED,),
 }
-"""The events that say when a run came to its status; the last one is looked for from the end, where it mostly is."""
+"""The events that mark when a run reached its status; searched from the end, where the last one usually is."""
 _BEGINNINGS = (EventType.EXECUTION_STARTED, EventType.EXECUTION_RESUMED)
 
 
 @dataclass(frozen=True, slots=True)
 class RunReader:
-    """Reads rows and views of runs; `clock` and `owners` tell whether somebody gets on with them."""
+    """Reads rows and views of runs; `clock` and `owners` tell whether a process still works on them."""
 
     clock: Clock
     owners: Owners
 
     def row(self, uow: UnitOfWork, execution: Execution) -> RunRow:
-        """Return a run as it stands in a list."""
+        """Return a run as a list shows it."""
         lease = execution.lease
         if not execution.is_busy or lease is None:
             return RunRow(execution=execution, neglect=execution.neglect(self.clock.now(), None))
@@ -97,19 +97,19 @@ def _current_nodes(uow: UnitOfWork, execution: Execution, head: Snapshot | None)
 
 
 def file_totals(uow: UnitOfWork, commit: str | None) -> FileTotals:
-    """Return how many files a checkpoint has, and their bytes."""
+    """Return the number of files of a checkpoint, and their bytes."""
     return FileTotals() if commit is None else FileTotals.of(uow.files.get(FileCommitId(commit)))
 
 
 def used(uow: UnitOfWork, execution: Execution) -> Usage:
-    """Return what led to the head of a run."""
+    """Return what was used on the way to the head of a run."""
     head_id = uow.branches.get(execution.branch_id).head_id
     summed = NOTHING if head_id is None else uow.pages.sum_line(head_id)
     return line_figures(uow, execution.id).usage if summed is None else summed
 
 
 def spent(uow: UnitOfWork, run_id: ExecutionId) -> Usage:
-    """Return what a run has spent in all."""
+    """Return everything that a run has spent."""
     summed = uow.pages.sum_spent(run_id)
     if summed is not None:
         return summed
@@ -117,7 +117,7 @@ def spent(uow: UnitOfWork, run_id: ExecutionId) -> Usage:
 
 
 def open_rollback(uow: UnitOfWork, run_id: ExecutionId) -> OpenRollback | None:
-    """Return the rollback that waits half-way, if one does."""
+    """Return the rollback that is not finished, if there is one."""
     journals = uow.rollbacks.list_rollbacks(run_id)
     journal = next((each for each in reversed(journals) if each.is_open), None)
     if journal is None:

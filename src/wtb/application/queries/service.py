@@ -1,6 +1,6 @@
 """Queries: everything that can be read, each method in one read-only unit of work.
 
-A run is named by its id, or by a `Prefix` of it.
+Methods take the id of a run, or a `Prefix` of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
 
 _PAGE = 1_000
-"""Events that are held at a time when all of them are read."""
+"""How many events are in memory at a time when all of them are read."""
 
 
 class Queries:
@@ -65,12 +65,12 @@ class Queries:
             return self._runs.view(uow, find_run(uow, run))
 
     def row(self, execution: Execution) -> RunRow:
-        """Return a run as it stands in a list."""
+        """Return a run as a list shows it."""
         with self._reading() as uow:
             return self._runs.row(uow, execution)
 
     def list_runs(self, **filters: Any) -> tuple[RunRow, ...]:
-        """Return runs, newest first, past those that are damaged; filters are those of `list_executions`."""
+        """Return runs, newest first, skipping damaged ones; filters are those of `list_executions`."""
         try:
             with self._reading() as uow:
                 return self._rows(uow, uow.executions.list_executions(**filters))
@@ -94,19 +94,19 @@ class Queries:
             return uow.workflows.get(workflow_id)
 
     def state(self, run: str) -> tuple[Execution, dict[str, Any]]:
-        """Return the record of a run with the stored state at its head."""
+        """Return the record of a run and the stored state at its head."""
         with self._reading() as uow:
             execution = find_run(uow, run)
             head_id = head_of(uow, execution)
             return execution, {} if head_id is None else dict(uow.checkpoints.load(head_id).state)
 
     def usage(self, run: str) -> Usage:
-        """Return what led to the head of a run."""
+        """Return what was used on the way to the head of a run."""
         with self._reading() as uow:
             return used(uow, find_run(uow, run))
 
     def spent(self, run: str) -> Usage:
-        """Return what a run has spent on all lines, and in attempts that failed."""
+        """Return everything that a run has spent, including other lines and failed attempts."""
         with self._reading() as uow:
             return spent(uow, find_run(uow, run).id)
 
@@ -116,24 +116,24 @@ class Queries:
             return uow.tool_calls.list_calls(find_run(uow, run).id)
 
     def rollbacks(self, run: str) -> tuple[Rollback, ...]:
-        """Return the journals of the rollbacks of a run, oldest first."""
+        """Return the journals of a run's rollbacks, oldest first."""
         with self._reading() as uow:
             return uow.rollbacks.list_rollbacks(find_run(uow, run).id)
 
     def history(self, run: str) -> ExecutionHistory:
-        """Return everything that a run did, as a whole."""
+        """Return the whole history of a run."""
         with self._reading() as uow:
             return uow.checkpoints.load_history(find_run(uow, run).id)
 
     def tree(self, run: str) -> HistoryTree:
-        """Return all lines of a run, and forks of it into other runs."""
+        """Return all lines of a run, and its forks into other runs."""
         with self._reading() as uow:
             history = uow.checkpoints.load_history(find_run(uow, run).id)
             forks = uow.branches.list_forks([checkpoint.id for checkpoint in history.checkpoints])
         return HistoryTree.of(history, [fork for fork in forks if fork.execution_id != history.execution_id])
 
     def summary(self, run: str) -> RunSummary:
-        """Return the figures of a run's line, and how often each event was recorded."""
+        """Return the figures of a run up to its head, and how often each event occurred."""
         with self._reading() as uow:
             history = measured_history(uow, find_run(uow, run).id)
             runs = {each.execution_id for each in history.runs()}
@@ -141,7 +141,7 @@ class Queries:
             return RunSummary.of(list(_each_event(uow, history.execution_id)), calls, history)
 
     def deletion(self, run: str) -> DeletionView:
-        """Return what goes when a run is deleted, and which forks of it stay; its state need not be whole for that."""
+        """Return what deleting a run would delete, and which forks would stay; works even if the state is damaged."""
         with self._reading() as uow:
             execution = find_run(uow, run)
             own = [checkpoint.id for checkpoint in uow.checkpoints.list_infos(execution.id)]
@@ -149,12 +149,12 @@ class Queries:
         return DeletionView(execution=execution, checkpoints=len(own), forks=tuple(sorted(forks)))
 
     def checkpoints(self, run: str) -> tuple[Checkpoint, ...]:
-        """Return all checkpoints that a run has made, on whichever branch."""
+        """Return all checkpoints of a run on all branches."""
         with self._reading() as uow:
             return uow.checkpoints.list_infos(find_run(uow, run).id)
 
     def checkpoint(self, run: str, target: str | int | None = None) -> Checkpoint:
-        """Return the checkpoint that a person means, without its state; the head when none is named."""
+        """Return the checkpoint that a person means, without its state; by default the head."""
         with self._reading() as uow:
             return find_checkpoint(uow, find_run(uow, run), target)
 
@@ -167,7 +167,7 @@ class Queries:
         return CheckpointView(checkpoint=snapshot.checkpoint, state=snapshot.state, files=files)
 
     def file_commit(self, run: str, target: str | int | None = None) -> FileCommitId | None:
-        """Return the commit of the files at a checkpoint, or at the head; None when there are none."""
+        """Return the file commit at a checkpoint, by default at the head; None if there is none."""
         with self._reading() as uow:
             execution = find_run(uow, run)
             if target is None and head_of(uow, execution) is None:
@@ -184,7 +184,10 @@ class Queries:
         after: str | int | None = None,
         limit: int = 100,
     ) -> CheckpointPage:
-        """Return some checkpoints of the line to the head, or with `every` of all lines: the last, unless bounded."""
+        """Return one page of checkpoints of the line to the head, or with `every` of all lines.
+
+        It is the last page, unless `before` or `after` names a checkpoint.
+        """
         with self._reading() as uow:
             execution = find_run(uow, run)
             if not every:
@@ -194,7 +197,7 @@ class Queries:
             return pages.every_page(uow, execution, before=before, limit=limit)
 
     def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[CheckpointRow]:
-        """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, few at a time."""
+        """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, some at a time."""
         with self._reading() as uow:
             execution = find_run(uow, run)
             yield from (pages.each_checkpoint if every else pages.each_on_line)(uow, execution)
@@ -209,7 +212,7 @@ class Queries:
         after: int | None = None,
         limit: int = 100,
     ) -> EventPage:
-        """Return the last events of a run that fit, those before a number, or the first after one."""
+        """Return the last matching events of a run, those before a number, or the first after one."""
         with self._reading() as uow:
             stream = find_stream(uow, run)
             found = uow.events.list_stream(
@@ -233,7 +236,7 @@ class Queries:
         after: int | None = None,
         limit: int = 100,
     ) -> EventPage:
-        """Return the last events of the whole log, or of a stream, that fit; `before` and `after` are positions."""
+        """Return the last matching events of the whole log or of a stream; `before` and `after` are positions."""
         with self._reading() as uow:
             found = uow.events.list_events(
                 stream=stream,
@@ -247,7 +250,7 @@ class Queries:
         return _event_page(stream, found, before, after, limit)
 
     def run_stream(self, run: str) -> str:
-        """Return the stream of a run, also of one that was deleted, which only its whole id names."""
+        """Return the event stream of a run; a deleted run needs its whole id."""
         with self._reading() as uow:
             try:
                 return find_stream(uow, Prefix(run))
@@ -257,7 +260,7 @@ class Queries:
                 return run
 
     def each_event(self, run: str, **filters: Any) -> Iterator[RecordedEvent]:
-        """Yield all events of a run that fit, oldest first, few at a time; filters are types and severities."""
+        """Yield all matching events of a run, oldest first, a few at a time. Filters: `types`, `severities`."""
         with self._reading() as uow:
             yield from _each_event(uow, find_stream(uow, run), **filters)
 
@@ -267,13 +270,13 @@ class Queries:
             return uow.events.list_events(stream=find_stream(uow, run), **filters)
 
     def batch(self, name_or_id: str) -> BatchView:
-        """Return the latest batch of a name, or the one with this id, with its jobs."""
+        """Return a batch with its jobs, by its id or by its name (then the latest of that name)."""
         with self._reading() as uow:
             batch = find_batch(uow, name_or_id)
             return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
 
     def batch_record(self, name_or_id: str) -> Batch:
-        """Return the record of a batch without its jobs, one of which may be damaged."""
+        """Return the record of a batch without its jobs, so that a damaged job does not matter."""
         with self._reading() as uow:
             return find_batch(uow, name_or_id)
 
@@ -292,7 +295,7 @@ class Queries:
         raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
 
     def list_baselines(self) -> tuple[Baseline, ...]:
-        """Return all baselines in the order of their names."""
+        """Return all baselines, sorted by name."""
         with self._reading() as uow:
             return uow.batches.list_baselines()
 
@@ -307,7 +310,7 @@ def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterato
 def _event_page(
     stream: str | None, found: tuple[RecordedEvent, ...], before: int | None, after: int | None, limit: int
 ) -> EventPage:
-    """Return the page of one event more than it holds, which says whether there are others."""
+    """Return a page of events; one more than fits was read, which tells whether there are others."""
     has_more = len(found) > limit
     if after is None:
         return EventPage(stream=stream, events=found[-limit:], has_earlier=has_more, has_later=before is not None)

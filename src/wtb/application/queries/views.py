@@ -1,4 +1,4 @@
-"""Views: what people and programs are shown, as it was at one moment."""
+"""Views: the frozen values that queries return, each as of one moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wtb.domain.tools import ToolCall
 
 
 class FileTotals(NamedTuple):
-    """How many files and links a tree holds, and their bytes."""
+    """How many files and links a tree holds, and their total bytes."""
 
     files: int = 0
     size_bytes: int = 0
@@ -39,12 +39,12 @@ class RunRow:
 
     execution: Execution
     neglect: Neglect | None
-    """Why a run that says it is running does not get on."""
+    """Why a run that claims to be running makes no progress; None if it does, or does not claim to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRollback:
-    """A rollback or redo that waits half-way: where it leads, and which calls are dealt with and which are left."""
+    """An unfinished rollback or redo: its target, the calls it has handled and those it has not."""
 
     journal: Rollback
     target: Checkpoint
@@ -54,7 +54,7 @@ class OpenRollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """When a run was first started, when it paused or ended if it has, and how long that is; pauses count."""
+    """When a run first started, when it paused or ended, and how long that took, including pauses."""
 
     started_at: datetime | None
     paused_at: datetime | None
@@ -64,11 +64,11 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """Everything about a run that `wtb show` tells."""
+    """Everything about a run, as `wtb show` shows it."""
 
     execution: Execution
     neglect: Neglect | None
-    """Why a run that says it is running does not get on."""
+    """Why a run that claims to be running makes no progress; None if it does, or does not claim to."""
     branches: tuple[Branch, ...]
     head: Checkpoint | None
     """The last checkpoint of the active branch."""
@@ -77,15 +77,15 @@ class RunView:
     counts: CheckpointCounts
     files: FileTotals
     usage: Usage
-    """Tokens and money along the line that led to the head."""
+    """Tokens and cost on the way to the head."""
     spent: Usage
-    """Tokens and money in all: on all lines, and in attempts that failed."""
+    """All tokens and cost, including other lines and failed attempts."""
     rollback: OpenRollback | None
     notes: tuple[str, ...]
-    """Remarks about the end of a completed run, such as that no edge held."""
+    """Notes about the end of a completed run, for example that no edge applied."""
     times: RunTimes
     current_nodes: tuple[str, ...]
-    """The nodes that run now, or that come next; none once the run has ended."""
+    """The nodes that are running or come next; none once the run has ended."""
 
     @property
     def id(self) -> ExecutionId:
@@ -108,7 +108,7 @@ class DeletionView:
 
 
 class Mark(StrEnum):
-    """Where a checkpoint of a list stands."""
+    """Where a checkpoint in a list stands."""
 
     ON_LINE = ""
     HEAD = "head"
@@ -126,12 +126,12 @@ class CheckpointRow:
     checkpoint: Checkpoint
     mark: Mark
     files: FileTotals | None
-    """None when they cannot be read: `wtb doctor` tells why."""
+    """None if they cannot be read; `wtb doctor` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPage:
-    """Some checkpoints of a run, oldest first, and whether there are others before or after them."""
+    """A page of a run's checkpoints, oldest first, and whether there are others before or after."""
 
     run_id: ExecutionId
     rows: tuple[CheckpointRow, ...]
@@ -151,10 +151,10 @@ class CheckpointView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
-    """Some events, oldest first, and whether others that fit the filters lie before or after them."""
+    """A page of events, oldest first, and whether other matching events come before or after."""
 
     stream: str | None
-    """The run or the batch that they are of; None when they are of all."""
+    """The run or the batch of the events; None if they are from all."""
     events: tuple[RecordedEvent, ...]
     has_earlier: bool
     has_later: bool
@@ -177,7 +177,7 @@ class BatchView:
 
     @property
     def cases(self) -> tuple[CaseView, ...]:
-        """The jobs by case, in the order in which the cases come first."""
+        """The jobs by case, in the order in which the cases first appear."""
         jobs: dict[str, list[Job]] = {}
         for job in self.jobs:
             jobs.setdefault(job.case_id, []).append(job)
@@ -186,12 +186,12 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowView:
-    """A workflow that has runs: its versions, oldest use first, how many runs there are and since when."""
+    """A workflow that has runs: its versions (first used first), and the number and times of its runs."""
 
     name: str
     versions: tuple[str, ...]
     definitions: int
-    """How many different sets of nodes, edges and settings its runs were made with."""
+    """How many different definitions (nodes, edges, settings) its runs used."""
     runs: int
     first_run_at: datetime
     last_run_at: datetime

@@ -1,1 +1,1 @@
-"""Runs: begin one, take it from step to step, record each, and go on after a pause or a crash."""
+"""Runs: start a run, take it from step to step, record each step, and continue after a pause or a crash."""

@@ -1,4 +1,4 @@
-"""Calls in flight: the external calls that threads of this process are in, whether or not their node was given up."""
+"""Keeps track of external calls that threads of this process are making, even if their node was given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consistency: what must hold before a run goes on or back; going on with less could repeat what it did."""
+"""Checks that a run is complete enough to continue or go back, so that nothing it did is repeated."""
 
 from __future__ import annotations
 

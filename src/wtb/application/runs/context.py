@@ -1,4 +1,4 @@
-"""Context: what a node is given beside the state."""
+"""Context: the `ctx` that a node gets beside the state."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from wtb.domain.tools import InDoubt as WhenInDoubt
 from wtb.domain.workflow import WorkflowDefinition
 
 Price = Callable[[str, int, int], float | None]
-"""What a model asks for tokens in and out, in dollars; None when nobody knows."""
+"""The price of a model for input and output tokens, in dollars; None if it is unknown."""
 
 
 CURRENT: ContextVar[Context] = ContextVar("wtb_context")
-"""The context of the node that runs here, for code that is not given it."""
+"""The context of the node that is running here, for code that does not get it as an argument."""
 
 
 def current() -> Context:
-    """Return the context of the node that runs here; InvalidInput when none does that has one."""
+    """Return the context of the node that is running here; raise InvalidInput if there is none."""
     found = CURRENT.get(None)
     if found is None:
         raise InvalidInput(
@@ -47,7 +47,7 @@ def current() -> Context:
 
 
 class Context:
-    """Tools, recorded steps, files, questions and randomness of one node run."""
+    """The tools, recorded steps, files, questions and random numbers of one node run."""
 
     def __init__(
         self,
@@ -71,41 +71,41 @@ class Context:
         self.seed = seed
         self._under_way: set[Future[None]] = set()
         self.is_of_graph = False
-        """Whether another engine runs the node, whose tools are recorded wherever they are called."""
+        """Whether another engine runs the node; its tools are recorded wherever they are called."""
         self.inside: list[Mapping[str, Any]] = []
         """Nodes that ran inside this one, each by its path and with its duration."""
 
     @property
     def run(self) -> NodeRun:
-        """Which run of a node this is: its `node`, `visit` and `attempt`."""
+        """The current node run, with its `node`, `visit` and `attempt`."""
         return self._journal.run
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What the node, or its variant, was configured with."""
+        """The config of the node or of its variant."""
         return dict(self._config)
 
     @cached_property
     def log(self) -> logging.Logger:
-        """A logger of the node's own, in which secrets are masked."""
+        """The node's logger; secrets are masked in it."""
         logger = logging.getLogger(f"wtb.run.{self._workflow.name}.{self.run.node}")
         logger.addFilter(self._masker)
         return logger
 
     @cached_property
     def rng(self) -> random.Random:
-        """Random numbers that are the same whenever this visit of the node is tried again."""
+        """A random number generator that gives the same numbers whenever this visit of the node is tried again."""
         return random.Random(self.seed)
 
     @property
     def workspace(self) -> Path:
-        """The folder whose content is versioned with the run: write files here."""
+        """The run's folder. Write files here: they are versioned with the checkpoints."""
         return self._workspace()
 
     def tool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
-        """Call a tool by name or as it is; when the node is tried again, a recorded result answers.
+        """Call a tool, by name or directly. If the node is tried again, it gets the recorded result.
 
-        `key` names the call where equal arguments do not mean the same call; it is not passed on.
+        Calls with equal arguments are told apart by their order, or by a `key`, which is not passed to the tool.
         """
         known = self._known(tool)
         if inspect.iscoroutinefunction(known.function):
@@ -114,13 +114,13 @@ class Context:
         return made(self._journal, call, lambda: self._function(known, call)(*args, **kwargs))
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
-        """Like `tool`, for async nodes; sync tools run on a thread, so that gathered calls run at the same time."""
+        """Like `tool`, for async nodes. Sync tools run on a thread, so gathered calls run at the same time."""
         known = self._known(tool)
         call = await asyncio.to_thread(self._lookup, known, _bound(known, args, kwargs, key), key)
         return await self._called(call, partial(self._function(known, call), *args, **kwargs))
 
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
-        """Call a tool of another library, of which these arguments are worth recording."""
+        """Call a tool of another library and record these arguments."""
         with self._waited_for():
             call = self._lookup(tool, arguments, None)
             return made(self._journal, call, lambda: function(call))
@@ -128,14 +128,14 @@ class Context:
     async def arecorded(
         self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Awaitable[Any]]
     ) -> Any:
-        """Do as `recorded`, for what is awaited."""
+        """Like `recorded`, for a function that is awaited."""
         with self._waited_for():
             call = await asyncio.to_thread(self._lookup, tool, arguments, None)
             return await self._amade(call, lambda: function(call))
 
     @contextmanager
     def _waited_for(self) -> Iterator[None]:
-        """Let `let_calls_end` wait for the end of the block."""
+        """Make `let_calls_end` wait for the end of the block."""
         end: Future[None] = Future()
         self._under_way.add(end)
         try:
@@ -145,13 +145,13 @@ class Context:
             end.set_result(None)
 
     async def let_calls_end(self) -> None:
-        """Wait for calls that run beside the one that failed or asks: what they do is to be recorded too."""
+        """Wait for calls that run beside the one that failed or asks, so that they are recorded, too."""
         await asyncio.gather(*map(asyncio.wrap_future, tuple(self._under_way)))
 
     async def _called(self, call: ToolCall, function: Callable[[], Any]) -> Any:
-        """Make a call of a function that may be sync: it then runs on a thread, and the thread records its end.
+        """Call a function that may be sync: then it runs on a thread, and the thread records its end.
 
-        A thread goes on when the node is broken off, so that the end of such a call is known and recorded all the same.
+        A thread continues when the node is cancelled, so the end of such a call is known and recorded all the same.
         """
         if inspect.iscoroutinefunction(function):
             return await self._amade(call, function)
@@ -167,7 +167,7 @@ class Context:
         return await self._awaited(call, function)
 
     async def _awaited(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Await a call whose intent is recorded, and record its end; when broken off it stays in doubt."""
+        """Await a call whose intent is recorded, and record its end; if it is cancelled, it stays in doubt."""
         with self._journal.flying(call):
             try:
                 with self._journal.inside(call):
@@ -178,7 +178,7 @@ class Context:
             return await asyncio.to_thread(self._journal.settle, call, result)
 
     def saw_begin(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
-        """Record that a tool is called which does not ask us first; what was called before must not be called again."""
+        """Record a call to a tool that does not ask us first; refuse it if an earlier attempt already made it."""
         call = self._journal.lookup(CallKind.TOOL, tool, Effects.EXTERNAL, arguments, None)
         if self._journal.is_recorded(call) and call.may_have_happened:
             raise InvalidInput(
@@ -188,7 +188,7 @@ class Context:
         return self._journal.intend(call)
 
     def saw_end(self, call: ToolCall, result: Any) -> None:
-        """Record what such a call gave."""
+        """Record the result of such a call."""
         self._journal.settle(call, result)
 
     def saw_failure(self, call: ToolCall, error: BaseException) -> None:
@@ -196,14 +196,14 @@ class Context:
         self._journal.fail(call, error)
 
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function whose result may differ the next time, such as a model, and record what it gave."""
+        """Call a function whose result may differ each time, such as a model, and record its result under `key`."""
         if inspect.iscoroutinefunction(function):
             raise InvalidInput(f"what step {key!r} calls is async: use `await ctx.astep(…)` in an async node")
         call = self._journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
         return made(self._journal, call, lambda: function(*args))
 
     async def astep(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Like `step`, for async nodes; a sync function runs on a thread."""
+        """Like `step`, for async nodes. A sync function runs on a thread."""
         arguments = {"args": list(args)}
         call = await asyncio.to_thread(self._journal.lookup, CallKind.STEP, key, Effects.NONE, arguments, None)
         return await self._called(call, partial(function, *args))
@@ -211,10 +211,10 @@ class Context:
     def ask(
         self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str | None = None
     ) -> Any:
-        """Pause the run until a person has answered; a schema lists the answers, or is a JSON schema for them.
+        """Pause the run until a person answers, and return the answer.
 
-        The question is a text, or plain data for a program that shows it; `inside` says who asks in another engine,
-        which gives the answers itself.
+        The question is a text, or plain data for a program that shows it. `schema` is a list of allowed answers, or a
+        JSON schema. `inside` is for other engines, which give the answers themselves: it names who asks.
         """
         check_schema(schema)
         arguments = {"question": question, "schema": schema} | ({} if inside is None else {"inside": inside})
@@ -224,20 +224,20 @@ class Context:
         raise Asked(self._journal.intend(call))
 
     def pass_questions(self) -> None:
-        """Take the questions of another engine that were answered before as asked: it has the answers already."""
+        """Mark the answered questions of another engine as asked: the engine has the answers already."""
         for call in self._journal.answered():
             if "inside" in call.arguments:
                 self.ask(**call.arguments)
 
     def answers(self, inside: str) -> list[Any]:
-        """Return what people said to the questions of one who asks in another engine, in the order of asking."""
+        """Return the answers to the questions of one asker in another engine, in the order it asked."""
         return [call.result for call in self._journal.answered() if call.arguments.get("inside") == inside]
 
     def checkpoint(self, name: str, description: str = "") -> None:
-        """Make a checkpoint here that can be found by its name; one that is taken is given a number: `name#2`.
+        """Make a checkpoint here with a name; if the name is taken, it becomes `name#2`.
 
-        It holds the files as they are now, and the state that the node began with. A name that means a step or a node
-        is refused.
+        It holds the files as they are now, and the state that the node began with. A name that also means a step or a
+        node is refused.
         """
         check_name(name, [node.name for node in self._workflow.nodes])
         self._journal.checkpoint(name, description)
@@ -250,10 +250,10 @@ class Context:
         output_tokens: int = 0,
         cost_usd: float | None = None,
     ) -> None:
-        """Report what a model call used; shown with the run and counted in comparisons.
+        """Report the tokens and the cost of a model call; runs show them, and batches compare them.
 
-        Without `cost_usd` it is what genai-prices says of the model, where that is installed. A call whose price
-        nobody knows is named as such: it does not count as free.
+        Without `cost_usd`, the price comes from genai-prices if that is installed. A call without a known price is
+        reported as such and never treated as free.
         """
         if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
             raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
@@ -276,14 +276,14 @@ class Context:
         if isinstance(tool, Tool):
             return tool
         name = getattr(tool, "__qualname__", type(tool).__qualname__)
-        return Tool(spec=ToolSpec(name=name), function=tool)  # nothing is known of it, so it counts as external
+        return Tool(spec=ToolSpec(name=name), function=tool)  # an unknown function counts as external
 
     def _lookup(self, tool: Tool, arguments: Mapping[str, Any], key: str | None) -> ToolCall:
         call = self._journal.lookup(CallKind.TOOL, tool.spec.name, tool.spec.effects, arguments, key)
         return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
 
     def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
-        """Decide about a call that an earlier attempt began and never finished."""
+        """Decide about a call that an earlier attempt began and did not finish."""
         if not self._journal.is_recorded(call):
             return call
         with self._journal.flying(call):  # a later attempt must not decide about it at the same time
@@ -316,7 +316,7 @@ class Context:
 
 
 def _bound(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> dict[str, Any]:
-    """Return arguments by their names."""
+    """Return the arguments by name."""
     signature = inspect.signature(tool.function)
     bound = dict(signature.bind_partial(*args, **kwargs).arguments)
     if key is not None and "key" in signature.parameters and "key" not in bound:

@@ -1,4 +1,4 @@
-"""ExecutionController: create, run, pause, resume and stop executions."""
+"""ExecutionController: creates, runs, pauses, resumes and stops runs."""
 
 from __future__ import annotations
 

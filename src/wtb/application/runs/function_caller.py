@@ -1,4 +1,4 @@
-"""FunctionCaller: calls one node's function, sync or async, within its time, as often as its retry policy allows."""
+"""FunctionCaller: calls a node's function, sync or async, with its timeout and its retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat: one thread a process that keeps the leases of all its runs alive."""
+"""Heartbeat: one thread per process that keeps the leases of all its runs alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CallJournal: what a node run asked of the outside, recorded so that trying again does not ask twice."""
+"""CallJournal: records the outside calls of a node run, so that a new attempt does not repeat them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: one process, and in it one thread, at a time changes a run."""
+"""Leases: make sure that only one process, and in it one thread, changes a run at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mocks: node functions that give results which were written down or recorded, instead of making them."""
+"""Mocks: node functions that return prepared or recorded results instead of computing them."""
 
 from __future__ import annotations
 

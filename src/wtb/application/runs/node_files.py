@@ -1,4 +1,4 @@
-"""NodeFiles: the workspace of one attempt of a node, put right when it is first used."""
+"""NodeFiles: the workspace of one attempt of a node, restored when it is first used."""
 
 from __future__ import annotations
 

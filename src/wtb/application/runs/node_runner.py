@@ -1,4 +1,4 @@
-"""NodeRunner: runs one node of a run, again while its policy allows, or takes what somebody else made of it."""
+"""NodeRunner: runs one node, again if its policy allows, or takes a result that somebody else has made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of people: a schema says which ones a question takes."""
+"""Checks a person's answer against the schema of the question."""
 
 from __future__ import annotations
 

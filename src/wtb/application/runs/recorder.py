@@ -1,4 +1,4 @@
-"""Recorder: writes what a run does, one transaction a step, whoever drives it."""
+"""Recorder: writes what a run does, one transaction per step, whoever drives the run."""
 
 from __future__ import annotations
 

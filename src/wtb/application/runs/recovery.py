@@ -1,4 +1,4 @@
-"""Recovery: where a run goes on, whoever left it there and however."""
+"""Recovery: finds where a run continues, however it was left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reversals: takes back what tools did, and does it again, each journalled before and after."""
+"""Reversals: undoes tool calls, or makes them again, with a journal entry before and after each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunDriver: takes one run from superstep to superstep until it ends, pauses or fails."""
+"""RunDriver: takes one run from step to step until it ends, pauses or fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of runs: what led to the head of a run, and what the run has spent in all.
+"""Reads the figures of a run: what led to its head, and what it has spent in all.
 
 They are kept with the node runs. Node runs that were recorded before that (schema 0008 and older) have theirs in the
 event `node.completed` only, so those are looked up there.

@@ -1,4 +1,4 @@
-"""StateView: the state as one node sees it, its own from the first look on."""
+"""StateView: the state as one node sees it, as a private copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Position, Step and Ending: where a run stands, what a superstep did there, and why nobody drives it on."""
+"""Position, Step and Ending: where a run stands, what a step did, and why a run stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracebacks: where in the user's own code something went wrong."""
+"""Finds where in the user's own code an error happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unfinished: a superstep of which some nodes have returned, and others wait or have failed."""
+"""Unfinished: a step in which some nodes have returned while others wait or have failed."""
 
 from __future__ import annotations
 

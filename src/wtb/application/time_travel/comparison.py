@@ -1,4 +1,4 @@
-"""Comparison: what differs between any two checkpoints, of one run or of two."""
+"""Comparison: finds what changed between two checkpoints, of the same run or of two."""
 
 from __future__ import annotations
 

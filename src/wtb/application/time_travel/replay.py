@@ -1,4 +1,4 @@
-"""Replayer: goes through the record of a run again; calls no node and writes nothing."""
+"""Replayer: goes through the record of a run with the current workflow; it calls no node and writes nothing."""
 
 from __future__ import annotations
 

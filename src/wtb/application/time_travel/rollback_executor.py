@@ -1,4 +1,4 @@
-"""RollbackExecutor: does what the journal of a rollback or redo says, in steps that anybody can take up and finish."""
+"""RollbackExecutor: carries out a journalled rollback or redo, in steps that any process can take over."""
 
 from __future__ import annotations
 

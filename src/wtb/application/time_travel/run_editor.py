@@ -1,4 +1,4 @@
-"""RunEditor: new runs from any checkpoint, checkpoints with names, and the end of both."""
+"""RunEditor: forks runs, names checkpoints, and deletes both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STILL = (ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.COMPLET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """A new run, and the checkpoint of another that it goes on from."""
+    """A new run, and the checkpoint of the other run that it begins at."""
 
     execution: Execution
     checkpoint: Checkpoint

@@ -1,4 +1,4 @@
-"""TimeTravel: rollback and redo. What is to be done, and whether it may be; `RollbackExecutor` carries it out."""
+"""TimeTravel: plans rollbacks and redos and checks that they are allowed; `RollbackExecutor` carries them out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Upkeep: find what is damaged, delete what nobody needs."""
+"""Upkeep: finds damage, and deletes what nobody needs."""

@@ -1,4 +1,4 @@
-"""Integrity: finds everything that is wrong with a store, says whom it concerns, and puts right what it can."""
+"""Integrity: finds everything that is wrong with a store, says which runs it affects, and repairs what it can."""
 
 from __future__ import annotations
 

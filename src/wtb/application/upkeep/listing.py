@@ -1,4 +1,4 @@
-"""Listing: every run of a store, a page at a time, past those that cannot be read."""
+"""Lists every run of a store, a page at a time, skipping those that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: deletes the checkpoints that nobody needs any more, run by run, and collects what only they used."""
+"""Retention: deletes checkpoints that nobody needs, run by run, and the data that only they used."""
 
 from __future__ import annotations
 

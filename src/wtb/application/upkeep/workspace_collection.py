@@ -1,4 +1,4 @@
-"""WorkspaceCollection: removes folders of runs that have ended; who needs one again gets it from the store."""
+"""WorkspaceCollection: deletes folders of ended runs; they can be restored from the store."""
 
 from __future__ import annotations
 

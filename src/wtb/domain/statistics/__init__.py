@@ -1,1 +1,1 @@
-"""Statistics: comparisons of combinations, intervals, verdicts and gates. Import its modules late: numpy takes long."""
+"""Statistics: comparisons, intervals, verdicts and gates. Import its modules late: numpy is slow to load."""

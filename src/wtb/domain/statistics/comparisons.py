@@ -1,4 +1,4 @@
-"""Summaries and comparisons: what combinations scored, how far apart they are, and how sure one can be of it.
+"""Summaries and comparisons: what combinations scored, how far apart they are, and how certain that is.
 
 A unit is a case, or a cluster of cases: repeats are averaged within their case first, cases within their cluster, and
 combinations are compared unit by unit.
@@ -31,8 +31,8 @@ _HALF = 0.6745
 class Summary:
     """One combination on one metric: the mean over its cases, with a 95 % interval for cases like these.
 
-    `cases` have a score; `errors` and `missing` count runs. `scored` runs are in the mean: without a declared worst
-    score those that failed are not. Cases of one cluster count as one, and `clusters` says how many there are.
+    `cases` have a score; `errors` and `missing` count runs. `scored` counts the runs in the mean; without a declared
+    worst score, failed runs are not in it. The cases of a cluster count as one, and `clusters` counts these.
     """
 
     metric: Metric
@@ -55,10 +55,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeededCases:
-    """How many cases in all would show a difference as large as the one that was seen, in four batches of five.
+    """How many cases you would need to show a difference as large as the one seen, in four batches out of five.
 
-    `about` takes the difference as it was seen, which is itself uncertain: as likely as not the true one needs between
-    `low` and `high` cases. Without `high` it may be that no number of cases shows it.
+    `about` takes the difference as it was seen, which is itself uncertain: as likely as not, the true one needs between
+    `low` and `high` cases. Without `high`, it may be that no number of cases shows it.
     """
 
     low: int
@@ -79,12 +79,13 @@ def _two_digits(count: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A candidate against the baseline on one metric, over `pairs`: the cases (or clusters) that both have run.
+    """A candidate against the baseline on one metric, over the `pairs`: cases (or clusters) that both have run.
 
-    `difference` is the candidate's mean less the baseline's, in units of the metric. `interval` holds the true one with
-    95 % confidence, and so does each end of `bounds` by itself. All three are about the cases that both have scored.
-    `wins` are cases in which the candidate is the better one. `effect_size` is the difference in standard deviations of
-    the differences by case: more repeats make these smaller, and the effect size larger.
+    `difference` is the candidate's mean minus the baseline's, in units of the metric. `interval` contains the true
+    difference with 95 % confidence, and each end of `bounds` alone limits it with 95 % confidence. All three are about
+    the cases that both have scored. `wins` counts cases in which the candidate is better. `effect_size` is the
+    difference in standard deviations of the differences by case; more repeats make these smaller, and the effect size
+    larger.
     """
 
     metric: Metric

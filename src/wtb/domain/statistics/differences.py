@@ -1,4 +1,4 @@
-"""Differences: how far apart two combinations are on each unit, as numbers that can be added without losing ties.
+"""Differences: how far apart two combinations are on each unit, as numbers that add up without losing ties.
 
 A unit is a case, or a cluster of cases. Scores with few digits become integers, so that equal sums are equal whatever
 the unit of the metric. Other scores stay floats, with a slack within which two sums count as equal.

@@ -1,4 +1,4 @@
-"""Gates: whether a candidate may take the baseline's place, for a CI job; `wtb gate` exits with 0, 5 or 4."""
+"""Gates: decide whether a candidate may replace the baseline, for CI jobs; `wtb gate` exits with 0, 5 or 4."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The outcome with its reason, and the drop on which it was decided: positive is worse.
+    """The outcome of a gate with its reason, and the drop that decided it; a positive drop is worse.
 
-    Drops and `allowed` are in units of the metric, or shares of the baseline where `is_share`. With 95 % confidence the
+    Drops and `allowed` are in units of the metric, or shares of the baseline if `is_share`. With 95 % confidence the
     true drop is at least `at_least`; with 95 % confidence it is at most `at_most`. `errors` counts cases with a failed
-    run or a failed evaluation. `errors_p` is the chance of so many that fail only with the candidate if both failed
-    equally often. `unfinished` counts cases that the baseline has scores of and the candidate has not run to the end.
+    run or a failed evaluation. `errors_p` is the chance that so many cases fail only with the candidate if both fail
+    equally often. `unfinished` counts cases that the baseline has scored and the candidate has not finished.
     """
 
     outcome: Outcome

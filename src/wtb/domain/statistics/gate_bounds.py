@@ -1,4 +1,4 @@
-"""How large a drop may be in truth: the least and the most, each with 95 % confidence, in units or as a share.
+"""The smallest and the largest likely drop, each with 95 % confidence, in units or as a share.
 
 On a scale with two ends the most is Gaffke's bound: weigh the cases at random, together with one made-up case in which
 the candidate loses by the whole scale, and take the mean that 95 % of the weightings stay below. It needs nothing of

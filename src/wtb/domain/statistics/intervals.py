@@ -1,4 +1,4 @@
-"""Intervals of means that hold what they promise for few cases, for skewed scores and for scores that hardly vary."""
+"""Intervals of means that keep their promise with few cases, skewed scores, and scores that hardly vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements: when and on which machine times and costs were taken, and whether two sides can be compared by them.
+"""Measurements: when and where times and costs were measured, and whether two sides can be compared.
 
 A job may take results of nodes from earlier runs, which keep the times that they had. So a job has been measured over
 a span: from its oldest node run to its newest.

@@ -1,4 +1,4 @@
-"""Near copies: cases whose inputs are almost the same text, which a verdict would count as several."""
+"""Near copies: finds cases with almost the same input, which a verdict would count as several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairing: two combinations on the cases that both have, with their failures; the raw material of a comparison."""
+"""Pairing: the scores and failures of two combinations on the cases that both have, for comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: what comparisons show, when all that were made are judged together.
+"""Verdicts: what the comparisons of a batch show when they are judged together.
 
 The interval of a difference is that of this one comparison, and leaves 0 out just where its own p-value is at most 5 %.
 A verdict takes all comparisons of its family into account. So an interval that leaves 0 out can go with "no evidence":
@@ -30,7 +30,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The comparisons that a verdict is judged with: on the primary metric, or on all the others."""
+    """The comparisons that are judged together: on the primary metric, or on all other metrics."""
 
     is_primary: bool
     metrics: tuple[str, ...]
@@ -43,10 +43,9 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A comparison among all of its family: what it shows, and why where it shows nothing.
+    """The finding of a comparison, judged within its family, and the reason if there is no evidence.
 
-    `adjusted_p` is the p-value among the comparisons of the family. `reason` says why there is no evidence, or that
-    failed runs decided.
+    `adjusted_p` is the p-value within the family. `reason` says why there is no evidence, or that failed runs decided.
     """
 
     comparison: Comparison

@@ -134,6 +134,6 @@ REGISTERED = TypeRegistry()
 
 
 def serialisable(cls: T, *, name: str | None = None) -> T:
-    """Make a dataclass, enum, named tuple or pydantic model storable in the state; usable as a decorator."""
+    """Allow a dataclass, enum, named tuple or pydantic model in the state; also works as a decorator."""
     REGISTERED.register(cls, name)
     return cls

@@ -1,1 +1,1 @@
-"""Evaluators: those that come with WTB, and the way to all by their names."""
+"""The evaluators that come with WTB, and the lookup of evaluators by name."""

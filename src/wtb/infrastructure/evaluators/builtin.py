@@ -1,4 +1,4 @@
-"""Built-in evaluators: dataclasses that score what a run made of its case."""
+"""The built-in evaluators: dataclasses that score a run against its case."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from wtb.infrastructure.evaluators.messages import is_message, is_spoken, refuse
 from wtb.infrastructure.evaluators.paths import is_path, value_at
 
 Key = str | Callable[[EvaluationContext], Any]
-"""What an evaluator looks at: a key of the state, a path as "messages.-1.content", or a function of the context."""
+"""Where an evaluator looks: a key of the state, a path such as "messages.-1.content", or a function of the context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Keyed:
-    """Compares a value of the state with what the case expects.
+    """Compares a value in the final state with the value that the case expects.
 
-    `key` is a key, a path or a function of the context. Where `expected` is a mapping, the value there is found by
-    `expected_key`, else by the same key or path; otherwise `expected` itself is the value.
+    `key` is a key, a path or a function of the context. If `expected` is a mapping, the expected value is found in it
+    by `expected_key`, or else by the same key or path. Otherwise `expected` itself is the value.
     """
 
     key: Key
@@ -33,10 +33,10 @@ class _Keyed:
     worst: float = 0.0
     best: float = 1.0
     takes_whole: ClassVar[bool] = False
-    """Whether lists and mappings are looked at as they are, and not as text or as a number."""
+    """Whether lists and mappings are compared as they are, and not as text or as a number."""
 
     def __post_init__(self) -> None:
-        """Refuse what leads to no value."""
+        """Refuse a key that cannot lead to a value."""
         if inspect.iscoroutinefunction(self.key):
             raise InvalidInput(f"{type(self).__name__} does not await its function; give one that is not async")
         if not self.key or not isinstance(self.key, str | Callable):
@@ -46,20 +46,20 @@ class _Keyed:
             )
 
     def actual(self, context: EvaluationContext) -> Any:
-        """Return the value that the run has made."""
+        """Return the value in the final state."""
         found = value_at(self.key, context.state) if isinstance(self.key, str) else self.key(context)
         name = self.key if isinstance(self.key, str) else self._function_name
         refuse_messages(name, found, is_message if self.takes_whole else is_spoken)
         return found
 
     def check_case(self, case: Case) -> None:
-        """Raise InvalidInput when the case does not say what is expected; asked before anything runs."""
+        """Raise InvalidInput if the case has no expected value; called before anything runs."""
         if case.expected is None:
             raise InvalidInput(f"expected is missing, which {type(self).__name__} needs")
         self.wanted_of(case)
 
     def wanted(self, context: EvaluationContext) -> Any:
-        """Return the value that the case expects of a run."""
+        """Return the value that the case of a run expects."""
         self.check_case(context.case)
         return self.wanted_of(context.case)
 
@@ -92,7 +92,7 @@ def _hint(case: Case) -> str:
 
 @dataclass(frozen=True)
 class ExactMatch(_Keyed):
-    """1 when a value of the state is what is expected, else 0."""
+    """1 if the value in the state equals the expected one, else 0."""
 
     key: Key
     name: str = "exact_match"
@@ -104,7 +104,7 @@ class ExactMatch(_Keyed):
 
 @dataclass(frozen=True)
 class Contains(_Keyed):
-    """1 when a value of the state has the expected text in it, or every one of several; capitals do not matter."""
+    """1 if the value in the state contains the expected text, or each of several texts. Capitals do not matter."""
 
     key: Key
     name: str = "contains"
@@ -118,7 +118,7 @@ class Contains(_Keyed):
 
 @dataclass(frozen=True)
 class RegexMatch(_Keyed):
-    """1 when a pattern, given here or expected by the case, is found in a value of the state."""
+    """1 if a pattern, given here or expected by the case, is found in the value in the state."""
 
     key: Key
     pattern: str | None = None
@@ -141,7 +141,7 @@ class RegexMatch(_Keyed):
 
 @dataclass(frozen=True)
 class NumericMatch(_Keyed):
-    """1 when a number differs from the expected one by no more than a tolerance (relative, or absolute near zero)."""
+    """1 if a number is within a tolerance of the expected one (relative, or absolute near zero)."""
 
     key: Key
     relative: float = 1e-6
@@ -164,7 +164,7 @@ class NumericMatch(_Keyed):
 
 @dataclass(frozen=True)
 class FitsSchema(_Keyed):
-    """1 when a value of the state fits a JSON schema."""
+    """1 if the value in the state fits a JSON schema."""
 
     key: Key
     schema: Mapping[str, Any]
@@ -172,7 +172,7 @@ class FitsSchema(_Keyed):
     takes_whole: ClassVar[bool] = True
 
     def check_case(self, case: Case) -> None:
-        """The case has no part in it."""
+        """Accept every case: the schema does not depend on it."""
 
     def evaluate(self, context: EvaluationContext) -> float:
         from jsonschema import Draft202012Validator
@@ -194,7 +194,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class TokenF1(_Keyed):
-    """How many words an answer shares with the expected one: the harmonic mean of precision and recall, as in SQuAD."""
+    """How many words the answer shares with the expected one: harmonic mean of precision and recall, as in SQuAD."""
 
     key: Key
     name: str = "token_f1"
@@ -213,7 +213,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds of the slowest node in each step; waiting for workers or people, and failed attempts, do not count."""
+    """Seconds of the slowest node of each step, in all, without failed attempts and waiting for workers or people."""
 
     name: str = "latency_s"
     direction: Direction = Direction.LOWER
@@ -225,7 +225,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Cost:
-    """Money that the nodes reported, or that the tokens of their models cost; no score where a price is unknown."""
+    """Money that the nodes reported, or the price of their tokens. No score if a price is unknown."""
 
     name: str = "cost_usd"
     direction: Direction = Direction.LOWER
@@ -239,7 +239,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens in and out that the nodes reported."""
+    """Input and output tokens that the nodes reported."""
 
     name: str = "tokens"
     direction: Direction = Direction.LOWER
@@ -251,7 +251,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps on the line that led to the end of the run."""
+    """Steps on the way to the final state."""
 
     name: str = "steps"
     direction: Direction = Direction.LOWER
@@ -263,7 +263,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class ToolErrors:
-    """Calls of tools that failed on the line, in attempts that failed too."""
+    """Failed tool calls on the way to the final state, including those in failed attempts."""
 
     name: str = "tool_errors"
     direction: Direction = Direction.LOWER

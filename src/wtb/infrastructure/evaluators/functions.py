@@ -1,4 +1,4 @@
-"""Functions as evaluators: plain ones, and those that say with `@wtb.evaluator` on which scale they score."""
+"""Functions as evaluators: plain ones, and those that declare their scale with `@wtb.evaluator`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Function = Callable[[EvaluationContext], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionEvaluator:
-    """A function of the context as an evaluator; it can still be called as the function that it was."""
+    """A function of the context as an evaluator; you can still call it like the function."""
 
     name: str
     evaluate: Function
@@ -47,18 +47,20 @@ def evaluator(
     direction: str = "higher",
     name: str | None = None,
 ) -> Any:
-    """Make an evaluator of a function of the context: `@wtb.evaluator(worst=0, best=1)`.
+    """Make a function of the context an evaluator: `@wtb.evaluator(worst=0, best=1)`.
 
-    `worst` and `best` are the ends of its scale: on a declared scale a run that fails scores the worst. `direction`
-    says whether `higher` or `lower` is better. The metric is called `name`, or as the function. The function may be
-    async; it returns a number, True or False.
+    - `worst`, `best`: the ends of the scale. If you declare them, a failed run scores the worst.
+    - `direction`: whether `higher` or `lower` scores are better.
+    - `name`: the name of the metric; by default that of the function.
+
+    The function returns a number or a bool, and may be async.
     """
 
     def made(given: Any) -> FunctionEvaluator:
         found = FunctionEvaluator(
             name=name or _name_of(given), evaluate=given, direction=direction, worst=worst, best=best
         )
-        metric_of(found)  # refuses a direction and a scale that make no sense
+        metric_of(found)  # refuses a direction or a scale that makes no sense
         return found
 
     return made if function is None else made(function)
@@ -74,7 +76,7 @@ def _name_of(function: Any) -> str:
 
 
 def plain_evaluator(function: Function) -> FunctionEvaluator:
-    """Return a function that declares nothing as an evaluator; `-> bool` in its signature is a scale from 0 to 1."""
+    """Return a plain function as an evaluator; if its signature says `-> bool`, the scale is 0 to 1."""
     if inspect.signature(function).return_annotation in (bool, "bool"):
         return FunctionEvaluator(name=function.__name__, evaluate=function, worst=0.0, best=1.0)
     return FunctionEvaluator(name=function.__name__, evaluate=function)

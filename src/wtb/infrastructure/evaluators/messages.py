@@ -1,4 +1,4 @@
-"""Messages: how evaluators read what a chat model said; LangChain is known by its classes and never imported."""
+"""Read chat messages for evaluators; LangChain's classes are recognised by name and never imported."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from wtb.domain.evaluation import EvaluationContext
 IsMessage = Callable[[Any], bool]
 
 _KEY = "messages"
-"""The key that LangGraph's MessagesState keeps messages in."""
+"""The key of the messages in LangGraph's MessagesState."""
 
 
 def last_message(context: EvaluationContext) -> str:
-    """Return the text of the last AI message; its key is `messages`, or the only key of the state that holds any."""
+    """Return the text of the last AI message in the final state.
+
+    It looks in the key `messages`, or else in the only key that holds messages. Use it as the `key` of an evaluator.
+    """
     key = _key_of_messages(context.state)
     messages = context.state[key]
     found = messages if isinstance(messages, list | tuple) else [messages]
@@ -38,7 +41,7 @@ def _key_of_messages(state: Mapping[str, Any]) -> str:
 
 
 def is_message(value: Any) -> bool:
-    """Whether a value is a message of LangChain's."""
+    """Whether a value is a LangChain message."""
     return any(
         kind.__name__ == "BaseMessage" and kind.__module__.startswith("langchain_core.messages")
         for kind in type(value).__mro__
@@ -46,7 +49,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_spoken(value: Any) -> bool:
-    """Whether a value is a message of any kind, or a mapping that chat models take for one."""
+    """Whether a value is a message of any kind, including mappings that chat models accept as one."""
     return is_message(value) or (isinstance(value, Mapping) and "content" in value and "role" in value)
 
 
@@ -56,7 +59,7 @@ def holds_messages(value: Any, is_one: IsMessage = is_message) -> bool:
 
 
 def refuse_messages(key: str, value: Any, is_one: IsMessage) -> None:
-    """Raise InvalidInput with the ways to write it when a key leads to messages, and not to what one of them says."""
+    """Raise InvalidInput, with the ways to write it, if a key leads to whole messages instead of their content."""
     if not holds_messages(value, is_one):
         return
     if isinstance(value, list | tuple):
@@ -68,7 +71,7 @@ def refuse_messages(key: str, value: Any, is_one: IsMessage) -> None:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: of content that comes in blocks, what the blocks of text say."""
+    """Return a value as text; of content in blocks, return the text blocks."""
     if isinstance(value, list) and value and all(map(_is_block, value)):
         return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in value)
     return str(value)

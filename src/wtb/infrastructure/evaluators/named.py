@@ -1,4 +1,4 @@
-"""Evaluators by name: those that need no settings, and those of installed packages (entry points `wtb.evaluators`)."""
+"""Find evaluators by name: built-in ones without options, and those of packages (entry points `wtb.evaluators`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEYED = {each.name: each.__name__ for each in (ExactMatch, Contains, RegexMatch
 
 
 def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
-    """Return evaluators, of which some may be given by name, after checking all of them."""
+    """Return the evaluators, looking up those given by name, after checking all of them."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
     found = tuple(_evaluator(each) for each in given)
@@ -48,7 +48,7 @@ def _evaluator(given: Any) -> Any:
 
 
 def evaluator_named(name: str) -> Any:
-    """Return an evaluator; one of a package is what its entry point names, called if it is a class or a function."""
+    """Return an evaluator by name; if an entry point names a class or a function, it is called."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     installed = {each.name: each for each in entry_points(group=GROUP)}

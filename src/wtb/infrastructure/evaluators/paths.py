@@ -1,4 +1,4 @@
-"""Paths: `messages.-1.content` leads through mappings, lists and the attributes of objects."""
+"""Follow a path such as `messages.-1.content` through mappings, lists and attributes of objects."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from wtb.domain.errors import InvalidInput
 
 _MOST_NAMES = 20
-"""How many names a message lists."""
+"""The most names that a message lists."""
 
 
 def value_at(path: str, root: Mapping[str, Any], what: str = "the state") -> Any:
-    """Return what a key or a path leads to; InvalidInput names the part that was not found, and what there is.
+    """Return the value at a key or path; raise InvalidInput with the missing part and the existing ones.
 
-    A key that has dots in its name is found as it is.
+    A key that contains dots is found as it is.
     """
     if path in root:
         return root[path]
@@ -97,7 +97,7 @@ def _listed(names: Iterator[str] | Sequence[str]) -> str:
 
 
 def _names(value: Any) -> list[str]:
-    """Return the fields of a dataclass, a model or a named tuple, and what else an object holds."""
+    """Return the fields of a dataclass, a model or a named tuple, and the other attributes of an object."""
     declared = [field.name for field in fields(value)] if is_dataclass(value) else []
     models = list(getattr(type(value), "model_fields", ()))
     tuples = list(getattr(type(value), "_fields", ()))

@@ -18,10 +18,10 @@ _TRIGGERS = {"input": Trigger.START, "loop": Trigger.NODE_END}
 
 
 def history_of(graph: Any, thread_id: str) -> ExecutionHistory:
-    """Read the history of a thread: its checkpoints, its branches, and the nodes that ran between them.
+    """Return the history of a thread: its checkpoints, its branches, and the nodes that ran between them.
 
-    A node completed when the checkpoint that it ran from says so among its tasks. How long a node took is not known
-    to LangGraph: a visit lasts from one checkpoint to the next.
+    A node counts as completed if the checkpoint it ran from lists it so among its tasks. LangGraph does not record how
+    long a node took, so a visit lasts from one checkpoint to the next.
     """
     if not getattr(graph, "checkpointer", None):
         raise InvalidInput("this graph has no checkpointer, and so no history: compile it with one")

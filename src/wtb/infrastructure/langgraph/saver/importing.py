@@ -32,12 +32,12 @@ Place = tuple[str, str]
 
 
 class Imported(NamedTuple):
-    """What came of an import."""
+    """The counts of an import."""
 
     threads: int
     checkpoints: int
     present: tuple[str, ...]
-    """Threads of which nothing came: all was here already, or they went on here, or a run has their id."""
+    """Threads that were not copied: they are here already, went on here, or have the id of a run."""
 
 
 class Source(ABC):
@@ -57,7 +57,7 @@ class Source(ABC):
 
 
 def import_threads(address: str, saver: StoreSaver) -> Imported:
-    """Copy all threads of a database of SqliteSaver (a file) or PostgresSaver (an address)."""
+    """Copy all threads from a SqliteSaver database (a file) or a PostgresSaver database (an address)."""
     is_server = address.startswith(("postgresql://", "postgres://"))
     with _postgres(address) if is_server else _sqlite(Path(address.removeprefix("sqlite:///"))) as source:
         counts = {thread_id: _Thread(source, thread_id, saver).bring() for thread_id in source.threads()}
