@@ -7,7 +7,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-_WTB = Path(__file__).resolve().parents[1]
+_WTB = Path(__file__).resolve().parents[2]
 
 
 def own_place(error: BaseException) -> str:
