@@ -15,6 +15,8 @@ from wtb.domain.tools import ToolCall
 ROUNDS = 60 if os.environ.get("WTB_SOAK") else 5
 """Many of them fill SQLite's log more than once."""
 RUN = "order"
+PLAIN = "anchored plain"
+"""`engine_worker` has a tool called plain, and one process may import both."""
 
 flow = wtb.Workflow("anchored")
 effects = Path()
@@ -42,14 +44,14 @@ def happened(call: ToolCall) -> bool | None:
     return True if call.arguments["text"] in lines("confirmed") else None
 
 
-@wtb.tool(confirm=happened)
+@wtb.tool(name="anchored confirmed", confirm=happened)
 def confirmed(text: str) -> bool:
     """Send something that can be asked about afterwards."""
     effect("confirmed", text)
     return True
 
 
-@wtb.tool(idempotent=True)
+@wtb.tool(name="anchored keyed", idempotent=True)
 def keyed(text: str, *, idempotency_key: str) -> bool:
     """Send something to a receiver that knows its keys."""
     if idempotency_key not in {line.split()[0] for line in lines("keyed")}:
@@ -64,14 +66,14 @@ def taken_back(call: ToolCall) -> None:
         effect("reserved", f"-{text}")
 
 
-@wtb.tool(reverse=taken_back, reverse_in_doubt=True)
+@wtb.tool(name="anchored reserved", reverse=taken_back, reverse_in_doubt=True)
 def reserved(text: str) -> bool:
     """Do something that can be undone, also when nobody knows whether it was done."""
     effect("reserved", f"+{text}")
     return True
 
 
-@wtb.tool
+@wtb.tool(name=PLAIN)
 def plain(text: str) -> None:
     """Send something that nobody can ask about, repeat or undo."""
     effect("plain", text)

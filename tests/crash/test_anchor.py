@@ -17,7 +17,7 @@ import pytest
 
 import wtb
 from tests.crash import anchor_worker
-from tests.crash.anchor_worker import ROUNDS, RUN, flow
+from tests.crash.anchor_worker import PLAIN, ROUNDS, RUN, flow
 from wtb.application.upkeep.integrity import Report
 from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.execution import ExecutionStatus
@@ -209,7 +209,7 @@ def test_calls_behind_the_end_of_a_damaged_log_are_in_doubt_and_not_repeated(sto
     damage(store.log)
     kept = kept_calls(store)
     assert bool(store.lost()) == (len(kept) < 4 * ROUNDS)
-    known = {call.arguments["text"] for call in kept if call.tool == "plain" and call.status is CallStatus.SUCCEEDED}
+    known = {call.arguments["text"] for call in kept if call.tool == PLAIN and call.status is CallStatus.SUCCEEDED}
     assert store.go_on() == [text for text in ALL if text not in known]
     check_effects()
     assert store.doctor().faults == ()
