@@ -57,6 +57,17 @@ def _own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TOOLS, "_tools", dict(TOOLS._tools))
 
 
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without any WTB_* variable of the machine that the tests run on."""
+    for name in [name for name in os.environ if name.startswith("WTB_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """One server for the session (with xdist: for each worker).
