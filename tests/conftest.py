@@ -27,8 +27,10 @@ from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
-# Before any of them is imported: a failing assertion in a shipped suite then shows its values.
-pytest.register_assert_rewrite("wtb.testing")
+# Before any of them is imported: a failing assertion in a shipped suite or in a helper of ours then shows its values.
+pytest.register_assert_rewrite(
+    "wtb.testing", "tests.crash", "tests.integration", "tests.property", "tests.shell", "tests.unit", "tests.upkeep"
+)
 
 # Of a module that a test writes twice within a second and of one size, Python would run what it compiled first.
 sys.dont_write_bytecode = True
