@@ -47,7 +47,8 @@ quick: .venv/.dev  ## For every save, two minutes: lint, types, layers, unit and
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers
-	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal -k "not postgres and not pgbouncer" tests/unit tests/contract
+	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal -k "not postgres and not pgbouncer" tests/unit tests/contract \
+	    $(addprefix tests/cli/test_cli_,db.py diff.py look.py output.py replay.py)
 
 .PHONY: lint
 lint: .venv/.dev  ## Part of check: ruff, rules and format

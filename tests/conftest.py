@@ -27,8 +27,10 @@ from wtb.infrastructure.sql.sqlite import SqliteDatabase
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
-# Before any of them is imported: a failing assertion in a shipped suite then shows its values.
-pytest.register_assert_rewrite("wtb.testing")
+# Before any of them is imported: a failing assertion in a shipped suite or in a helper of ours then shows its values.
+pytest.register_assert_rewrite(
+    "wtb.testing", "tests.crash", "tests.integration", "tests.property", "tests.shell", "tests.unit", "tests.upkeep"
+)
 
 # Of a module that a test writes twice within a second and of one size, Python would run what it compiled first.
 sys.dont_write_bytecode = True
@@ -55,6 +57,17 @@ _numbers = itertools.count(1)
 def _own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone when it ends: another one may give its tool the same name."""
     monkeypatch.setattr(TOOLS, "_tools", dict(TOOLS._tools))
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without any WTB_* variable of the machine that the tests run on."""
+    for name in [name for name in os.environ if name.startswith("WTB_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

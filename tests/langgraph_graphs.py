@@ -1,11 +1,11 @@
-"""Graphs and types that the tests of the LangGraph saver share; types are rebuilt by the module that they lie in."""
+"""Graphs and types that the tests of LangGraph share; types are rebuilt by the module that they lie in."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
 import time as pause
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -101,4 +101,60 @@ def chat_graph(
     graph.add_edge("ask", "right")
     graph.add_edge(["left", "right"], "end")
     graph.add_edge("end", END)
+    return graph
+
+
+class Log(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    topic: str
+
+
+Edges = list[tuple[str, str]]
+
+
+def says(*words: Any) -> Any:
+    return lambda state: {"log": list(words)}
+
+
+def graph_of(schema: Any, nodes: Mapping[str, Any], edges: Edges, **schemas: Any) -> StateGraph[Any]:
+    """Return a graph; a node is what runs, or that with options of `add_node`."""
+    graph: StateGraph[Any] = StateGraph(schema, **schemas)
+    for name, node in nodes.items():
+        function, options = node if isinstance(node, tuple) else (node, {})
+        graph.add_node(name, function, **options)
+    for before, after in edges:
+        graph.add_edge(before, after)
+    return graph
+
+
+def row(*names: str) -> Edges:
+    return list(zip([START, *names], [*names, END], strict=True))
+
+
+def calls(*names: str, **arguments: Any) -> Any:
+    """Return a node that calls tools, each with the same arguments."""
+    asked = [{"name": name, "args": arguments, "id": f"{name}-call"} for name in names]
+    return lambda state: {"messages": [AIMessage("", id="calls", tool_calls=asked)]}
+
+
+class Verdict(BaseModel):
+    text: str
+    sure: float
+
+
+class Judged(TypedDict, total=False):
+    question: str
+    verdict: Verdict
+    pair: tuple[str, Verdict]
+
+
+def judge(state: Judged) -> Judged:
+    verdict = Verdict(text="yes", sure=0.75)
+    return {"verdict": verdict, "pair": ("a", verdict)}
+
+
+def judging() -> Any:
+    graph: StateGraph[Any] = StateGraph(Judged)
+    graph.add_node("judge", judge)
+    graph.add_edge(START, "judge")
     return graph

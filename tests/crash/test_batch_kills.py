@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ import pytest
 
 import wtb
 from tests.crash.batch_worker import CASES, ROUNDS, WORKERS
-from tests.crash.test_engine_kills import EngineProcess
-from tests.services import PostgresServer
+from tests.crash.engine_process import EngineProcess, prepared_database
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
 KILLS = 40 if SOAK else 3
@@ -38,12 +36,7 @@ SHARED = CASES * (2 + 2 * ROUNDS + 2 + 2 * 2 + 8)
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> tuple[Path, str | None]:
     """A folder, and the url of a database for those who do not keep it there."""
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return tmp_path, server.url(request.getfixturevalue("migrated_database"))
-    (tmp_path / "wtb").mkdir(mode=0o700)
-    shutil.copyfile(sqlite_template, tmp_path / "wtb" / "wtb.db")
-    return tmp_path, None
+    return tmp_path, prepared_database(request, tmp_path, sqlite_template)
 
 
 @pytest.fixture

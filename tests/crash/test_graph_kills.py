@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.crash.test_engine_kills import EngineProcess, kill_at_points, kill_at_random, kill_while_recovering
-from tests.services import PostgresServer
+from tests.crash.engine_process import EngineProcess, prepared_database
+from tests.crash.engine_story import kill_at_points, kill_at_random, kill_while_recovering
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
 AT_POINTS = 200 if SOAK else 10
@@ -30,14 +29,7 @@ RECOVERIES = (
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> Iterator[EngineProcess]:
-    url = None
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.url(request.getfixturevalue("migrated_database"))
-    else:
-        (tmp_path / "wtb").mkdir(mode=0o700)
-        shutil.copyfile(sqlite_template, tmp_path / "wtb" / "wtb.db")
-    with EngineProcess(tmp_path, url, "graph_worker") as process:
+    with EngineProcess(tmp_path, prepared_database(request, tmp_path, sqlite_template), "graph_worker") as process:
         yield process
 
 

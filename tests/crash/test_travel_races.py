@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.crash.test_engine_kills import EngineProcess
-from tests.crash.test_rollback_kills import Story, place, real_state
+from tests.crash.engine_process import EngineProcess, prepared_database
+from tests.crash.rollback_story import Story, real_state
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
@@ -26,7 +26,7 @@ REFUSALS = (Conflict, InvalidTransition, InvalidInput, CheckpointNotFound)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def processes(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> Iterator[list[EngineProcess]]:
-    url = place(request, tmp_path, sqlite_template)
+    url = prepared_database(request, tmp_path, sqlite_template)
     with ExitStack() as stack:
         yield [stack.enter_context(EngineProcess(tmp_path, url, "rollback_worker")) for _ in range(3)]
 

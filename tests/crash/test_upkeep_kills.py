@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.crash.test_engine_kills import EngineProcess, Point
-from tests.crash.test_rollback_kills import Points, place
+from tests.crash.engine_process import EngineProcess, Point, prepared_database
+from tests.crash.rollback_story import Points
 from tests.crash.upkeep_worker import SETTINGS
 from tests.workspaces import Description, described
 from wtb.domain.events import EventType
@@ -28,7 +28,7 @@ ROUNDS = 50 if os.environ.get("WTB_SOAK") else 3
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def upkeep(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> Iterator[EngineProcess]:
-    with EngineProcess(tmp_path, place(request, tmp_path, sqlite_template), "upkeep_worker") as process:
+    with EngineProcess(tmp_path, prepared_database(request, tmp_path, sqlite_template), "upkeep_worker") as process:
         yield process
 
 

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import test_seals
-from tests.integration.test_seals import Kept
+from tests.integration.sealed_rows import Kept, kept_rows
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.errors import DamagedData
 from wtb.domain.integrity import FaultKind
+from wtb.domain.ports import Storage
 
 pytestmark = pytest.mark.parametrize("storage", ["sqlite"], indirect=True)
 
-kept = test_seals.kept
+
+@pytest.fixture
+def kept(storage: Storage) -> Kept:
+    return kept_rows(storage)
 
 
 def settled_file(kept: Kept, path: Path) -> bytearray:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.integration.test_gate import batch, quiz
+from tests.integration.quiz import batch, quiz
 from wtb.bench import Bench
 from wtb.domain.errors import DamagedData
 from wtb.domain.execution import ExecutionStatus

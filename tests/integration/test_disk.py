@@ -20,22 +20,17 @@ from typing import Any
 
 import pytest
 
-from wtb.application.runs.recorder import Recorder
-from wtb.application.runs.steps import Position
-from wtb.bootstrap import Services, bootstrap
-from wtb.domain.checkpoint import Checkpoint
+from tests.integration.full_disks import WORKFLOW, Told, fill
+from wtb.bootstrap import bootstrap
 from wtb.domain.errors import DamagedData, StorageError, StorageUnavailable, WTBError
-from wtb.domain.events import EventType
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
-from wtb.domain.state import Append, SetValue, State, StateDelta
 from wtb.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65_534
 DISK_BYTES = 12 * 1024 * 1024
 """More than SQLite's log holds before it is written back: what is in it takes room twice for a while."""
-WORKFLOW = {"name": "w", "version": "1", "nodes": []}
 
 
 def run_alone(before: Sequence[str], scenario: str, folder: Path) -> None:
@@ -49,20 +44,6 @@ def run_alone(before: Sequence[str], scenario: str, folder: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, f"{scenario}:\n{done.stdout}{done.stderr}"
-
-
-@pytest.fixture(scope="session")
-def namespace() -> Sequence[str]:
-    """The command that gives a process mounts of its own: for root, or for anybody who may have a user namespace."""
-    ways = [["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]]
-    for way in ways:
-        tried = subprocess.run([*way, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
-        if tried.returncode == 0:
-            return way
-    raise RuntimeError(
-        "a full disk is tried on a tmpfs, and neither root nor a user namespace may mount one here: run as root with "
-        "CAP_SYS_ADMIN, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
-    )
 
 
 @pytest.mark.parametrize(
@@ -115,34 +96,6 @@ def without_privileges() -> Sequence[str]:
 # What runs on the small disk.
 
 
-class Told:
-    """A run that is written as long as the disk allows, and what each of its checkpoints must hold."""
-
-    def __init__(self, services: Services, run: str | None = None) -> None:
-        self.recorder = Recorder(services.storage, services.clock, services.ids)
-        self.at: Position = self.recorder.start(WORKFLOW, {"log": []}, execution_id=run)
-        self.line: list[Checkpoint] = [self.at.head]
-        self.states = [State({"log": []})]
-
-    def step(self, size: int) -> None:
-        text = random.Random(len(self.line)).randbytes(size).hex()[:size]
-        delta = StateDelta.of(log=Append((text,)), last=SetValue(text * 2))
-        run = self.recorder.node_run(self.at, "node", len(self.line))
-        self.at = self.recorder.complete(self.at, run, delta)
-        self.line.append(self.at.head)
-        self.states.append(self.states[-1].apply(delta))
-
-    def check(self, storage: Storage) -> None:
-        """Everything that was committed is there and whole, and nothing else."""
-        with storage.unit_of_work(readonly=True) as uow:
-            run = ExecutionId(self.at.execution.id)
-            assert list(uow.checkpoints.list_infos(run)) == self.line
-            assert list(uow.checkpoints.load_history(run).lineage()) == self.line
-            assert len(uow.events.list_events(stream=run, types=[EventType.NODE_COMPLETED])) == len(self.line) - 1
-            for checkpoint, state in zip(self.line, self.states, strict=True):
-                assert dict(uow.checkpoints.load(checkpoint.id).state) == dict(state)
-
-
 @contextmanager
 def small_disk(folder: Path, ballast: int) -> Iterator[Path]:
     """Mount a small tmpfs, and put a file on it that can be removed to make room."""
@@ -151,16 +104,6 @@ def small_disk(folder: Path, ballast: int) -> Iterator[Path]:
     (folder / "ballast").write_bytes(bytes(ballast))
     yield folder
     # Nobody else sees the mount: it goes with this process.
-
-
-def fill(told: Told, size: int) -> StorageUnavailable:
-    """Take steps until the disk is full."""
-    for _ in range(10_000):
-        try:
-            told.step(size)
-        except StorageUnavailable as error:
-            return error
-    raise AssertionError("the disk does not get full")
 
 
 def check_sentence(error: WTBError, path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.test_damage import HASHED, Disk, flipped
+from tests.integration.damaged_disk import HASHED, Disk, flipped
 from tests.upkeep import GRACE, Copy, World
 from tests.workspaces import described
 from wtb.application.runs.steps import Ending, Position

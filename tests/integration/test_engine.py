@@ -54,8 +54,13 @@ def test_sync_and_async_nodes_run_one_after_the_other(bench: Bench) -> None:
     run = bench.run(chain(one, two, three), {"zero": 0})
     assert (run.status, run.state) == (COMPLETED, {"zero": 0, "one": 1, "two": 2, "three": 3})
     assert visits(run) == ["one#1", "two#1", "three#1"]
-    assert run.history.boundaries() == tuple(run.history.boundaries())
     assert [checkpoint.step for checkpoint in run.checkpoints] == [0, 1, 2, 3]
+    (_, after_one, after_two, after_three) = [checkpoint.id for checkpoint in run.checkpoints]
+    assert [(each.node, each.visit, each.first_id, each.last_id) for each in run.history.boundaries()] == [
+        ("one", 1, after_one, after_one),
+        ("two", 1, after_two, after_two),
+        ("three", 1, after_three, after_three),
+    ]
 
 
 def test_a_loop_numbers_its_visits_and_ends_when_its_condition_fails(bench: Bench) -> None:

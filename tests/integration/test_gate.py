@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import wtb
+from tests.integration.quiz import CASES, batch, quiz
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.cli import main
@@ -22,8 +22,6 @@ from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.flow import Workflow
 from wtb.settings import load_settings
 from wtb.testing.fakes import FakeClock
-
-CASES = [{"id": f"c{number}", "input": {"q": number}, "expected": {"answer": number}} for number in range(12)]
 
 
 @pytest.fixture
@@ -37,37 +35,6 @@ def bench_with(clock: FakeClock) -> Bench:
     bench.services.close()
     bench.services = bootstrap(load_settings(url="memory://"), clock=clock)
     return bench
-
-
-def quiz(*, wrong: int = 0, raising: int = 0) -> Workflow:
-    """A workflow that gets the first cases wrong, or raises on them."""
-    flow = Workflow("quiz")
-
-    def answer(state: Any) -> dict[str, Any]:
-        if state["q"] < raising:
-            raise ValueError("no answer")
-        return {"answer": -1 if state["q"] < wrong else state["q"]}
-
-    flow.add_node("answer", answer, start=True, cache=False)
-    return flow
-
-
-@dataclass(frozen=True)
-class Right:
-    """A judge that declares no scale; without a key it raises."""
-
-    has_key: bool = True
-    name: str = "right"
-
-    def evaluate(self, context: Any) -> bool:
-        if not self.has_key:
-            raise RuntimeError("no API key")
-        return bool(context.state["answer"] == context.expected["answer"])
-
-
-def batch(bench: Bench, flow: Workflow, *, name: str = "quiz", has_key: bool = True, **options: Any) -> Any:
-    evaluators = [wtb.ExactMatch("answer"), Right(has_key)]
-    return bench.batch(flow, name=name, cases=options.pop("cases", CASES), evaluators=evaluators, **options)
 
 
 @pytest.mark.parametrize("metric", ["exact_match", "right"])

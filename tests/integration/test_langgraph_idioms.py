@@ -24,19 +24,13 @@ from pydantic import BaseModel
 
 import wtb
 import wtb.langgraph as wtb_langgraph
-from tests.integration.test_langgraph_shapes import Log, graph_of, row, says
+from tests.langgraph_graphs import Log, calls, graph_of, row, says
 
 
 @pytest.fixture
 def bench() -> Iterator[wtb.Bench]:
     with wtb.Bench("memory://") as opened:
         yield opened
-
-
-def calls(*names: str, **arguments: Any) -> Any:
-    """Return a node that calls tools, each with the same arguments."""
-    asked = [{"name": name, "args": arguments, "id": f"{name}-call"} for name in names]
-    return lambda state: {"messages": [AIMessage("", id="calls", tool_calls=asked)]}
 
 
 def test_folder_and_reversal_are_found_at_the_front_door(bench: wtb.Bench) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
@@ -28,34 +28,8 @@ from pydantic import BaseModel
 
 import wtb
 import wtb.langgraph as wtb_langgraph
+from tests.langgraph_graphs import Log, graph_of, row, says
 from wtb.domain.execution import ExecutionStatus
-
-
-class Log(TypedDict, total=False):
-    log: Annotated[list[Any], operator.add]
-    topic: str
-
-
-Edges = list[tuple[str, str]]
-
-
-def says(*words: Any) -> Any:
-    return lambda state: {"log": list(words)}
-
-
-def graph_of(schema: Any, nodes: Mapping[str, Any], edges: Edges, **schemas: Any) -> StateGraph[Any]:
-    """Return a graph; a node is what runs, or that with options of `add_node`."""
-    graph: StateGraph[Any] = StateGraph(schema, **schemas)
-    for name, node in nodes.items():
-        function, options = node if isinstance(node, tuple) else (node, {})
-        graph.add_node(name, function, **options)
-    for before, after in edges:
-        graph.add_edge(before, after)
-    return graph
-
-
-def row(*names: str) -> Edges:
-    return list(zip([START, *names], [*names, END], strict=True))
 
 
 @pytest.fixture

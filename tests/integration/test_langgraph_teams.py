@@ -20,8 +20,7 @@ from langgraph.types import Command, Send, interrupt
 
 import wtb
 import wtb.langgraph as wtb_langgraph
-from tests.integration.test_langgraph_idioms import calls
-from tests.integration.test_langgraph_shapes import graph_of, row
+from tests.langgraph_graphs import calls, graph_of, row
 
 GIVEN = {"messages": [("user", "go")]}
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from tests.integration.test_langgraph_shapes import Log, graph_of, row, says
+from tests.langgraph_graphs import Log, graph_of, row, says
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.langgraph import Saver, import_threads

@@ -13,15 +13,14 @@ from pathlib import Path
 import psycopg
 
 import wtb
-from tests.integration.test_disk import ROOT, Told, fill, namespace
+from tests.integration.full_disks import Told, fill
 from tests.services import PgBouncer, PostgresServer
 from wtb.bootstrap import bootstrap
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.settings import Settings
 
-__all__ = ["namespace"]
-
+ROOT = Path(__file__).parents[2]
 VISITS = 60
 OUTAGES = (7, 8, 25, 40)
 """At which visits of the node the database goes away."""

@@ -7,15 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
-from pydantic import BaseModel
 
 import wtb
 import wtb.langgraph
+from tests.langgraph_graphs import judging
 from tests.shell import Shell
 
 CASES = [
@@ -115,29 +115,6 @@ def test_a_key_that_holds_messages_is_no_score_and_says_how_to_write_it(bench: w
             assert "wtb.langgraph.last_message" in score["error"]
 
 
-class Verdict(BaseModel):
-    text: str
-    sure: float
-
-
-class Judged(TypedDict, total=False):
-    question: str
-    verdict: Verdict
-    pair: tuple[str, Verdict]
-
-
-def judge(state: Judged) -> Judged:
-    verdict = Verdict(text="yes", sure=0.75)
-    return {"verdict": verdict, "pair": ("a", verdict)}
-
-
-def judging() -> Any:
-    graph: StateGraph[Any] = StateGraph(Judged)
-    graph.add_node("judge", judge)
-    graph.add_edge(START, "judge")
-    return graph
-
-
 def test_objects_of_the_graph_come_as_its_nodes_see_them(bench: wtb.Bench) -> None:
     cases = [{"id": "1", "input": {"question": "?"}, "expected": {"verdict": {"text": "yes", "sure": 0.75}}}]
     evaluators = [
@@ -153,7 +130,7 @@ STRICT = """
 import sys
 sys.path.insert(0, {tests!r})
 import wtb
-from tests.integration.test_scores_of_graphs import judging
+from tests.langgraph_graphs import judging
 
 def sure(context):
     return context.state["verdict"].sure

@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.test_damage import Disk, flipped
+from tests.integration.damaged_disk import flipped
+from tests.integration.sealed_rows import READERS, Kept, kept_rows
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Ending, Position
-from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
-from wtb.domain.batch_record import BatchRecord
+from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import DamagedData
 from wtb.domain.execution import ExecutionStatus
-from wtb.domain.figures import Figures, Usage
-from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.observation import Observation, Source, SourceKind
-from wtb.domain.ports import Storage, UnitOfWork
-from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.integrity import FaultKind
+from wtb.domain.ports import Storage
 from wtb.domain.state import SetValue, StateDelta
-from wtb.domain.tools import CallKind, Effects, ToolCall
-from wtb.domain.values import evolve
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
-from wtb.infrastructure.sql import batches, node_runs, observations, pending_writes, repositories, rollbacks, tool_calls
+from wtb.infrastructure.sql import node_runs, observations, pending_writes, repositories, tool_calls
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
-from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
-from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.testing.fakes import FakeClock, SequentialIds
 
 pytestmark = pytest.mark.parametrize("storage", ["sqlite", "postgres"], indirect=True)
-
-READERS: dict[RowSeal, Callable[[UnitOfWork, Kept], object]] = {
-    repositories.EXECUTION_SEAL: lambda uow, kept: uow.executions.list_executions(),
-    repositories.BRANCH_SEAL: lambda uow, kept: uow.branches.list_branches(kept.at.execution.id),
-    repositories.HEAD_SEAL: lambda uow, kept: uow.branches.list_branches(kept.at.execution.id),
-    node_runs.NODE_RUN_SEAL: lambda uow, kept: uow.node_runs.list_runs(kept.at.execution.id),
-    tool_calls.FIGURES_SEAL: lambda uow, kept: uow.tool_calls.list_calls(kept.at.execution.id),
-    rollbacks.ROLLBACK_SEAL: lambda uow, kept: uow.rollbacks.list_rollbacks(kept.at.execution.id),
-    pending_writes.WRITE_SEAL: lambda uow, kept: uow.writes.list_writes([kept.at.execution.id]),
-    batches.BATCH_SEAL: lambda uow, kept: uow.batches.list_batches(),
-    batches.JOB_SEAL: lambda uow, kept: uow.batches.list_jobs("batch"),
-    batches.BASELINE_SEAL: lambda uow, kept: uow.batches.list_baselines(),
-    observations.OBSERVATION_SEAL: lambda uow, kept: uow.observations.list_observations("trace"),
-}
-"""Every seal, and who reads its rows when a run goes on or back, or a gate decides."""
 
 FOUND_BY = {"wtb_branches": "execution_id", "wtb_node_runs": "execution_id", "wtb_rollbacks": "execution_id"}
 FOUND_BY |= {"wtb_batch_jobs": "batch_id", "wtb_observations": "trace_id", "wtb_tool_calls": "execution_id"}
@@ -68,85 +44,9 @@ UNSEALED = {
 """Columns that are changed without the rest of their row, or that another seal covers."""
 
 
-@dataclass
-class Kept:
-    """One row of every kind."""
-
-    storage: SqlStorage
-    disk: Disk
-    at: Position
-
-    @property
-    def inspection(self) -> StoredInspection:
-        return StoredInspection(self.storage, MemoryObjectStore(FakeClock()), Path("nowhere"), codec=self.storage.codec)
-
-    def faults(self) -> list[Fault]:
-        return list(self.inspection.inspect(lambda kind: None).faults)
-
-    def row(self, seal: RowSeal) -> dict[str, Any]:
-        rows = [row._asdict() for row in self.disk.rows(metadata.tables[seal.table])]
-        return next(row for row in rows if row[seal.column] is not None)
-
-    def set(self, seal: RowSeal, row: dict[str, Any], /, **changed: Any) -> None:
-        table = metadata.tables[seal.table]
-        same = [column == row[column.name] for column in table.primary_key]
-        self.disk.change(sa.update(table).where(*same).values(**changed))
-
-    def read(self, seal: RowSeal) -> object:
-        with self.storage.unit_of_work(readonly=True) as uow:
-            return READERS[seal](uow, self)
-
-
 @pytest.fixture
 def kept(storage: Storage) -> Kept:
-    assert isinstance(storage, SqlStorage)
-    clock, ids = FakeClock(), SequentialIds(1)
-    recorder = Recorder(storage, clock, ids)
-    at = recorder.start({"name": "w", "version": "1", "nodes": []}, {"n": 0}, created_by="ann")
-    run = evolve(recorder.node_run(at, "node", 1), figures=Figures(ms=1.5), pending={"returned": {"n": 1}})
-    at = recorder.complete(at, evolve(run, pending=None), StateDelta.of(n=SetValue(1)))
-    waits = evolve(recorder.node_run(at, "node", 2), pending={"returned": {"n": 2}, "file_commit": None})
-    now = clock.now()
-    call = ToolCall(
-        execution_id=at.execution.id,
-        node_run_id=run.id,
-        identity="send:1",
-        sequence=1,
-        kind=CallKind.TOOL,
-        tool="send",
-        effects=Effects.EXTERNAL,
-        arguments={"to": "ann"},
-        started_at=now,
-    ).succeeded({"price": 1234}, now)
-    rollback = Rollback(
-        id="rollback",
-        number=0,
-        execution_id=at.execution.id,
-        branch_id=at.branch.id,
-        direction=Direction.ROLLBACK,
-        head_id=at.head.id,
-        target_id=at.head.id,
-        safety_id=at.head.id,
-        calls=(CallKey(node_run_id=run.id, identity="send:1"),),
-        created_at=now,
-    ).ended(RollbackStatus.COMPLETED, now)
-    record = BatchRecord(combinations=("a",), baseline="a", cases=("c1",), repeats=1, metrics=())
-    batch = Batch(id="batch", name="qa", workflow_name="w", record=record, created_at=now, updated_at=now)
-    job = Job(batch_id="batch", number=0, combination="a", case_id="c1", repeat=0, fingerprint="f")
-    seen = Observation("node", Source(SourceKind.FILE, "prompt.txt"), "digest")
-    with storage.unit_of_work() as uow:
-        uow.node_runs.save(waits)
-        uow.tool_calls.save(call.using(Usage(input_tokens=3, output_tokens=1, cost_usd=0.1, models=("m",))))
-        uow.rollbacks.save(rollback)
-        uow.batches.save(batch)
-        uow.batches.save_jobs([job])
-        uow.batches.save_baseline(Baseline(name="main", batch_id="batch", combination="a", created_at=now))
-        uow.observations.add("trace", {0: seen})
-        uow.writes.add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
-        uow.commit()
-    kept = Kept(storage, Disk(storage), at)
-    assert kept.faults() == []
-    return kept
+    return kept_rows(storage)
 
 
 def changed(value: Any, column: sa.Column[Any], *, any_bytes: bool) -> Any:

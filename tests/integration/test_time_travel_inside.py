@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.integration.test_time_travel import AFTER_B, AFTER_D, Desk, files, fine, support, world
+from tests.integration.support_desk import AFTER_B, AFTER_D, Desk, files, fine, support, world
 from wtb.application.runs.leases import LEASE
 from wtb.application.runs.reversals import RedoDiverged, Reversals
 from wtb.application.time_travel.rollback_executor import RollbackExecutor, RollbackFailed

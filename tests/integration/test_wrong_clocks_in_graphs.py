@@ -11,7 +11,7 @@ from langgraph.types import Command, Send, interrupt
 
 import wtb
 import wtb.langgraph
-from tests.integration.test_langgraph_shapes import Log, graph_of, row
+from tests.langgraph_graphs import Log, graph_of, row
 from wtb.bench import Bench
 from wtb.domain.ids import uuid7
 from wtb.langgraph import Saver

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.statistics import simulate_gate as simulate
+from tests.statistics.chance import least, most
 from tests.statistics.simulate import BINARY, LOGNORMAL, NORMAL, TIED
 from tests.statistics.simulate_gate import EDITS, RARE, Edit
-from tests.statistics.test_verdicts import least, most
 from wtb.domain.statistics import gate, gate_bounds
 from wtb.domain.statistics.comparisons import Comparison
 from wtb.domain.statistics.gate import Outcome, regression

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from tests.statistics import simulate
+from tests.statistics.chance import BATCHES, least, most
 from tests.statistics.simulate import CLUSTERED, KINDS, LOGNORMAL, MORE_KINDS, NORMAL, TIED, ZERO_INFLATED, Kind
 from wtb.domain.statistics import intervals, pairing, verdicts
 from wtb.domain.statistics.comparisons import Comparison
@@ -24,17 +24,8 @@ from wtb.domain.statistics.differences import Differences, Runs, differences
 from wtb.domain.statistics.resampling import Array
 from wtb.domain.statistics.verdicts import Finding
 
-BATCHES = 4_000 if os.environ.get("WTB_SOAK") else 250
 # Cheaper than comparisons; skewed scores need as many to tell a good interval from a bad one.
 MEANS = 4_000 if os.environ.get("WTB_SOAK") else 900
-
-
-def most(share: float, batches: int = BATCHES) -> float:
-    return float(binom.ppf(0.9999, batches, share)) / batches
-
-
-def least(share: float, batches: int = BATCHES) -> float:
-    return float(binom.ppf(0.0001, batches, share)) / batches
 
 
 def names(kind: Kind) -> str:

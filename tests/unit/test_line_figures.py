@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.test_history import Story
+from tests.unit.run_story import Story
 from wtb.domain.checkpoint import NodeRun, NodeStatus, Trigger
 from wtb.domain.figures import NOTHING, CallFigures, Figures, Usage
 from wtb.domain.ids import CheckpointId

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_manifest import Builder
+from tests.unit.manifest_builder import Builder
 from wtb.bootstrap import bootstrap
 from wtb.domain.errors import DamagedData, InvalidStateChange
 from wtb.domain.held import SMALLEST_MERGE
