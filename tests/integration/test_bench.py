@@ -240,7 +240,9 @@ def test_all_events_are_more_than_a_page(bench: Bench, monkeypatch: pytest.Monke
     for page in range(1, len(every) + 2):
         monkeypatch.setattr("wtb.application.queries.service._PAGE", page)
         assert run.all_events() == list(every)
-    assert all(event.data["ms"] >= 0 for event in every if event.type is EventType.NODE_COMPLETED)
+    times = [event.data["ms"] for event in every if event.type is EventType.NODE_COMPLETED]
+    assert times
+    assert min(times) >= 0
 
 
 def test_a_run_that_nobody_runs_is_stopped_at_once(bench: Bench) -> None:

@@ -126,5 +126,6 @@ def test_keys_of_a_scatter_never_cover_each_other(format: Format, places: list[t
     plot = scatter(points, "", ("", ""), format)
     found = re.findall(r'<text x="([^"]+)" y="([^"]+)" text-anchor="middle" class="point-key">', plot)
     keys = [(float(x), float(y)) for x, y in found]
+    assert keys
     assert all(abs(a[0] - b[0]) >= 7 or abs(a[1] - b[1]) >= 12 for at, a in enumerate(keys) for b in keys[at + 1 :])
     assert all(0 <= x <= format.width and 0 <= y <= format.height for x, y in keys)
