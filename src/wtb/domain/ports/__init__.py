@@ -1,0 +1,64 @@
+"""Ports: what the services need from the outside; each docstring is the law for every implementation.
+
+Laws that hold for all of them: implementations are safe to use from several threads; nothing that they return
+is changed later by them or may be changed by the caller; foreign exceptions never pass through.
+"""
+
+from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.events import EventBus, EventLog, Subscription
+from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
+from wtb.domain.ports.runs import (
+    BranchRepository,
+    CallAnchor,
+    CheckpointStore,
+    ExecutionRepository,
+    NodeRunRepository,
+    PendingWriteRepository,
+    RollbackRepository,
+    ToolCallRepository,
+    WorkflowRepository,
+)
+from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Owners
+from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
+
+__all__ = [
+    "BatchRepository",
+    "BranchRepository",
+    "CallAnchor",
+    "CheckpointCounts",
+    "CheckpointStore",
+    "Clock",
+    "Codec",
+    "Conditions",
+    "EventBus",
+    "EventLog",
+    "ExecutionRepository",
+    "FileCommitRepository",
+    "FolderCare",
+    "FolderStore",
+    "Folders",
+    "Garbage",
+    "Ids",
+    "Inspected",
+    "Inspection",
+    "NodeCacheRepository",
+    "NodeRunRepository",
+    "ObjectStore",
+    "ObservationRepository",
+    "Observer",
+    "Owners",
+    "Pages",
+    "PendingWriteRepository",
+    "RollbackRepository",
+    "ScannedFolder",
+    "Storage",
+    "StoredObject",
+    "Subscription",
+    "SurveyedFolder",
+    "Swept",
+    "ToolCallRepository",
+    "UnitOfWork",
+    "WorkflowRepository",
+    "WorkflowUse",
+]

@@ -1,0 +1,104 @@
+"""The log of events, and the bus that hands them to handlers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from wtb.domain.events import Event, EventType, RecordedEvent, Severity
+
+
+class EventLog(Protocol):
+    """The append-only record of events, hash-chained in each stream."""
+
+    def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
+        """Record events at the end of their streams; they become visible, and reach the bus, with the commit."""
+        ...
+
+    def list_events(
+        self,
+        *,
+        stream: str | None = None,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> tuple[RecordedEvent, ...]:
+        """Return events behind a position that fit all filters, in order of position, verified by their hash.
+
+        With `before` those from that position on are left out. Of more events than `limit` the first are returned, or
+        the last with `newest`.
+        """
+        ...
+
+    def list_stream(
+        self,
+        stream: str,
+        *,
+        types: Collection[EventType] = (),
+        severities: Collection[Severity] = (),
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> tuple[RecordedEvent, ...]:
+        """Return events of one stream that fit all filters, oldest first, verified by their hash.
+
+        `after` and `before` are sequence numbers, and both are left out themselves. Of more events than `limit` the
+        first are returned, or the last with `newest`. A page costs what it holds, unless a filter leaves out most.
+        """
+        ...
+
+    def count_types(self, stream: str) -> Mapping[EventType, int]:
+        """Return how many events of each type a stream holds; types that it does not hold are left out."""
+        ...
+
+
+class Subscription(Protocol):
+    """A handler that gets events until it is cancelled."""
+
+    @property
+    def dropped(self) -> int:
+        """How many events this handler was too slow for."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """How often the handler raised."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop delivery; safe to call twice, and from the handler itself."""
+        ...
+
+
+class EventBus(Protocol):
+    """Delivers committed events to handlers in this process.
+
+    Publishing never waits for a handler and never raises because of one. Each handler gets its events in
+    order, from a queue with a bound; what does not fit is dropped for that handler, counted and logged.
+    """
+
+    def publish(self, events: Sequence[RecordedEvent]) -> None:
+        """Hand events to everybody who asked for their type."""
+        ...
+
+    def subscribe(self, handler: Callable[[RecordedEvent], None], *, types: Collection[EventType] = ()) -> Subscription:
+        """Call the handler with every event of these types, or of all types when none is given."""
+        ...
+
+    def history(
+        self, *, stream: str | None = None, types: Collection[EventType] = (), limit: int = 1000
+    ) -> tuple[RecordedEvent, ...]:
+        """Return the latest events that fit, oldest first; at most the last thousand are remembered."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything published so far is delivered; False when the time was not enough."""
+        ...
+
+    def close(self) -> None:
+        """Deliver what is queued, then stop; publishing afterwards does nothing."""
+        ...

@@ -1,0 +1,86 @@
+"""The machine that WTB runs on: time, ids, processes, and how values become bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from wtb.domain.observation import Observation, Source
+
+
+class Clock(Protocol):
+    """The time, always aware and in UTC."""
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        ...
+
+
+class Ids(Protocol):
+    """New ids: unique everywhere, and each sorts after those that the same source gave before."""
+
+    def new(self) -> str:
+        """Return an id that nobody has yet."""
+        ...
+
+
+class Owners(Protocol):
+    """Who runs an execution: a process, by a name that says on which machine it is and since when."""
+
+    def me(self) -> str:
+        """Return the name of this process."""
+        ...
+
+    def is_gone(self, owner: str) -> bool | None:
+        """Whether that process has ended; None when that cannot be seen from here (another machine)."""
+        ...
+
+
+class Codec(Protocol):
+    """Values to bytes and back, and the hash of their content.
+
+    `decode(encode(v).data)` gives a value of the same types that equals v. `canonical` is the same for equal
+    values whatever the order in which their mappings were filled, so hashes of content are taken from it;
+    `data` keeps that order. A value that cannot be kept raises StateNotSerialisable with the path in it.
+    """
+
+    def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
+        """Return (data, canonical)."""
+        ...
+
+    def decode(self, data: bytes | memoryview) -> Any:
+        """Return the value; raise UnknownFormat when a type is not known here."""
+        ...
+
+    def digest(self, *parts: bytes) -> bytes:
+        """Return the 32-byte hash of the parts, as if they were one."""
+        ...
+
+
+class Conditions(Protocol):
+    """The language of edge conditions. Compiling is done once; evaluating is bounded in time and has no effects."""
+
+    def compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
+        """Return the condition as a function of the state, or raise InvalidCondition that says where it is wrong."""
+        ...
+
+
+class Observer(Protocol):
+    """Sees what the user's functions read in this process once it is started. Nothing that was read is forgotten."""
+
+    def start(self) -> None:
+        """Begin to look on; doing it again changes nothing."""
+        ...
+
+    def count(self) -> int:
+        """Return how many observations there are so far; they are numbered from 0."""
+        ...
+
+    def seen(self, since: int = 0) -> Sequence[Observation]:
+        """Return the observations from a number on, in order; later calls only add to them."""
+        ...
+
+    def digest(self, source: Source) -> str:
+        """Return the digest of a source as it is now."""
+        ...
