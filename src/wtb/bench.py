@@ -37,11 +37,12 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 
-def _taking_what(other: Callable[Given, Found]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
-    """Give a method that passes all its arguments on the signature of the other one, for editors and `help`."""
+def _taking_what(other: Callable[Given, Any]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
+    """Give a method that passes all its arguments on the parameters of the other one, for editors and `help`."""
 
     def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
-        vars(method)["__signature__"] = inspect.signature(other)
+        returns = inspect.signature(method).return_annotation
+        vars(method)["__signature__"] = inspect.signature(other).replace(return_annotation=returns)
         return method
 
     return shown
@@ -58,7 +59,7 @@ class Bench:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
 
-    def create(
+    def _new_run(
         self,
         flow: Workflow | Any,
         input: Mapping[str, Any] | Any = None,
@@ -76,7 +77,37 @@ class Bench:
         workspace: Path | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
-    ) -> Run:
+    ) -> tuple[Workflow, dict[str, Any]]:
+        """Return the workflow, and what `controller.create` and `controller.start` take."""
+        refuse_while_loading()
+        flow = as_workflow(flow)
+        input = flow.given(input)
+        options = RunOptions.from_dict(
+            {
+                "break_before": (*flow.break_before, *names_of(break_before)),
+                "break_after": (*flow.break_after, *names_of(break_after)),
+                "max_steps": max_steps,
+                "timeout_s": timeout_s,
+                "seed": seed,
+                "checkpoints": checkpoints,
+                "fine_grained": fine_grained,
+                "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
+                "variants": dict(variants or {}),
+            }
+        )
+        return flow, {
+            "definition": flow.definition(),
+            "state": input,
+            "options": options,
+            "execution_id": run_id,
+            "source": source_of(flow),
+            "workspace": None if workspace is None else Path(workspace),
+            "metadata": metadata,
+            "created_by": created_by,
+        }
+
+    @_taking_what(_new_run)
+    def create(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Record a run without starting it; `run.resume()` starts it, in this process or another.
 
         - `input`: the keys and values that the state begins with.
@@ -94,41 +125,17 @@ class Bench:
 
         It raises `InvalidWorkflow` if the workflow cannot run, and `AlreadyExists` if the id is taken.
         """
-        refuse_while_loading()
-        flow = as_workflow(flow)
-        input = flow.given(input)
-        options = RunOptions.from_dict(
-            {
-                "break_before": (*flow.break_before, *names_of(break_before)),
-                "break_after": (*flow.break_after, *names_of(break_after)),
-                "max_steps": max_steps,
-                "timeout_s": timeout_s,
-                "seed": seed,
-                "checkpoints": checkpoints,
-                "fine_grained": fine_grained,
-                "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
-                "variants": dict(variants or {}),
-            }
-        )
-        execution = self.services.controller.create(
-            flow.definition(),
-            input,
-            options,
-            execution_id=run_id,
-            source=source_of(flow),
-            workspace=None if workspace is None else Path(workspace),
-            metadata=metadata,
-            created_by=created_by,
-        )
-        return Run(self, execution.id, flow)
+        flow, new = self._new_run(flow, input, **options)
+        return Run(self, self.services.controller.create(**new).id, flow)
 
-    @_taking_what(create)
+    @_taking_what(_new_run)
     def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Run a workflow until it ends or pauses, and return the run.
 
         It takes the same options as `create`. If a node fails, nothing is raised: see `run.error`.
         """
-        return self.create(flow, input, **options).resume()
+        flow, new = self._new_run(flow, input, **options)
+        return Run(self, self.services.controller.start(**new).id, flow)
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of its id, of at least four characters.

@@ -64,7 +64,7 @@ class Engine(Protocol):
     """Whether a node's function takes WTB's context when it says so; otherwise the engine passes it on by itself."""
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        """Return where a run with this input begins."""
+        """Return where a run with this input begins; nobody else may hold the values of its state."""
         ...
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -229,7 +229,7 @@ class JobRunner:
         assert job.execution_id is not None
         variants = dict(self.plan.by_label[job.combination])
         try:
-            return self.services.controller.run_new(
+            return self.services.controller.start(
                 self.plan.definition,
                 case.input,
                 RunOptions(variants=variants, seed=self.plan.seed_of(job)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,17 @@ class WaitsForResult(Exception):
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
         self.key = key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewRun:
+    """A run that was just recorded, with everything that driving it needs."""
+
+    at: Position
+    definition: WorkflowDefinition
+    """The workflow with its variants in place."""
+    engine: Engine
+    standing: Standing
 
 
 class ExecutionController:
@@ -124,8 +135,30 @@ class ExecutionController:
         `workspace` is a folder whose files the run begins with; it is copied, never written to.
         """
         facts: dict[str, Any] = {"source": source, "metadata": metadata, "created_by": created_by}
-        at = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, facts=facts)
-        return at.execution
+        new = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, **facts)
+        return new.at.execution
+
+    def start(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+        **facts: Any,
+    ) -> Execution:
+        """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
+
+        It does what `create` and `run` do, without reading back the position that was just written.
+        """
+        new = self._created(definition, state, options, **facts)
+        with alone(new.at), self._heartbeat.keeping(at := self._claimed(new.at, options, (), False)):
+            lost = self._lost_calls(at.execution.id)
+            driver = self._driver(
+                new.definition, options, at, new.standing, lost, engine=new.engine, watch=watch, sharing=sharing
+            )
+            return self._driven(driver, options, pass_breakpoint=False)
 
     def _created(
         self,
@@ -133,19 +166,19 @@ class ExecutionController:
         state: Mapping[str, Any],
         options: RunOptions,
         *,
-        execution_id: str | None,
         workspace: Path | None = None,
-        facts: Mapping[str, Any],
-    ) -> Position:
+        **facts: Any,
+    ) -> _NewRun:
+        """Check the workflow, begin its engine and record the run: the one place where runs come from."""
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
-        engine = self._engine_of(definition.with_variants(options.variants))
+        with_variants = definition.with_variants(options.variants)
+        engine = self._engine_of(with_variants)
         begun = engine.begin(state)
-        return self._recorder.create(
+        at = self._recorder.create(
             with_code(definition),
             begun.state,
-            execution_id=execution_id,
             next_nodes=begun.next_nodes,
             joins=begun.joins,
             memory={engine.remembers: begun.memory} if engine.remembers else None,
@@ -153,26 +186,8 @@ class ExecutionController:
             files=None if files is None else files.save,
             **facts,
         )
-
-    def run_new(
-        self,
-        definition: WorkflowDefinition,
-        state: Mapping[str, Any],
-        options: RunOptions,
-        *,
-        execution_id: str,
-        sharing: Sharing,
-        **facts: Any,
-    ) -> Execution:
-        """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
-        at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
-        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, (), False)):
-            with_variants = definition.with_variants(options.variants)
-            engine = self._engine_of(with_variants)
-            standing = self._recovery.beginning(claimed, engine.remembers)
-            lost = self._lost_calls(claimed.execution.id)
-            driver = self._driver(with_variants, options, claimed, standing, lost, engine=engine, sharing=sharing)
-            return self._driven(driver, options, pass_breakpoint=False)
+        standing = Standing.at_the_beginning(begun)
+        return _NewRun(at=at, definition=with_variants, engine=engine, standing=standing)
 
     def run(
         self,

@@ -14,6 +14,7 @@ from wtb.application.runs.question_schema import check_answer
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
+from wtb.domain.engine import Standpoint
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.execution import Pause
 from wtb.domain.figures import Figures
@@ -38,6 +39,11 @@ class Standing:
     memory: Mapping[str, Any]
     calls_begun: int = 0
     """How many calls were begun in the step that is open."""
+
+    @classmethod
+    def at_the_beginning(cls, begun: Standpoint) -> Standing:
+        """Return the standing of a new run, of which nothing has run yet."""
+        return cls(open_runs=(), bases={}, visits={}, steps=0, state=begun.state, memory=begun.memory)
 
 
 class Recovery:
@@ -85,13 +91,6 @@ class Recovery:
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = [call for run in open_runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
         return [call.started_number for call in calls if call.started_number is not None]
-
-    def beginning(self, at: Position, remembers: str) -> Standing:
-        """Return where a run stands that has just been recorded."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            head = uow.checkpoints.load(at.head.id)
-        memory = head.returned.get(remembers, {})
-        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=head.state, memory=memory)
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
         """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""

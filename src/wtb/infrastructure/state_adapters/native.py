@@ -9,6 +9,7 @@ from typing import Any
 from wtb.application.runs.context import CURRENT
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.state_view import StateView
+from wtb.domain.copies import copied
 from wtb.domain.engine import Advance, Call, Make, Standpoint
 from wtb.domain.ports import Conditions
 from wtb.domain.routing import Finished, Router
@@ -43,7 +44,7 @@ class NativeEngine:
         self._warn_of_changes = warn_of_changes
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        return Standpoint(state=State(given), next_nodes=self._router.start)
+        return Standpoint(state=State(_owned(given)), next_nodes=self._router.start)
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         return update
@@ -93,3 +94,11 @@ class NativeEngine:
         if self._warn_of_changes:
             return ", ".join(key for key in view.changed_in_place() if key not in returned)
         return "" if returned else ", ".join(sorted(view.assigned))
+
+
+def _owned(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of an input that its giver cannot change any more."""
+    try:
+        return {key: copied(value) for key, value in given.items()}
+    except Exception:  # noqa: BLE001  what cannot be copied (a lock) cannot be stored: the codec says where it lies
+        return given
