@@ -69,13 +69,66 @@ class Failure:
         return f"{self.type}: {self.message}"
 
 
+class PauseKind(StrEnum):
+    """Why a run waits, for programs; people read the reason."""
+
+    BREAK_BEFORE = "break_before"
+    BREAK_AFTER = "break_after"
+    QUESTION = "question"
+    """A node asks a person."""
+    IN_DOUBT = "in_doubt"
+    """Nobody knows whether an external call happened."""
+    REQUESTED = "requested"
+    """A person or a signal asked for the pause."""
+    CALLS_DIFFER = "calls_differ"
+    """A node that was tried again left out a call that an earlier attempt had made."""
+    MOVED = "moved"
+    """A rollback or a redo put the run here."""
+    PROCESS_GONE = "process_gone"
+    THREAD = "thread"
+    """LangGraph alone drives it."""
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """Why a run waits: a breakpoint, a request to pause, a question to a person, or a call in doubt."""
 
     reason: str
+    kind: PauseKind = PauseKind.OTHER
     node: str | None = None
     question: Mapping[str, Any] | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the pause as plain data."""
+        return {"reason": self.reason, "kind": self.kind.value, "node": self.node, "question": self.question}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Pause:
+        """Read what `to_data` wrote, in this version or another one."""
+        kind = _kind_in_text(data["reason"]) if "kind" not in data else _known_kind(data["kind"])
+        return cls(reason=data["reason"], kind=kind, node=data.get("node"), question=data.get("question"))
+
+
+def _known_kind(kind: str) -> PauseKind:
+    return PauseKind(kind) if kind in PauseKind.__members__.values() else PauseKind.OTHER
+
+
+_KINDS_BY_TEXT = {
+    "break before": PauseKind.BREAK_BEFORE,
+    "break after": PauseKind.BREAK_AFTER,
+    "question": PauseKind.QUESTION,
+    "in doubt": PauseKind.IN_DOUBT,
+    "asked to pause": PauseKind.REQUESTED,
+    "interrupted": PauseKind.REQUESTED,
+    "rolled back to": PauseKind.MOVED,
+    "gone forward to": PauseKind.MOVED,
+}
+
+
+def _kind_in_text(reason: str) -> PauseKind:
+    """Return the kind of a pause that was stored before pauses had kinds: the beginning of its reason tells."""
+    return next((kind for text, kind in _KINDS_BY_TEXT.items() if reason.startswith(text)), PauseKind.OTHER)
 
 
 @dataclass(frozen=True, kw_only=True)

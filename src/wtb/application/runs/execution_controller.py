@@ -23,13 +23,13 @@ from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
-from wtb.application.runs.steps import Ending, Position
+from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
 from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
@@ -491,8 +491,8 @@ def _as_it_was(execution: Execution) -> Ending:
     """Return how to leave a run that could not go on because of what it was given: as it stood before."""
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
-    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
+    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or INTERRUPTED)
 
 
 def _stopped_before(at: Position) -> bool:
-    return at.execution.pause is not None and at.execution.pause.reason.startswith("break before")
+    return at.execution.pause is not None and at.execution.pause.kind is PauseKind.BREAK_BEFORE

@@ -26,7 +26,7 @@ from wtb.domain.checkpoint import NodeRun
 from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost, StorageReplaced
 from wtb.domain.events import EventType
-from wtb.domain.execution import Failure, Pause
+from wtb.domain.execution import Failure, Pause, PauseKind
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
@@ -245,7 +245,8 @@ class NodeRunner:
             except Asked as asked:
                 attempt.give_back_files()
                 question = {**asked.call.arguments, "identity": asked.call.identity}
-                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
+                pause = Pause(reason="question", kind=PauseKind.QUESTION, node=run.node, question=question)
+                return Outcome(run=attempt.run, pause=pause)
             except InDoubt as doubt:
                 attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
@@ -456,6 +457,7 @@ def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
     call = doubt.call
     return Pause(
         reason="in doubt",
+        kind=PauseKind.IN_DOUBT,
         node=run.node,
         question={
             "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
@@ -469,6 +471,7 @@ def _diverged(node: Node, tools: list[str]) -> Pause:
     return Pause(
         reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
         "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )
 
@@ -478,5 +481,6 @@ def _lost(node: Node, tools: list[str]) -> Pause:
         reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. Tried again, it "
         "did not ask for that. Find out whether it happened, and then resume with rerun_node=True to begin the node "
         "afresh",
+        kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from wtb.application.runs.function_caller import failure_of, takes_context
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
 from wtb.application.runs.progress import Progress
-from wtb.application.runs.steps import Ending, Position, SaveFiles, Step
+from wtb.application.runs.steps import INTERRUPTED, Ending, Position, SaveFiles, Step
 from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
@@ -22,7 +22,7 @@ from wtb.domain.errors import (
     StorageUnavailable,
     WTBError,
 )
-from wtb.domain.execution import ExecutionStatus, Failure, Pause
+from wtb.domain.execution import ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
@@ -106,7 +106,7 @@ class RunDriver:
             return Ending(status=ExecutionStatus.COMPLETED)
         broken = [name for name in nodes if name in self._options.break_before]
         if broken and not pass_breakpoint:
-            return _paused(f"break before {', '.join(dict.fromkeys(broken))}")
+            return _paused(PauseKind.BREAK_BEFORE, "break before", broken)
         if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
             return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
@@ -284,7 +284,7 @@ class RunDriver:
             return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes)
         broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
-            return _paused(f"break after {', '.join(dict.fromkeys(broken))}")
+            return _paused(PauseKind.BREAK_AFTER, "break after", broken)
         return None if self._interrupt is None else _interrupted(self._interrupt)
 
 
@@ -306,8 +306,11 @@ def _ended(outcome: Outcome, clock: Clock) -> NodeRun:
 
 
 def _interrupted(request: str) -> Ending:
-    return Ending(status=ExecutionStatus.CANCELLED) if request == "stop" else _paused("interrupted")
+    if request == "stop":
+        return Ending(status=ExecutionStatus.CANCELLED)
+    return Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED)
 
 
-def _paused(reason: str) -> Ending:
-    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason))
+def _paused(kind: PauseKind, why: str, nodes: Sequence[str]) -> Ending:
+    reason = f"{why} {', '.join(dict.fromkeys(nodes))}"
+    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason, kind=kind))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.state import StateDelta
 
@@ -16,6 +16,9 @@ SaveFiles = Callable[[UnitOfWork], str | None]
 
 Also = Callable[[UnitOfWork, str | None], None]
 """Writes what belongs to a step in its transaction; given the commit of its files."""
+
+INTERRUPTED = Pause(reason="interrupted", kind=PauseKind.REQUESTED)
+"""Somebody interrupted the process that runs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class Ending:
         """Return the end that somebody asked for: `pause` or `stop`."""
         if request == "stop":
             return cls(status=ExecutionStatus.CANCELLED)
-        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"))
+        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause", kind=PauseKind.REQUESTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

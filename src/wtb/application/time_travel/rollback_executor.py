@@ -14,7 +14,7 @@ from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Storage, UnitOfWork
@@ -177,9 +177,8 @@ class RollbackExecutor:
         was_done = journal.status is RollbackStatus.COMPLETED
         where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
         reason = f"{'rolled back' if journal.direction is Direction.ROLLBACK else 'gone forward'} to {where}"
-        execution = at.execution.moved_to(
-            ExecutionStatus.PAUSED, now, pause=Pause(reason=reason if was_done else f"{journal.direction} given up")
-        )
+        pause = Pause(reason=reason if was_done else f"{journal.direction} given up", kind=PauseKind.MOVED)
+        execution = at.execution.moved_to(ExecutionStatus.PAUSED, now, pause=pause)
         with self._storage.unit_of_work() as uow:
             journal = _told_apart(uow, journal)
             if was_done:

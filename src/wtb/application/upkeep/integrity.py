@@ -13,7 +13,7 @@ from wtb.application.upkeep.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
@@ -21,6 +21,7 @@ from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection,
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+_PROCESS_GONE = Pause(reason="its process was gone", kind=PauseKind.PROCESS_GONE)
 
 Watch = Callable[[str], None]
 
@@ -198,9 +199,7 @@ class Integrity:
             ):
                 return
             try:
-                uow.executions.save(
-                    execution.moved_to(ExecutionStatus.PAUSED, now, pause=Pause(reason="its process was gone"))
-                )
+                uow.executions.save(execution.moved_to(ExecutionStatus.PAUSED, now, pause=_PROCESS_GONE))
             except Conflict:
                 return  # somebody goes on with it
             for kind in (EventType.EXECUTION_ABANDONED, EventType.EXECUTION_PAUSED):

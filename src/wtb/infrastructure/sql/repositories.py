@@ -222,7 +222,7 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
 
 
 def _pause_text(execution: Execution) -> str | None:
-    return None if execution.pause is None else json_text(asdict(execution.pause), f"the pause of {execution.id!r}")
+    return None if execution.pause is None else json_text(execution.pause.to_data(), f"the pause of {execution.id!r}")
 
 
 def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
@@ -248,7 +248,7 @@ def _execution(row: Any) -> Execution:
         created_by=row[10],
         created_at=from_us(row[11]),
         updated_at=from_us(updated_us),
-        pause=None if row[12] is None else Pause(**json.loads(row[12])),
+        pause=None if row[12] is None else Pause.from_data(json.loads(row[12])),
         options=json.loads(row[13]),
         degraded=row[14],
     )

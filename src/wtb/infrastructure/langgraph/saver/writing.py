@@ -9,7 +9,7 @@ from typing import Any
 from wtb.domain.checkpoint import CheckpointDraft, Kind, PendingWrite, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause
+from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
@@ -231,7 +231,7 @@ class CheckpointWriter:
             workflow_id=uow.workflows.save(_WORKFLOW),
             workflow_name=THREAD,
             status=ExecutionStatus.PAUSED,
-            pause=Pause(reason="a LangGraph thread goes on when its graph is invoked"),
+            pause=Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD),
             branch_id=branch.id,
             created_at=now,
             updated_at=now,
