@@ -158,7 +158,9 @@ class NullStorage:
     def _keep_branch(self, branch: Branch) -> None:
         self._branch = branch
 
-    def _checkpoint(self, draft: CheckpointDraft, delta: StateDelta, returned: object = None) -> Checkpoint:
+    def _checkpoint(
+        self, draft: CheckpointDraft, delta: StateDelta, returned: object = None, memory: object = None
+    ) -> Checkpoint:
         if draft.parent_id is None:
             self._input = delta
         self._head = object.__new__(Checkpoint)

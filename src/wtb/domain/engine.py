@@ -27,7 +27,7 @@ class Standpoint:
     next_nodes: tuple[str, ...]
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
-    """What the engine remembers beside the state."""
+    """What the engine keeps beside the state."""
     run_id: str = ""
     steps_left: int = 1_000
     """How many supersteps the run may still take."""
@@ -58,8 +58,8 @@ class Runs(Protocol):
 class Engine(Protocol):
     """Drives one run of a workflow, one superstep at a time; whatever it needs to go on is in the standpoint."""
 
-    remembers: str
-    """Under which name its memory is kept with each step, beside what nodes returned; empty when it has none."""
+    has_memory: bool
+    """Whether it keeps something with each step beside the state: `Advance.memory`."""
     hosts_functions: bool
     """Whether a node's function takes WTB's context when it says so; otherwise the engine passes it on by itself."""
 

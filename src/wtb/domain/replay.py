@@ -192,7 +192,7 @@ class EngineReplay:
         if recorded is None:
             return Verdict.UNKNOWN, ()
         memory = self._memory
-        self._memory = recorded.returned.get(self._engine.remembers, memory)
+        self._memory = memory if recorded.memory is None else recorded.memory
         if recorded.checkpoint.trigger is not Trigger.NODE_END:
             return Verdict.TAKEN, ()
         if before is None or not memory:

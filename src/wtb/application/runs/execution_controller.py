@@ -187,7 +187,7 @@ class ExecutionController:
             begun.state,
             next_nodes=begun.next_nodes,
             joins=begun.joins,
-            memory={engine.remembers: begun.memory} if engine.remembers else None,
+            memory=begun.memory or None,
             options=options.to_dict(),
             files=None if files is None else files.save,
             **facts,
@@ -237,7 +237,7 @@ class ExecutionController:
                     lost = self._abandon_open_runs(at, lost)
                 engine = self._engine_of(definition)
                 change = engine.accepted(update or {})
-                at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
+                at, standing = self._changed(at, change, found.execution.pause, answer, has_memory=engine.has_memory)
                 driver = self._driver(
                     definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
                 )
@@ -253,7 +253,7 @@ class ExecutionController:
             return None
         at = self._recorder.load(execution_id)
         with self._storage.unit_of_work(readonly=True) as uow:
-            found = unfinished(uow, at, engine.remembers)
+            found = unfinished(uow, at, has_memory=engine.has_memory)
         try:
             return None if found is None else engine.with_finished(*found)
         except Exception:  # noqa: BLE001  what a reducer of the user's raises is said when the run goes on
@@ -308,7 +308,7 @@ class ExecutionController:
         pause: Pause | None,
         answer: Any,
         *,
-        remembers: str,
+        has_memory: bool,
     ) -> tuple[Position, Standing]:
         """Take down an answer and a change of the state, and return where the run stands then."""
         if update and answer is not None:
@@ -316,7 +316,7 @@ class ExecutionController:
                 "a change of the state begins the node afresh, which then asks again; resume twice: first the update, "
                 "then the answer"
             )
-        standing = self._recovery.standing(at, remembers)
+        standing = self._recovery.standing(at, has_memory=has_memory)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)
         if update:

@@ -36,14 +36,14 @@ class HeadEditor:
         at: Position,
         description: str,
         files: SaveFiles | None,
-        memory: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
         facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
         draft = self._drafts.beside(at, **facts)
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
-        return uow.checkpoints.save(draft, StateDelta(), memory)
+        return uow.checkpoints.save(draft, StateDelta(), memory=memory)
 
     def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
         """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""

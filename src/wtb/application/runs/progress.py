@@ -49,7 +49,7 @@ class Progress:
         self.at = at
         self.state = state
         self.memory = memory
-        """What the engine remembers beside the state."""
+        """What the engine keeps beside the state."""
         self.visits = dict(visits)
         self.steps = steps
         """Supersteps from the beginning of the run; checkpoints inside nodes are not counted."""

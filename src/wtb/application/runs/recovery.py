@@ -54,10 +54,10 @@ class Recovery:
         self._clock = clock
         self._recorder = recorder
 
-    def standing(self, at: Position, remembers: str = "") -> Standing:
+    def standing(self, at: Position, *, has_memory: bool = False) -> Standing:
         """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
 
-        An engine that remembers something beside the state did so with the last step that it made.
+        `has_memory` says whether the engine keeps something beside the state, which is then read as well.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
@@ -65,7 +65,7 @@ class Recovery:
             check_head(uow, at, history)
             for execution_id in {at.execution.id, at.head.execution_id}:  # a fork takes up calls of its origin
                 check_calls(uow, execution_id)
-            memory = engine_memory(uow, head, remembers) if remembers else {}
+            memory = engine_memory(uow, head) if has_memory else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
@@ -158,11 +158,11 @@ class Recovery:
             uow.commit()
 
 
-def engine_memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
-    """Return what the engine of a run remembers beside the state: it did so with the last step that it made."""
-    while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
+def engine_memory(uow: UnitOfWork, snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return what the engine of a run keeps beside the state: the last step that it made has it."""
+    while snapshot.memory is None and snapshot.checkpoint.parent_id is not None:
         snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
-    return snapshot.returned.get(name, {})
+    return snapshot.memory or {}
 
 
 def is_open(run: NodeRun, at: Position) -> bool:

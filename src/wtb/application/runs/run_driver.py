@@ -246,7 +246,7 @@ class RunDriver:
             returned=_by_node(runs, advance.returned),
             next_nodes=advance.next_nodes,
             joins=advance.joins,
-            memory={self._engine.remembers: advance.memory} if self._engine.remembers else {},
+            memory=advance.memory or None,
             data=tuple([outcome.data for outcome in outcomes]),
             ending=self._ending(advance, runs),
             files=files,

@@ -66,7 +66,7 @@ class Step:
     returned: Mapping[str, Mapping[str, Any]] | None = None
     next_nodes: tuple[str, ...] = ()
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    memory: Mapping[str, Any] | None = None
     data: tuple[Mapping[str, Any], ...] = ()
     ending: Ending | None = None
     files: SaveFiles | None = None

@@ -103,7 +103,6 @@ class RunEditor:
             execution_id=run_id,
             change=change,
             begun=begun,
-            remembers="" if engine is None else engine.remembers,
             created_by=created_by,
         )
         return Forked(execution=forked.execution, checkpoint=point)

@@ -298,7 +298,7 @@ class TimeTravel:
         return last
 
 
-def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapping[str, Any]] | None:
+def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Any] | None:
     """Return where all branches of a LangGraph thread stand; None of any other run.
 
     Its subgraphs stand on branches of their own, which a rollback does not move: what they made before it is told by

@@ -169,8 +169,11 @@ class CheckpointStore(Protocol):
         draft: CheckpointDraft,
         delta: StateDelta,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Keep the state that the delta makes of the parent's, and what each node returned before reducers.
+
+        `memory` is what an engine keeps beside the state. It is never mixed up with what a node returned.
 
         CheckpointNotFound when the parent is not there or is deleted, AlreadyExists when the id, or the name in
         this execution, is taken. Nothing is kept of a save that raises.

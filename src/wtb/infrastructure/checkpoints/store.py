@@ -19,7 +19,7 @@ from wtb.domain.ports import (
     ExecutionRepository,
     NodeRunRepository,
 )
-from wtb.domain.state import StateDelta
+from wtb.domain.state import State, StateDelta
 from wtb.infrastructure.checkpoints.cache import Known, ManifestCache
 from wtb.infrastructure.checkpoints.decoder import HistoryDecoder
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder, EncodedDelta
@@ -45,6 +45,11 @@ _ROW_BYTES = 512
 """What reading one more row costs, in bytes: bounds the number of small deltas between keyframes."""
 _FRESH = 256
 """Manifests that one unit of work remembers."""
+_MEMORY = "langgraph:memory"
+"""Under this name a row keeps the engine's memory beside what nodes returned; no node can be called that.
+
+Earlier versions wrote it so, when only the engine of LangGraph had a memory. Nobody but this store knows the name.
+"""
 
 
 class Around(NamedTuple):
@@ -91,7 +96,10 @@ class DeltaCheckpointStore:
         draft: CheckpointDraft,
         delta: StateDelta,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
+        if memory is not None:
+            returned = {**(returned or {}), _MEMORY: memory}
         parent_hash, base = self._base(draft)
         read_blobs = partial(self._read_blobs, checkpoint_id=draft.parent_id)
         try:
@@ -217,11 +225,8 @@ class DeltaCheckpointStore:
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
         self._remember(checkpoint_id, manifest)
-        return Snapshot(
-            checkpoint=checkpoint,
-            state=self._encoder.state(manifest, blobs),
-            returned=self._encoder.returned(operations, returned, manifest, blobs),
-        )
+        decoded = self._encoder.returned(operations, returned, manifest, blobs)
+        return _snapshot(checkpoint, self._encoder.state(manifest, blobs), decoded)
 
     def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
         """Return the operations of a checkpoint and what its nodes returned, verified."""
@@ -252,10 +257,10 @@ class DeltaCheckpointStore:
         blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
         decoder = HistoryDecoder(self._codec, self._encoder, blobs)
         return (
-            Snapshot(
-                checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
-                state=decoder.state(manifests[checkpoint_id]),
-                returned=self._encoder.returned(*deltas[checkpoint_id], manifests[checkpoint_id], blobs),
+            _snapshot(
+                checkpoint_of(self._codec, rows[checkpoint_id][0]),
+                decoder.state(manifests[checkpoint_id]),
+                self._encoder.returned(*deltas[checkpoint_id], manifests[checkpoint_id], blobs),
             )
             for checkpoint_id in checkpoint_ids
             if checkpoint_id in rows
@@ -412,6 +417,11 @@ class DeltaCheckpointStore:
             manifest = self._write_keyframe(checkpoint_id, manifest)
         self._remember(checkpoint_id, manifest)
         return manifest
+
+
+def _snapshot(checkpoint: Checkpoint, state: State, returned: dict[str, dict[str, Any]]) -> Snapshot:
+    memory = returned.pop(_MEMORY, None)
+    return Snapshot(checkpoint=checkpoint, state=state, returned=returned, memory=memory)
 
 
 def _with_ancestors(ids: Collection[str], rows: Mapping[str, CheckpointRow]) -> set[str]:

@@ -76,7 +76,7 @@ class Hosting:
 class GraphEngine:
     """Drives one run of a graph."""
 
-    remembers = "langgraph:memory"  # which no node can be called
+    has_memory = True
     hosts_functions = False
 
     def __init__(self, hosting: Hosting, definition: WorkflowDefinition, runs: Runs) -> None:

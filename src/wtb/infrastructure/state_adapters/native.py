@@ -26,7 +26,7 @@ _MOST_MEMBERS = 32
 class NativeEngine:
     """Runs the members of a superstep at the same time, and applies their results in the order of definition."""
 
-    remembers = ""
+    has_memory = False
     hosts_functions = True
 
     def __init__(
