@@ -15,8 +15,10 @@ from typing import Any
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.runs.context import Context, Price
+from wtb.application.runs.engine_context import EngineContext
 from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, failure_of, may_retry
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
+from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
@@ -87,7 +89,7 @@ class Attempt:
         run: NodeRun,
         journal: CallJournal | None = None,
         files: NodeFiles | None = None,
-        context: Context | None = None,
+        context: EngineContext | None = None,
     ) -> None:
         self._run = run
         self._journal = journal
@@ -351,7 +353,7 @@ class NodeRunner:
 
     def _context(
         self, node: Node, run: NodeRun, member: str, flights: Sequence[CallInFlight]
-    ) -> tuple[CallJournal, NodeFiles, Context]:
+    ) -> tuple[CallJournal, NodeFiles, EngineContext]:
         base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
         folder = member if run.attempt == 1 else f"{member or run.node}:{run.attempt}"  # no node's name has a colon
         files = NodeFiles(self._equipment.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
@@ -371,8 +373,9 @@ class NodeRunner:
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
+        calls = NodeCalls(journal)
         context = Context(
-            journal,
+            calls,
             find_tool=self._equipment.find_tool,
             workspace=files.folder,
             masker=self._equipment.masker,
@@ -381,7 +384,7 @@ class NodeRunner:
             config=node.config,
             workflow=self._definition,
         )
-        return journal, files, context
+        return journal, files, EngineContext(context, calls)
 
     def _place(self) -> tuple[int, int]:
         """Return the step that comes next, and a number that is higher than any before."""

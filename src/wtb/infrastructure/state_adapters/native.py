@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from wtb.application.runs.context import CURRENT
+from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.state_view import StateView
 from wtb.domain.copies import copied
@@ -76,11 +76,12 @@ class NativeEngine:
             return list(pool.map(make, range(len(nodes)), [at.state] * len(nodes), calls))
 
     def _call(self, node: Node, state: State) -> Call:
-        def call(context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+        def call(context: EngineContext | None, timeout_s: float | None) -> Mapping[str, Any]:
             view = StateView(state, node.name, node.reads)
+            given = None if context is None else context.context
             token = CURRENT.set(context)
             try:
-                returned = self._caller.call(node, view, context, timeout_s)
+                returned = self._caller.call(node, view, given, timeout_s)
             finally:
                 CURRENT.reset(token)
             if lost := self._lost(view, returned):

@@ -14,7 +14,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.types import Interrupt
 
-from wtb.application.runs.context import CURRENT, Context
+from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
@@ -92,7 +92,7 @@ class Hosted(Runnable[Any, Any]):
         step: Step = config["configurable"][STEP]
         attempts = count(1)
 
-        def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
+        def call(context: EngineContext, timeout_s: float | None) -> Mapping[str, Any]:
             visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
             around = self._around(config, context, next(attempts))
             return self._kept(visit.update(spelled_out(self._called(input, around, context, timeout_s, step))))
@@ -102,7 +102,9 @@ class Hosted(Runnable[Any, Any]):
             raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
         return restored_update(returned, self.values)  # the same whether it was made here, elsewhere or before a crash
 
-    def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
+    def _called(
+        self, input: Any, config: RunnableConfig, context: EngineContext, timeout_s: float | None, step: Step
+    ) -> Any:
         pushed = Pushed()
         around: RunnableConfig = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
         context.is_of_graph = True
@@ -118,13 +120,13 @@ class Hosted(Runnable[Any, Any]):
         finally:
             CURRENT.reset(token)
 
-    def _around(self, config: RunnableConfig, context: Context, attempt: int) -> RunnableConfig:
+    def _around(self, config: RunnableConfig, context: EngineContext, attempt: int) -> RunnableConfig:
         """Return what an attempt of the node is called with; LangGraph itself knows of one attempt only."""
         runtime: Runtime[Any] = config["configurable"][_RUNTIME]
         own = {CHECKPOINTER: None, _RUNTIME: runtime.patch_execution_info(node_attempt=attempt)}
         return answering(merge_configs(config, {"callbacks": [Observer(context)]}), context.answers(inside=NODE), **own)
 
-    def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
+    def _function(self, input: Any, config: RunnableConfig, context: EngineContext) -> Callable[[], Any]:
         """Return how to call the node with this configuration around it, which models and tools find by themselves."""
 
         def called() -> Any:
@@ -151,7 +153,7 @@ class Hosted(Runnable[Any, Any]):
             return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
         return {RAW: self.values.keep_item(raw, where)}
 
-    def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
+    def _ask(self, context: EngineContext, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
         if not stop.args[0]:
             raise InvalidInput(
