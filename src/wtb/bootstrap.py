@@ -41,7 +41,19 @@ from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
-from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
+from wtb.domain.ports import (
+    NO_TELEMETRY,
+    CallAnchor,
+    Clock,
+    Codec,
+    Conditions,
+    EventBus,
+    Ids,
+    ObjectStore,
+    Observer,
+    Owners,
+    Telemetry,
+)
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
@@ -101,6 +113,7 @@ class _Parts:
     caller: FunctionCaller
     garbage: SweptGarbage
     observer: Observer
+    telemetry: Telemetry
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return what drives a workflow: the engine that it brings along, or ours."""
@@ -152,9 +165,15 @@ class Services(_Parts):
         self.close()
 
 
-def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, ids: Ids | None = None) -> Services:
+def bootstrap(
+    settings: Settings | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    telemetry: Telemetry = NO_TELEMETRY,
+) -> Services:
     """Put everything together as the settings say."""
-    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
+    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
     controller = _controller(parts)
     evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
@@ -175,10 +194,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     )
 
 
-def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
+def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> _Parts:
     masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
-    storage = _storage(settings, codec, clock, bus)
+    storage = _storage(settings, codec, clock, bus, telemetry)
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
@@ -208,8 +227,9 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
-        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
+        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, telemetry=telemetry),
         observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
+        telemetry=telemetry,
     )
 
 
@@ -232,6 +252,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         price=price_usd,
         caller=parts.caller,
         engine_of=parts.engine_of,
+        telemetry=parts.telemetry,
     )
 
 
@@ -247,6 +268,7 @@ def _travel(parts: _Parts) -> TimeTravel:
         reversals=parts.reversals,
         heartbeat=parts.heartbeat,
         masker=parts.masker,
+        telemetry=parts.telemetry,
     )
 
 
@@ -278,6 +300,7 @@ def _batches(
         masker=parts.masker,
         planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
+        telemetry=parts.telemetry,
     )
     return BatchTestRunner(services)
 
@@ -312,7 +335,9 @@ def _integrity(parts: _Parts) -> Integrity:
     )
 
 
-def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> MemoryStorage | SqlStorage:
+def _storage(
+    settings: Settings, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry
+) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
         from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 
@@ -328,7 +353,7 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> M
     except BaseException:
         database.close()
         raise
-    return SqlStorage(database, codec=codec, clock=clock, bus=bus)
+    return SqlStorage(database, codec=codec, clock=clock, bus=bus, telemetry=telemetry)
 
 
 def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:

@@ -26,7 +26,7 @@ from wtb.domain.figures import NO_FIGURES
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Ids, Storage
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Storage, Telemetry, measured
 from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
@@ -54,6 +54,7 @@ class BatchServices:
     masker: Masker
     planner: BatchPlanner
     traces: Traces
+    telemetry: Telemetry = NO_TELEMETRY
 
     def new_attempt(self) -> Attempt:
         """Return a new attempt at a batch or a job; within it, failures are final."""
@@ -98,7 +99,8 @@ class JobRunner:
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
         try:
-            job = self._ended(work.job, self._cases[work.job.case_id], sharing, begun=begun)
+            run = measured(self.services.telemetry, Measure.JOB, work.job.combination, self._ended)
+            job = run(work.job, self._cases[work.job.case_id], sharing, begun=begun)
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
         except _RunsElsewhere:

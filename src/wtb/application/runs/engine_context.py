@@ -14,6 +14,7 @@ from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.question_schema import check_schema
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.ports import Measure
 from wtb.domain.tools import CallKind, Effects, Tool, ToolCall
 
 CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
@@ -87,6 +88,8 @@ class EngineContext:
                 f"an earlier attempt of node {self.run.node!r} called {tool}, whose result cannot be given back; "
                 "declare it with wtb.langgraph.recorded, or resume with rerun_node=True to begin the node afresh"
             )
+        if self._calls.telemetry.is_on:
+            self._calls.telemetry.count(Measure.CALL, tool)
         return journal.intend(call)
 
     def saw_end(self, call: ToolCall, result: Any) -> None:

@@ -32,7 +32,7 @@ from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, Invalid
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
-from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
+from wtb.domain.ports import NO_TELEMETRY, CallAnchor, Clock, Codec, Conditions, Owners, Storage, Telemetry
 from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
@@ -94,6 +94,7 @@ class ExecutionController:
         find_tool: Callable[[str], Tool],
         masker: Masker,
         price: Price = lambda model, input_tokens, output_tokens: None,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._storage = storage
         self._anchor = anchor
@@ -120,6 +121,7 @@ class ExecutionController:
             find_tool=find_tool,
             masker=masker,
             price=price,
+            telemetry=telemetry,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
         self._lock = threading.Lock()
@@ -346,6 +348,7 @@ class ExecutionController:
             visits=standing.visits,
             steps=standing.steps,
             fatal=options.checkpoint_failure is OnFailure.FATAL,
+            telemetry=self._equipment.telemetry,
         )
         bases = standing.bases
         host = NodeRunner(

@@ -6,10 +6,12 @@ import asyncio
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.domain.anchor import first_id
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.tools import InDoubt as WhenInDoubt
 
@@ -17,8 +19,9 @@ from wtb.domain.tools import InDoubt as WhenInDoubt
 class NodeCalls:
     """Looks each call up in the journal, makes it unless its result is recorded, and records how it ended."""
 
-    def __init__(self, journal: CallJournal) -> None:
+    def __init__(self, journal: CallJournal, telemetry: Telemetry = NO_TELEMETRY) -> None:
         self.journal = journal
+        self.telemetry = telemetry
 
     def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
         """Return the call of a tool: with its result if that is recorded, or to be made."""
@@ -38,7 +41,9 @@ class NodeCalls:
 
     def make(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         """Make a call and return its result; if the result is recorded, the function is not called."""
-        return made(self.journal, call, function)
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        return measured(self.telemetry, Measure.CALL, call.tool, made)(self.journal, call, function)
 
     async def make_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         """Like `make`, in async code, for a function that may be sync: then it runs on a thread.
@@ -48,17 +53,24 @@ class NodeCalls:
         """
         if inspect.iscoroutinefunction(function):
             return await self.amake(call, function)
-        returned = await asyncio.to_thread(made, self.journal, call, function, is_awaited=True)
-        if isinstance(returned, Unawaited):
-            return await self._awaited(returned.call, lambda: returned.coroutine)
-        return returned
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        with self._span(call):
+            returned = await asyncio.to_thread(made, self.journal, call, function, is_awaited=True)
+            if isinstance(returned, Unawaited):
+                return await self._awaited(returned.call, lambda: returned.coroutine)
+            return returned
 
     async def amake(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
         """Like `make`, for a function that is awaited."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call = await asyncio.to_thread(self.journal.intend, call)
-        return await self._awaited(call, function)
+        with self._span(call):
+            call = await asyncio.to_thread(self.journal.intend, call)
+            return await self._awaited(call, function)
+
+    def _span(self, call: ToolCall) -> AbstractContextManager[None]:
+        return self.telemetry.span(Measure.CALL, call.tool) if self.telemetry.is_on else nullcontext()
 
     async def _awaited(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
         """Await a call whose intent is recorded, and record its end; if it is cancelled, it stays in doubt."""

@@ -34,7 +34,17 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import CallAnchor, Clock, Codec, Storage, UnitOfWork
+from wtb.domain.ports import (
+    NO_TELEMETRY,
+    CallAnchor,
+    Clock,
+    Codec,
+    Measure,
+    Storage,
+    Telemetry,
+    UnitOfWork,
+    measured,
+)
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
@@ -164,6 +174,7 @@ class Equipment:
     find_tool: Callable[[str], Tool]
     masker: Masker
     price: Price
+    telemetry: Telemetry = NO_TELEMETRY
 
 
 def file_commit(id: str | None) -> FileCommitId | None:
@@ -373,7 +384,7 @@ class NodeRunner:
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
-        calls = NodeCalls(journal)
+        calls = NodeCalls(journal, self._equipment.telemetry)
         context = Context(
             calls,
             find_tool=self._equipment.find_tool,
@@ -396,7 +407,8 @@ class NodeRunner:
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
-            returned = work.call(attempt.context, self._time_for(work.node))
+            call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
+            returned = call(attempt.context, self._time_for(work.node))
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:

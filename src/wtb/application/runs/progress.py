@@ -12,6 +12,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Ending, Position, Step
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.secrets import masked_logger
 from wtb.domain.state import State
 
@@ -39,9 +40,12 @@ class Progress:
         visits: Mapping[str, int],
         steps: int,
         fatal: bool,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._recorder = recorder
         self._fatal = fatal
+        self._telemetry = telemetry
+        self._workflow = at.execution.workflow_name
         self._unsaved: list[Step] = []
         self._trouble: str | None = None
         self._attempted = 0
@@ -100,7 +104,8 @@ class Progress:
             self._attempted = len(self._unsaved)
             whole = self._unsaved[0] if len(self._unsaved) == 1 else reduce(Step.followed_by, self._unsaved)
             try:
-                self.at = self._recorder.step(self.at, whole, degraded=self._trouble)
+                save = measured(self._telemetry, Measure.SAVE, self._workflow, self._recorder.step)
+                self.at = save(self.at, whole, degraded=self._trouble)
             except StorageUnavailable as error:
                 self._trouble = str(error)
                 raise
@@ -127,7 +132,8 @@ class Progress:
         with self._lock:
             if self._unsaved:
                 self._write()
-            self.at, run = self._recorder.mark(self.at, run, **facts)
+            save = measured(self._telemetry, Measure.SAVE, self._workflow, self._recorder.mark)
+            self.at, run = save(self.at, run, **facts)
             return run
 
 

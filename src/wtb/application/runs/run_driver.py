@@ -26,7 +26,7 @@ from wtb.domain.execution import ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock
+from wtb.domain.ports import Clock, Measure, measured
 from wtb.domain.secrets import masked_logger
 from wtb.domain.updates import restored, shortened
 from wtb.domain.values import evolve
@@ -60,6 +60,7 @@ class RunDriver:
         lost: Sequence[AnchoredCall] = (),
     ) -> None:
         self._equipment = equipment
+        self._workflow = definition.name
         self._nodes = {node.name: node for node in definition.nodes}
         self._engine = engine
         self._options = options
@@ -96,7 +97,7 @@ class RunDriver:
             if stop is not None:
                 self._progress.end(stop)
             else:
-                self._superstep(nodes)
+                measured(self._equipment.telemetry, Measure.STEP, self._workflow, self._superstep)(nodes)
         return self.at
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:

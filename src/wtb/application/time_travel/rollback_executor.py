@@ -17,7 +17,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
-from wtb.domain.ports import Clock, Storage, UnitOfWork
+from wtb.domain.ports import NO_TELEMETRY, Clock, Measure, Storage, Telemetry, UnitOfWork, measured
 from wtb.domain.rollback import Direction, Rollback, RollbackStatus, chosen, redoable
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
@@ -32,16 +32,28 @@ class RollbackExecutor:
     """Takes back calls or makes them again, puts files in place and moves the head, in this order; each is recorded."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, workspaces: Workspaces, reversals: Reversals, masker: Masker
+        self,
+        storage: Storage,
+        clock: Clock,
+        workspaces: Workspaces,
+        reversals: Reversals,
+        masker: Masker,
+        *,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._workspaces = workspaces
         self._reversals = reversals
         self._masker = masker
+        self._telemetry = telemetry
 
     def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
         """Carry out a rollback or redo, or what is left of one; before it begins files are got ready and verified."""
+        carry_out = measured(self._telemetry, Measure.ROLLBACK, journal.direction.value, self._carried_out)
+        return carry_out(at, journal, doubt)
+
+    def _carried_out(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
         target = self._checkpoint(journal.target_id)
         try:
             with self._staged(at, self._commit_of(journal)) as swap:

@@ -24,7 +24,7 @@ from wtb.domain.execution import THREAD, Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
-from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
+from wtb.domain.ports import NO_TELEMETRY, Clock, Ids, Owners, Storage, Telemetry, UnitOfWork
 from wtb.domain.rollback import (
     HEADS,
     CallKey,
@@ -59,6 +59,7 @@ class TimeTravel:
         reversals: Reversals,
         heartbeat: Heartbeat,
         masker: Masker,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -69,7 +70,7 @@ class TimeTravel:
         self._reversals = reversals
         self._leases = Leases(storage, clock, owners)
         self._heartbeat = heartbeat
-        self._executor = RollbackExecutor(storage, clock, workspaces, reversals, masker)
+        self._executor = RollbackExecutor(storage, clock, workspaces, reversals, masker, telemetry=telemetry)
 
     def plan(self, execution_id: ExecutionId, target: str | int, **options: Any) -> RollbackPlan:
         """Return what going back to a target would do (options as for `rollback`); nothing is changed."""

@@ -20,9 +20,11 @@ from wtb.domain.ports.runs import (
 )
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Owners
+from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
 
 __all__ = [
+    "NO_TELEMETRY",
     "BatchRepository",
     "BranchRepository",
     "CallAnchor",
@@ -42,6 +44,7 @@ __all__ = [
     "Ids",
     "Inspected",
     "Inspection",
+    "Measure",
     "NodeCacheRepository",
     "NodeRunRepository",
     "ObjectStore",
@@ -57,8 +60,10 @@ __all__ = [
     "Subscription",
     "SurveyedFolder",
     "Swept",
+    "Telemetry",
     "ToolCallRepository",
     "UnitOfWork",
     "WorkflowRepository",
     "WorkflowUse",
+    "measured",
 ]

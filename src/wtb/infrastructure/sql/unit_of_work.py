@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from wtb.domain.ports import Clock, Codec, EventBus
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Telemetry, measured
 from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
@@ -27,9 +27,12 @@ from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWor
 class SqlStorage(StorageParts):
     """Everything in one database."""
 
-    def __init__(self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
+    def __init__(
+        self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry = NO_TELEMETRY
+    ) -> None:
         super().__init__(codec=codec, clock=clock, bus=bus)
         self.database = database
+        self.telemetry = telemetry
         self.stream_ends = StreamEnds()
 
     def unit_of_work(self, *, readonly: bool = False) -> SqlUnitOfWork:
@@ -110,7 +113,9 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlUpkeepRows(self._sql, self._storage.codec)
 
     def _begin(self, *, readonly: bool) -> Transaction:
-        transaction = self._sql = self._storage.database.begin(readonly=readonly)
+        name = "read" if readonly else "write"
+        begin = measured(self._storage.telemetry, Measure.POOL, name, self._storage.database.begin)
+        transaction = self._sql = begin(readonly=readonly)
         self._rows = SqlCheckpointRows(transaction)
         return transaction
 
