@@ -183,7 +183,7 @@ class Bench:
         only: Sequence[str] = (),
         remeasure: bool = False,
         stop: threading.Event | None = None,
-        told: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> BatchResult:
         """Run every combination of variants over every case, and return the result.
@@ -195,12 +195,13 @@ class Bench:
         - `remeasure`: run the baseline and all others again, side by side, if their latency and cost would otherwise be
           measured at different times.
         - `stop`: an event; once it is set, no more jobs start.
-        - `told`: a function that gets the progress each time a job ends.
+        - `on_progress`: a function that gets the progress each time a job ends.
         """
         refuse_while_loading()
+        report = on_progress or options.pop("told", None) or (lambda progress: None)  # `told` is its earlier name
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         batch = self.services.batches.run(
-            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=told or (lambda progress: None)
+            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=report
         )
         return self.get_batch(batch.id)
 

@@ -175,7 +175,9 @@ def test_a_batch_that_was_stopped_tells_what_it_knows(bench: wtb.Bench, tmp_path
         if progress.completed >= 5:
             stop.set()
 
-    result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer()], stop=stop, told=told, workers=1)
+    result = bench.batch(
+        flow({"much": 0.5}), cases=cases(), evaluators=[Answer()], stop=stop, on_progress=told, workers=1
+    )
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown):
         assert f"So far ({len(result.results)} of 24 jobs)" in text

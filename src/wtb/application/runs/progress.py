@@ -44,8 +44,9 @@ class Progress:
     ) -> None:
         self._recorder = recorder
         self._fatal = fatal
-        self._telemetry = telemetry
-        self._workflow = at.execution.workflow_name
+        workflow = at.execution.workflow_name
+        self._save_step = measured(telemetry, Measure.SAVE, workflow, recorder.step)
+        self._save_mark = measured(telemetry, Measure.SAVE, workflow, recorder.mark)
         self._unsaved: list[Step] = []
         self._trouble: str | None = None
         self._attempted = 0
@@ -104,8 +105,7 @@ class Progress:
             self._attempted = len(self._unsaved)
             whole = self._unsaved[0] if len(self._unsaved) == 1 else reduce(Step.followed_by, self._unsaved)
             try:
-                save = measured(self._telemetry, Measure.SAVE, self._workflow, self._recorder.step)
-                self.at = save(self.at, whole, degraded=self._trouble)
+                self.at = self._save_step(self.at, whole, degraded=self._trouble)
             except StorageUnavailable as error:
                 self._trouble = str(error)
                 raise
@@ -132,8 +132,7 @@ class Progress:
         with self._lock:
             if self._unsaved:
                 self._write()
-            save = measured(self._telemetry, Measure.SAVE, self._workflow, self._recorder.mark)
-            self.at, run = save(self.at, run, **facts)
+            self.at, run = self._save_mark(self.at, run, **facts)
             return run
 
 

@@ -90,6 +90,7 @@ class RunDriver:
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
         self._node_runner.waits_for = None
+        superstep = measured(self._equipment.telemetry, Measure.STEP, self._workflow, self._superstep)
         while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
             nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
@@ -97,7 +98,7 @@ class RunDriver:
             if stop is not None:
                 self._progress.end(stop)
             else:
-                measured(self._equipment.telemetry, Measure.STEP, self._workflow, self._superstep)(nodes)
+                superstep(nodes)
         return self.at
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
