@@ -168,7 +168,7 @@ def test_tools_and_files_stay_when_that_is_said(desk: Desk) -> None:
 def test_a_reversal_that_fails_is_shown_with_what_was_undone_and_is_continued(desk: Desk) -> None:
     (desk.folder / "closed-b").touch()
     failed = desk.wtb("rollback", "first", "a", "--yes", code=3).stderr
-    assert "could not be taken back: ConnectionError: the desk is closed" in failed
+    assert "could not be undone: ConnectionError: the desk is closed" in failed
     for said in (failed, desk.wtb("show", "first").stdout):
         assert "Already undone:\n  open_ticket(title='c')\nLeft to do:\n  open_ticket(title='b')\n" in said
         assert "`wtb rollback first --continue`, or give it up with `wtb rollback first --abandon`" in said

@@ -128,7 +128,7 @@ class TestLostCalls:
             waiting = bench.get(RUN).waiting
         assert waiting is not None
         assert waiting.question is not None
-        began = waiting.question["question"].partition("begun at ")[2][:8]
+        began = waiting.question["question"].partition("began at ")[2][:8]
         assert f"T{began}" in noted
 
     def test_doctor_names_them_with_the_run_and_what_to_do(self, lost: Shop) -> None:
@@ -275,7 +275,7 @@ class TestLostRollbacks:
             uow.executions.save(evolve(execution, status=ExecutionStatus.PAUSED, version=execution.version + 1))
             uow.commit()
         hotel.resume()
-        assert "run order took back book there, and goes on as if that were still in effect" in caplog.text
+        assert "run order had undone book there, and continues as if that were still in effect" in caplog.text
 
     def test_none_is_lost_by_rolling_back_and_redoing_several_times(self, hotel: Hotel) -> None:
         with hotel.bench() as bench:

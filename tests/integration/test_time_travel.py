@@ -499,7 +499,7 @@ def test_two_rollbacks_at_once_are_one_and_a_conflict(bench: Bench, desk: Desk) 
     run = bench.run(support(desk), {})
     stale = bench.services.travel._recorder.load(run.id)
     bench.services.travel._leases.taken(stale.execution)
-    with pytest.raises(Conflict, match=r"somebody else has changed run .* and nothing was done"):
+    with pytest.raises(Conflict, match=r"somebody else changed run .* and nothing was done"):
         bench.services.travel._leases.taken(stale.execution)
 
 

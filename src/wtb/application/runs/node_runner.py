@@ -75,7 +75,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one node: an update, a failure, or a reason to wait."""
+    """The outcome of one node run: an update, a failure, or a reason to wait."""
 
     run: NodeRun
     returned: Mapping[str, Any] | None = None
@@ -90,7 +90,7 @@ class Outcome:
 
 
 class Attempt:
-    """One attempt of a node, with what it may call, if it asks for that."""
+    """One attempt of a node, with its journal, files and context if it takes a context."""
 
     __slots__ = ("_files", "_journal", "_run", "context")
 
@@ -120,7 +120,7 @@ class Attempt:
         return () if self._journal is None else self._journal.unasked_lost()
 
     def data(self) -> Mapping[str, Any]:
-        """Return what is to be said of it in the event."""
+        """Return the data of its event."""
         if self.context is None or self._journal is None:
             return {}
         used, inside = self._journal.usage, self.context.inside
@@ -138,11 +138,11 @@ class Attempt:
         return NOTHING if self._journal is None else self._journal.spent
 
     def files(self) -> PreparedCommit | None:
-        """Return what it left in the workspace; None when it never looked."""
+        """Return the files that it left in the workspace; None if it never used it."""
         return None if self._files is None else self._files.left()
 
     def unshareable(self) -> str | None:
-        """Return why its result must not be taken by others: it asked a person, or changed the world."""
+        """Return why others must not take its result: it asked a person, or made an external call."""
         return None if self._journal is None else self._journal.unshareable()
 
     def revoke(self) -> None:
@@ -162,7 +162,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What every driver of a process shares."""
+    """The services that all drivers of a process share."""
 
     storage: Storage
     anchor: CallAnchor
@@ -348,7 +348,7 @@ class NodeRunner:
 
     def _say_waiting(self, run: NodeRun, call: ToolCall) -> None:
         _log.warning(
-            "run %s: node %s is tried again, but its call of %s, begun at %s UTC, has not ended; waiting up to %g s",
+            "run %s: node %s is to run again, but its call of %s (since %s UTC) has not ended; waiting up to %g s",
             run.execution_id,
             run.node,
             call.tool,
@@ -428,8 +428,8 @@ class NodeRunner:
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
         assert node.retry is not None
-        told = f"{type(error).__name__}: {error}"
-        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": told}
+        reason = f"{type(error).__name__}: {error}"
+        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": reason}
         self._equipment.recorder.note(self._progress.at, EventType.NODE_RETRIED, data, run)
         self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
         return run.tried_again()
@@ -475,8 +475,8 @@ def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
         kind=PauseKind.IN_DOUBT,
         node=run.node,
         question={
-            "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
-            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to go on.",
+            "question": f"{call.tool}({call.arguments}) began at {call.started_at:%H:%M:%S} UTC and never reported "
+            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to continue.",
             "identity": call.identity,
         },
     )
@@ -484,8 +484,8 @@ def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
 
 def _diverged(node: Node, tools: list[str]) -> Pause:
     return Pause(
-        reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
-        "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        reason=f"node {node.name!r} ran again and did not ask for {', '.join(tools)}, which an earlier attempt "
+        "called; resume with rerun_node=True to undo what can be undone and start the node over",
         kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )
@@ -493,9 +493,9 @@ def _diverged(node: Node, tools: list[str]) -> Pause:
 
 def _lost(node: Node, tools: list[str]) -> Pause:
     return Pause(
-        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. Tried again, it "
-        "did not ask for that. Find out whether it happened, and then resume with rerun_node=True to begin the node "
-        "afresh",
+        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. The node ran again "
+        "and did not ask for that. Find out whether it happened, then resume with rerun_node=True to start the node "
+        "over",
         kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )

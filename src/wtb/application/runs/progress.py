@@ -75,7 +75,7 @@ class Progress:
             if self._fatal or step.files is not None:  # files lie in a folder, and only a commit keeps them
                 raise
             _log.warning(
-                "run %s goes on, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
+                "run %s continues, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
             )
         except BaseException:
             self._unsaved.pop()

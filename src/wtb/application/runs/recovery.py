@@ -116,7 +116,7 @@ class Recovery:
         return run
 
     def check_nothing_called(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
-        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        """Refuse to start nodes over with another state if that would repeat their external calls."""
         if at.head.is_inside:
             raise InvalidInput(
                 f"run {at.execution.id!r} is in the middle of node {at.head.node!r}, which has begun with the state as "
@@ -132,7 +132,7 @@ class Recovery:
                 )
 
     def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
-        """Record what a person says to the question that the run waits for.
+        """Record a person's answer to the question that the run asks.
 
         A process that was killed while it took an answer left no question behind, but the call that asked for it.
         """
@@ -147,11 +147,11 @@ class Recovery:
             ]
             asked.sort(key=lambda call: call.start_order)
             if not asked or (pause is not None and pause.question is None):
-                raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+                raise InvalidInput(f"run {at.execution.id!r} does not wait for an answer; resume it without one")
             if answer == "again" and is_in_flight(asked[0]):
                 raise InvalidInput(
-                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called a "
-                    "second time meanwhile; answer again once that call has ended, or say done"
+                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called "
+                    "again meanwhile; repeat your answer once that call has ended, or answer done"
                 )
             answered = _answered(asked[0], answer, self._clock.now())
             uow.tool_calls.save(evolve(answered, ended_step=at.head.step + 1))
@@ -231,4 +231,4 @@ def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
             return call.succeeded(None, now)
         case {"done": result}:
             return call.succeeded(result, now)
-    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')
+    raise InvalidInput(f'{answer!r} does not answer the question; answer again, done, or {{"done": RESULT}}')

@@ -37,7 +37,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Why a run stops being driven here, and how it stands then."""
+    """How a run ends or pauses here, and why."""
 
     status: ExecutionStatus
     pause: Pause | None = None
@@ -46,7 +46,7 @@ class Ending:
 
     @classmethod
     def requested(cls, request: str) -> Ending:
-        """Return the end that somebody asked for: `pause` or `stop`."""
+        """Return the ending that somebody requested: `pause` or `stop`."""
         if request == "stop":
             return cls(status=ExecutionStatus.CANCELLED)
         return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause", kind=PauseKind.REQUESTED))
@@ -74,7 +74,7 @@ class Step:
     missed: tuple[NodeRun, ...] = ()
 
     def followed_by(self, later: Step) -> Step:
-        """Return the one step that does what this one, which could not be written, and then the later one did."""
+        """Return one step that does what this one, which could not be stored, and the later one did."""
         return replace(
             later,
             delta=self.delta.compose(later.delta),
