@@ -9,8 +9,8 @@ from time import sleep
 
 import pytest
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 from wtb.infrastructure.langgraph.saver.write_buffer import Handed, Place, WaitingWrites, settle
 
 LONG_S = 3600.0

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 
-from wtb.domain.checkpoint import PendingWrite, Snapshot
+from wtb.domain.checkpoint import Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import Record, gathered, has_record, langgraph_id
 from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads

@@ -20,10 +20,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.head_cache import Lines, Put
 from wtb.infrastructure.langgraph.saver.reading import CheckpointReader
@@ -140,7 +140,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
 
     def _store_writes(self, writes: Sequence[PendingWrite]) -> None:
         with self._storage.unit_of_work() as uow:
-            uow.writes.add(writes)
+            pending_writes_of(uow).add(writes)
             uow.commit()
 
     def places(self, thread_id: str) -> set[tuple[str, str]]:

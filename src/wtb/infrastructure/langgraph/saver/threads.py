@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint, PendingWrite
+from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import standing
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.left_behind import LeftBehind
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, namespace_of, row_ids
@@ -144,7 +145,8 @@ class Thread:
     ) -> dict[CheckpointId, list[PendingWrite]]:
         """Return the pending writes of the thread by checkpoint, each in the order in which they are applied."""
         shared = self.shared
-        found: Sequence[PendingWrite] = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
+        threads = [self.id, *map(ExecutionId, shared)]
+        found: Sequence[PendingWrite] = pending_writes_of(uow).list_writes(threads, checkpoint_ids)
         if shared:
             heads = self.shared_heads
             found = _nearest([write for write in found if self._has(write, heads)], [self.id, *reversed(shared)])

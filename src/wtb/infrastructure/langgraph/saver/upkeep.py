@@ -11,6 +11,7 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.values import evolve
+from wtb.infrastructure.langgraph.pending_writes import pending_writes_of
 from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import UNSNAPSHOTTED, Record, langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.langgraph.saver.threads import Thread, sharing
@@ -67,7 +68,7 @@ class ThreadUpkeep:
             # Only heads get more writes: these are the target's own from now on, all others stay as they are.
             for id in reversed(shared):  # the nearest first: what it has counts
                 known = source.shared_heads.get(id, frozenset())
-                uow.writes.copy([ExecutionId(id)], [head for head in heads if head not in known], target)
+                pending_writes_of(uow).copy([ExecutionId(id)], [head for head in heads if head not in known], target)
             data = {"branch": source.active.name, "checkpoint": source.active.head_id, "run": target, "from": source.id}
             for stream in (source.id, target):
                 uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
@@ -121,7 +122,7 @@ class ThreadUpkeep:
         own = [id for id in gone if rows[id].execution_id == thread.id]
         if own:
             uow.checkpoints.delete(own)
-        uow.writes.delete(thread.id, gone)
+        pending_writes_of(uow).delete(thread.id, gone)
         data = {"count": len(gone), "reason": "asked for by LangGraph"}
         now = self._clock.now()
         uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=thread.id, at=now, data=data))
@@ -190,7 +191,7 @@ class ThreadUpkeep:
             uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
             names[row.id], states[row.id] = id, snapshot.state
             own = (write._replace(execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
-            uow.writes.add(list(own))
+            pending_writes_of(uow).add(list(own))
         for branch in thread.branches:
             if branch.head_id in names:
                 uow.branches.move_head(branch.id, names[branch.head_id], expected=branch.head_id)

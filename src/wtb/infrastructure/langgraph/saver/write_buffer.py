@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wtb.domain.checkpoint import PendingWrite
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 
 LINGER_S = 0.005
 """How much later than at once writes are stored when no checkpoint follows."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from wtb.domain.checkpoint import CheckpointDraft, Kind, PendingWrite, Trigger
+from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.events import Event, EventType
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause
@@ -15,6 +15,7 @@ from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
 from wtb.domain.values import evolve
 from wtb.infrastructure.langgraph.change_tracking import Watched
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.head_cache import Line, Lines, Put
 from wtb.infrastructure.langgraph.saver.records import (
@@ -84,7 +85,7 @@ class CheckpointWriter:
         known = None if put.parent is None else self._lines.take(put.parent)
         with self._storage.unit_of_work() as uow:
             if writes:
-                uow.writes.add(writes)
+                pending_writes_of(uow).add(writes)
             line = self._written(uow, put, known or self._read_line(uow, put))
             uow.commit()
         self._lines.keep(put.place, line)
