@@ -41,7 +41,7 @@ class Thread:
             execution = uow.executions.get(ExecutionId(thread_id))
         except ExecutionNotFound:
             return None
-        if execution.workflow_name != THREAD:
+        if not execution.is_thread:
             raise InvalidInput(f"{thread_id!r} is a run, and no LangGraph thread; choose another thread_id")
         return cls(execution=execution, branches=uow.branches.list_branches(execution.id))
 

@@ -136,7 +136,7 @@ class CheckpointWriter:
         if line.touched_at is not None and now - line.touched_at < _TOUCH:
             return line.touched_at
         execution = uow.executions.get(ExecutionId(put.thread_id))
-        if execution.workflow_name == THREAD and execution.updated_at < now:
+        if execution.is_thread and execution.updated_at < now:
             uow.executions.save(execution.stepped(now))
         return now
 
