@@ -23,7 +23,7 @@ from wtb.infrastructure.langgraph.engine.graphs import RAW, may_be_async, must_b
 from wtb.infrastructure.langgraph.engine.messages import Identified, Reading
 from wtb.infrastructure.langgraph.engine.node_output import Pushed, spelled_out
 from wtb.infrastructure.langgraph.engine.questions import CHECKPOINTER, NODE, answering, asked_by
-from wtb.infrastructure.langgraph.engine.state_values import KeptValues
+from wtb.infrastructure.langgraph.values import StateValues
 
 STEP = "__wtb_step"
 """Under which key of the configuration nodes find the superstep that they belong to."""
@@ -53,12 +53,12 @@ class Step:
 class _Seen(Mapping[str, Any]):
     """What a node is given, as it would be stored; found out only when somebody looks."""
 
-    def __init__(self, given: Any, values: KeptValues) -> None:
+    def __init__(self, given: Any, values: StateValues) -> None:
         self._given = given if type(given) is dict else {RAW: given}
         self._values = values
 
     def __getitem__(self, key: str) -> Any:
-        return self._values.keep(self._given[key], f"input {key!r}")
+        return self._values.store(self._given[key], f"input {key!r}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._given)
@@ -67,7 +67,7 @@ class _Seen(Mapping[str, Any]):
         return len(self._given)
 
 
-def restored_update(returned: Mapping[str, Any], values: KeptValues) -> Any:
+def restored_update(returned: Mapping[str, Any], values: StateValues) -> Any:
     """Return what a node returned, from what is stored of it."""
     if RAW in returned:
         return values.restore_item(returned[RAW])
@@ -77,7 +77,7 @@ def restored_update(returned: Mapping[str, Any], values: KeptValues) -> Any:
 class Hosted(Runnable[Any, Any]):
     """A node whose runs are made by WTB."""
 
-    values: KeptValues
+    values: StateValues
 
     def __init__(
         self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Reading], *, is_async: bool = False
@@ -148,8 +148,8 @@ class Hosted(Runnable[Any, Any]):
         if raw is None:
             return {}
         if type(raw) is dict and all(type(key) is str for key in raw):
-            return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
-        return {RAW: self.values.keep_item(raw, where)}
+            return {key: self.values.store(value, f"{where} for {key!r}") for key, value in raw.items()}
+        return {RAW: self.values.store_item(raw, where)}
 
     def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
@@ -160,6 +160,6 @@ class Hosted(Runnable[Any, Any]):
             )
         interrupt: Interrupt = stop.args[0][0]
         schema = interrupt.response_schema if isinstance(interrupt.response_schema, Mapping) else None
-        question = self.values.legible(interrupt.value, f"the question of node {self._node!r}")
+        question = self.values.as_plain_data(interrupt.value, f"the question of node {self._node!r}")
         context.ask(question, schema=schema, inside=asked_by(interrupt))
         raise AssertionError(f"{question!r} was answered, but the graph asks for it again")

@@ -15,7 +15,7 @@ from wtb.application.runs.context import CURRENT
 from wtb.domain.errors import StateNotSerialisable
 from wtb.domain.tools import Tool, ToolCall, ToolSpec
 from wtb.infrastructure.langgraph.engine.questions import questions_of
-from wtb.infrastructure.langgraph.engine.state_values import KeptValues
+from wtb.infrastructure.langgraph.values import StateValues
 
 RECORDED = "wtb_recorded"
 """Marks a tool, in its metadata, whose calls go through the context."""
@@ -23,12 +23,12 @@ RECORDED = "wtb_recorded"
 Keep = Callable[[Any, str], Any]
 """Says how a tool's result is stored."""
 
-_VALUES = KeptValues()
+_VALUES = StateValues()
 
 
 def kept_result(value: Any, tool: str) -> Any:
     """Return a tool's result as it is stored."""
-    return _VALUES.keep(value, f"the result of {tool!r}")
+    return _VALUES.store(value, f"the result of {tool!r}")
 
 
 def kept_text(value: Any, tool: str) -> Any:

@@ -16,10 +16,10 @@ from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadat
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.ids import BranchId, CheckpointId
 from wtb.domain.state import State
-from wtb.infrastructure.langgraph.change_tracking import Watched
-from wtb.infrastructure.langgraph.saver.channel_values import encoded
+from wtb.infrastructure.langgraph.plain_data import encoded
 from wtb.infrastructure.langgraph.saver.records import Record
 from wtb.infrastructure.langgraph.saver.write_buffer import Place
+from wtb.infrastructure.langgraph.tracked_lists import TrackedList
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class Line:
     inner: Mapping[str, Any] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
     state: State | None = None
-    """What is stored, when the line was read; lists that were put by this process are watched instead."""
-    lists: dict[str, Watched | None] = field(default_factory=dict)
+    """What is stored, when the line was read; lists that were put by this process are tracked instead."""
+    lists: dict[str, TrackedList | None] = field(default_factory=dict)
     touched_at: datetime | None = None
     """When the execution was last said to have got on."""
     is_head: bool = True
@@ -58,12 +58,12 @@ class Line:
             state=snapshot.state,
         )
 
-    def watched(self, channel: str) -> Watched | None:
+    def tracked(self, channel: str) -> TrackedList | None:
         """Return the list that a channel held; None when it held none."""
         if channel in self.lists:
             return self.lists[channel]
         held = None if self.state is None or channel not in self.keys else self.state[channel]
-        return Watched.stored(held, encoded) if type(held) is list else None
+        return TrackedList(map(encoded, held)) if type(held) is list else None
 
 
 class Lines:

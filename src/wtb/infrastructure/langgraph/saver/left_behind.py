@@ -13,8 +13,8 @@ from wtb.domain.checkpoint import Checkpoint, Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import HEADS, Rollback
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import Record, has_record, langgraph_id
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _ROOT = ""
 

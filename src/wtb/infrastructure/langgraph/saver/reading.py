@@ -13,9 +13,9 @@ from wtb.domain.checkpoint import Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import Record, gathered, has_record, langgraph_id
 from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _PAGE = 200
 """Checkpoints that are read at a time: what they share is decoded once."""

@@ -18,7 +18,8 @@ from langgraph.types import Send
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.execution import Branch
 from wtb.domain.ids import CheckpointId
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues, packed
+from wtb.infrastructure.langgraph.plain_data import packed
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 RETURNED = "langgraph"
 """Under which name the record stands among what nodes returned."""

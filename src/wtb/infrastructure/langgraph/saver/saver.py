@@ -24,7 +24,6 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.head_cache import Lines, Put
 from wtb.infrastructure.langgraph.saver.reading import CheckpointReader
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, row_ids
@@ -32,6 +31,7 @@ from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.saver.upkeep import ThreadUpkeep, all_but_latest, made_by
 from wtb.infrastructure.langgraph.saver.write_buffer import Place, WaitingWrites
 from wtb.infrastructure.langgraph.saver.writing import CheckpointWriter
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 Result = TypeVar("Result")
 

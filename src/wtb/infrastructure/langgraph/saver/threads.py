@@ -14,9 +14,9 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import standing
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.left_behind import LeftBehind
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, namespace_of, row_ids
+from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _SHARED = "langgraph_shared"

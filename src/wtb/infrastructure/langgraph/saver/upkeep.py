@@ -12,9 +12,9 @@ from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.values import evolve
 from wtb.infrastructure.langgraph.pending_writes import pending_writes_of
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import UNSNAPSHOTTED, Record, langgraph_id, namespace_of, row_ids
 from wtb.infrastructure.langgraph.saver.threads import Thread, sharing
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 Doomed = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Collection[CheckpointId]]
 """Says which of the checkpoints of a thread shall go."""

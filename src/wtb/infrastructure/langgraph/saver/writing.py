@@ -14,9 +14,7 @@ from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.langgraph.change_tracking import Watched
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.head_cache import Line, Lines, Put
 from wtb.infrastructure.langgraph.saver.records import (
     UNSNAPSHOTTED,
@@ -30,6 +28,8 @@ from wtb.infrastructure.langgraph.saver.records import (
 )
 from wtb.infrastructure.langgraph.saver.threads import Thread
 from wtb.infrastructure.langgraph.saver.write_buffer import WaitingWrites, settle
+from wtb.infrastructure.langgraph.tracked_lists import TrackedList
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _WORKFLOW = {"name": THREAD, "version": "1", "nodes": []}
 _TRIES = 5
@@ -142,7 +142,7 @@ class CheckpointWriter:
 
     def _changes(
         self, put: Put, line: Line
-    ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Watched | None], frozenset[str]]:
+    ) -> tuple[dict[str, tuple[Change, ...]], dict[str, TrackedList | None], frozenset[str]]:
         """Return what makes the new values of those of the parent, the lists to watch and the channels with values."""
         values = spread(put.checkpoint["channel_values"])
         changes: dict[str, tuple[Change, ...]] = {}
@@ -159,15 +159,13 @@ class CheckpointWriter:
         keys = line.keys if line.keys.issuperset(changes) else line.keys.union(changes)
         return changes, lists, keys.difference(gone) if gone else keys
 
-    def _change(self, channel: str, value: Any, line: Line, lists: dict[str, Watched | None]) -> Change | None:
+    def _change(self, channel: str, value: Any, line: Line, lists: dict[str, TrackedList | None]) -> Change | None:
         where = f"channel {channel!r}"
         if type(value) is not list:
             lists[channel] = None
             return SetValue(self._values.store(value, where))
-        held = line.watched(channel)
-        watched = lists[channel] = held or Watched()
-        change = watched.change(value, lambda item: self._values.store_item(item, where))
-        return SetValue([]) if change is None and held is None else change
+        tracked = lists[channel] = line.tracked(channel) or TrackedList()
+        return tracked.change(value, lambda item: self._values.store_item(item, where))
 
     def _record(self, put: Put, line: Line) -> tuple[Record, list[str]]:
         """Return what is kept beside the values, and the nodes that ran in this step."""
