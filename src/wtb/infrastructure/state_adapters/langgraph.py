@@ -24,10 +24,10 @@ from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.langgraph.engine.finished import updates_in, with_updates
 from wtb.infrastructure.langgraph.engine.graphs import App, Graph
-from wtb.infrastructure.langgraph.engine.hosted_node import STEP, Hosted, Step, restored_update
-from wtb.infrastructure.langgraph.engine.messages import Identified, ids_in, message_channels
+from wtb.infrastructure.langgraph.engine.hosted_node import STEP, HostedNode, Superstep, restored_update
+from wtb.infrastructure.langgraph.engine.messages import MessageIds, ids_in, message_channels
 from wtb.infrastructure.langgraph.engine.tools import record_tool_nodes
-from wtb.infrastructure.langgraph.saver.records import SENT, is_inner
+from wtb.infrastructure.langgraph.saver.records import SENT, is_routing
 from wtb.infrastructure.langgraph.tracked_lists import LiveList
 from wtb.infrastructure.langgraph.values import StateValues
 
@@ -70,8 +70,8 @@ class Hosting:
         """How values are stored, whatever the variants: the schema says which classes there are."""
         return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
-    def _hosted(self, node: Node) -> Hosted:
-        return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
+    def _hosted(self, node: Node) -> HostedNode:
+        return HostedNode(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
 
 
 class GraphEngine:
@@ -90,7 +90,7 @@ class GraphEngine:
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
         saver = _StepSaver(None)
-        begun = Identified(self._messages, "input").update(dict(given))
+        begun = MessageIds(self._messages, "input").update(dict(given))
         try:
             nodes = self._invoked(saver, begun, Standpoint(state=State(), next_nodes=()), interrupt_before="*")
         except EmptyInputError as error:
@@ -121,7 +121,7 @@ class GraphEngine:
         unknown = [key for key in update if key not in self._keys]
         if unknown:
             raise InvalidInput(f"the graph has no channel {', '.join(unknown)}; it has {', '.join(self._keys)}")
-        given = Identified(self._messages, f"update {uuid4()}").update(dict(update))
+        given = MessageIds(self._messages, f"update {uuid4()}").update(dict(update))
         return {key: self._values.store(value, f"update of {key!r}") for key, value in given.items()}
 
     @property
@@ -191,11 +191,11 @@ class GraphEngine:
         due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
         return due
 
-    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> Step:
+    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> Superstep:
         taken = partial(ids_in, saver.values, self._messages)
-        return Step(at.next_nodes, made, self._runs, taken)
+        return Superstep(at.next_nodes, made, self._runs, taken)
 
-    def _config(self, at: Standpoint, step: Step | None) -> RunnableConfig:
+    def _config(self, at: Standpoint, step: Superstep | None) -> RunnableConfig:
         own: Any = {"configurable": {"thread_id": at.run_id, STEP: step}, "recursion_limit": max(at.steps_left, 1)}
         given: Any = dict(self._graph.config)
         return merge_configs(given, own)
@@ -299,7 +299,7 @@ def _place(channel: str) -> str:
 
 def _is_hidden(channel: str) -> bool:
     """Whether a channel is LangGraph's own: who starts whom, and what was sent to whom."""
-    return is_inner(channel) or channel.startswith("__")
+    return is_routing(channel) or channel.startswith("__")
 
 
 class _StepSaver(BaseCheckpointSaver[str]):
@@ -333,7 +333,7 @@ class _StepSaver(BaseCheckpointSaver[str]):
         return self
 
     def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
-        """Keep nothing: WTB keeps what nodes returned."""
+        """StoreResult nothing: WTB keeps what nodes returned."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)
