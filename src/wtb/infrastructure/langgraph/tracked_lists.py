@@ -50,14 +50,15 @@ class TrackedList:
         return Splice(start, before - start, tuple(added)) if start else SetValue(added)
 
     def _first_difference(self, value: list[Any], store: StoreItem) -> int:
-        for position, (item, held, shape) in enumerate(zip(value, self._items, self._shapes, strict=False)):
-            if item is held and is_unchanged(item, shape):
+        items, shapes = self._items, self._shapes
+        for position, item in enumerate(value[: len(items)]):
+            if item is items[position] and is_unchanged(item, shapes[position]):
                 continue
-            now = shape_of(item)  # before it is stored, as above
+            shape = shape_of(item)  # before it is stored, as above
             stored = store(item)
             if not same(_comparable(stored), self._stored[position]):
                 return position
-            self._items[position], self._shapes[position] = item, self._usable(now, item, stored)
+            items[position], shapes[position] = item, self._usable(shape, item, stored)
         return min(len(value), len(self._stored))
 
     def _usable(self, shape: Any, item: Any, stored: Any) -> Any:
