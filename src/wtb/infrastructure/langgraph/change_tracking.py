@@ -1,6 +1,6 @@
 """Change tracking: tells whether a value was changed in place, without encoding it again.
 
-The shape of a value holds every object inside it. As long as all of them are the same, nobody changed the value.
+The imprint of a value lists every object inside it. As long as the value holds the same objects, nobody changed it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _IMMUTABLE = frozenset({
 _DEEPEST = 50
 
 UNKNOWN = object()
-"""The shape of a value that cannot be looked into: it always counts as changed."""
+"""The imprint of a value that cannot be looked into: it always counts as changed."""
 
 
-class _Unwatchable(Exception):
+class _Opaque(Exception):
     """A value that cannot be looked into."""
 
 
@@ -40,31 +40,31 @@ class _Part(NamedTuple):
     keys: tuple[Any, ...] | None
 
 
-class _Shape(list[_Part]):
+class _Imprint(list[_Part]):
     """Every mutable object in a value, the value itself first."""
 
 
-def shape_of(value: Any) -> Any:
-    """Return the shape of a value, for `is_unchanged`; an immutable value is its own shape."""
-    shape = _Shape()
+def imprint_of(value: Any) -> Any:
+    """Return the imprint of a value, for `is_unchanged`; an immutable value is its own imprint."""
+    imprint = _Imprint()
     try:
-        _look_into(value, shape, 0)
+        _look_into(value, imprint, 0)
     except Exception:  # noqa: BLE001  a class of the user's may raise anything when it is looked into
         return UNKNOWN
-    return shape or value
+    return imprint or value
 
 
-def _look_into(value: Any, shape: _Shape, depth: int) -> None:
+def _look_into(value: Any, imprint: _Imprint, depth: int) -> None:
     kind: Any = type(value)
     if kind in _IMMUTABLE or isinstance(value, Enum):
         return
     if depth > _DEEPEST:
-        raise _Unwatchable
+        raise _Opaque
     read = _reader_of(kind)
     parts = tuple(read(value))
-    shape.append(_Part(value, read, parts, tuple(value) if kind is dict else None))
+    imprint.append(_Part(value, read, parts, tuple(value) if kind is dict else None))
     for part in parts:
-        _look_into(part, shape, depth + 1)
+        _look_into(part, imprint, depth + 1)
 
 
 @lru_cache(maxsize=1024)
@@ -79,21 +79,21 @@ def _reader_of(kind: Any) -> Callable[[Any], Collection[Any]]:
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return lambda value: [getattr(value, name) for name in names]
-    raise _Unwatchable
+    raise _Opaque
 
 
 def _itself(value: Collection[Any]) -> Collection[Any]:
     return value
 
 
-def is_unchanged(value: Any, shape: Any) -> bool:
-    """Whether a value holds the same objects as when its shape was taken, all the way down."""
-    if type(shape) is not _Shape:
-        return value is shape and shape is not UNKNOWN
-    if value is not shape[0].owner:
+def is_unchanged(value: Any, imprint: Any) -> bool:
+    """Whether a value holds the same objects as when its imprint was taken, all the way down."""
+    if type(imprint) is not _Imprint:
+        return value is imprint and imprint is not UNKNOWN
+    if value is not imprint[0].owner:
         return False
     try:
-        for owner, read, parts, keys in shape:
+        for owner, read, parts, keys in imprint:
             now = read(owner)
             if len(now) != len(parts) or (parts and not all(map(operator.is_, now, parts))):
                 return False

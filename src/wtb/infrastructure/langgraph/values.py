@@ -21,7 +21,7 @@ from wtb.domain.errors import DamagedData, InvalidInput, StateNotSerialisable, W
 from wtb.infrastructure.checkpoints.manifest import packed_array
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
 from wtb.infrastructure.codecs.msgpack import is_valid_text, kind_of
-from wtb.infrastructure.langgraph.change_tracking import is_unchanged, shape_of
+from wtb.infrastructure.langgraph.change_tracking import imprint_of, is_unchanged
 from wtb.infrastructure.langgraph.classes import find_script_classes, is_importable, objects_in
 from wtb.infrastructure.langgraph.plain_data import (
     IMMUTABLE,
@@ -98,7 +98,7 @@ class ChannelValues(Values):
         super().__init__(serde)
         self.keeps_plain = type(serde) is JsonPlusSerializer
         self._recent: dict[int, tuple[Any, Any, Encoded]] = {}
-        """What tasks wrote last, with its shape: the next checkpoint holds the same objects."""
+        """What tasks wrote last, with its imprint: the next checkpoint holds the same objects."""
 
     def store_item(self, value: Any, where: str) -> Any:
         """Return a value in one piece, encoded unless it is immutable plain data."""
@@ -129,13 +129,13 @@ class ChannelValues(Values):
 
     def _noted(self, value: Any, where: str) -> Any:
         """Store a value, and remember its bytes for the next checkpoint."""
-        # The shape comes first: a change while the value is being encoded is then noticed.
-        shape = None if type(value) in PACKABLE or type(value) in IMMUTABLE else shape_of(value)
+        # The imprint comes first: a change while the value is being encoded is then noticed.
+        imprint = None if type(value) in PACKABLE or type(value) in IMMUTABLE else imprint_of(value)
         stored = self.store_item(value, where)
-        if type(stored) is Encoded and shape is not None:
+        if type(stored) is Encoded and imprint is not None:
             if len(self._recent) > _MOST_RECENT:
                 self._recent.clear()
-            self._recent[id(value)] = value, shape, stored
+            self._recent[id(value)] = value, imprint, stored
         return stored
 
     def restore(self, stored: Any) -> Any:
