@@ -321,8 +321,8 @@ def _compiled_faults(compiled: App | None) -> Iterator[str]:
     saver = None if compiled is None else compiled.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, StoreSaver):
         yield (
-            f"it was compiled with a {type(saver).__name__}, but WTB stores the checkpoints of its runs itself; "
-            "compile it without a checkpointer (`wtb import langgraph` imports the threads that the old one holds)"
+            f"it was compiled with the checkpointer {type(saver).__name__}, but WTB stores the checkpoints of its runs "
+            "itself; compile it without one (`wtb import langgraph` imports the threads that the old one holds)"
         )
 
     changed = set() if compiled is None else ({*compiled.nodes} - {START}) ^ {*compiled.builder.nodes}
