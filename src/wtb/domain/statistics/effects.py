@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import Errors, Metric, ScoreTable
+from wtb.domain.evaluation import Errors, Metric, ScoreTable, mean_of
 from wtb.domain.statistics.comparisons import ALPHA, SEED
 from wtb.domain.statistics.differences import unit_means
 from wtb.domain.statistics.intervals import Interval, Method, Sample
@@ -48,6 +48,8 @@ class Effect:
     interval: Interval | None
     p_value: float
     units: int
+    means: tuple[float, ...] = ()
+    """Of an interaction: the mean score with neither variant, with the first, with the second, and with both."""
 
     @property
     def is_interaction(self) -> bool:
@@ -107,18 +109,31 @@ class Effects:
         """The varied nodes, those that matter most first: by their largest shown effect, then by their largest."""
         return tuple(sorted(self.defaults, key=lambda node: _weight(self.of(node)), reverse=True))
 
-    def sentence(self) -> str:
-        """Say in one sentence which nodes matter for the metric."""
+    def sentence(self, prices: Sequence[Effects] = ()) -> str:
+        """Say in one sentence which nodes matter for the metric, and what those cost that show no effect."""
         shown = [node for node in self.nodes if any(effect.is_shown for effect in self.of(node))]
         silent = [node for node in self.nodes if self.of(node) and node not in shown]
         parts = []
         if shown:
             first, *rest = [f"`{node}`" for node in shown]
             parts.append(f"{first} matters most" + (f", then {', '.join(rest)}" if rest else ""))
-        if silent:
-            names, verb = _listed([f"`{node}`" for node in silent]), "shows" if len(silent) == 1 else "show"
-            parts.append(f"{names} {verb} no effect")
+        for node in silent:
+            costs = [cost for price in prices if (cost := price.cost_of(node))]
+            parts.append(f"`{node}` shows no effect" + (f" and costs {' and '.join(costs)}" if costs else ""))
         return f"On {self.metric.name}: " + ("; ".join(parts) or "no effect can be estimated") + "."
+
+    def cost_of(self, node: str) -> str:
+        """Return the largest shown loss on this metric that a variant of the node brings; nothing if there is none."""
+        worst = min((effect for effect in self.of(node) if effect.is_shown), key=lambda each: each.gain, default=None)
+        if worst is None or worst.gain >= 0:
+            return ""
+        match self.metric.name:
+            case "latency_s":
+                return f"{-worst.gain * 1_000:.2g} ms"
+            case "cost_usd":
+                return f"${-worst.gain:.2g}"
+            case name:
+                return f"{-worst.gain:.2g} {name}"
 
 
 def effects(
@@ -150,7 +165,11 @@ def effects(
         metric=table.metric,
         defaults=dict(defaults),
         main=tuple(effect for effect in estimated if not effect.is_interaction),
-        interactions=tuple(effect for effect in estimated if effect.is_interaction),
+        interactions=tuple(
+            replace(effect, means=_means(table, design, defaults, effect.factors, errors))
+            for effect in estimated
+            if effect.is_interaction
+        ),
         confounded=tuple(confounded),
         is_complete=design.is_complete and _is_complete(table, settings, errors),
     )
@@ -303,7 +322,8 @@ def _centred(
 
 
 def _effect(table: ScoreTable, factors: tuple[Factor, ...], values: Array, p_value: float, reach: float) -> Effect:
-    difference = math.fsum(values) / values.size
+    total = math.fsum(values)
+    difference = total / values.size if abs(total) > _NOISE * float(np.abs(values).sum()) else 0.0
     interval = _interval(Sample.of_differences(values, table.ends()), difference, reach)
     if interval is not None and (p_value > ALPHA or not difference):
         interval = interval.hull(Interval(0.0, 0.0))
@@ -329,6 +349,19 @@ def _interval(sample: Sample, centre: float, reach: float) -> Interval | None:
     return Interval(centre - half, centre + half)
 
 
+def _means(
+    table: ScoreTable, design: _Design, defaults: Mapping[str, str], factors: Sequence[Factor], errors: Errors
+) -> tuple[float, ...]:
+    """Return the mean over all combinations with neither variant, with one of them, and with both."""
+    (first, variant), (second, other) = factors
+    wanted = [(a, b) for b in (defaults[second], other) for a in (defaults[first], variant)]
+    found = []
+    for chosen in wanted:
+        names = [name for name, own in design.settings.items() if (own[first], own[second]) == chosen]
+        found.append([score for name in names for score in table.case_means(name, errors).values()])
+    return tuple(mean_of(scores) for scores in found) if all(found) else ()
+
+
 def _is_complete(table: ScoreTable, settings: Settings, errors: Errors) -> bool:
     return all(len(table.case_means(name, errors)) == len(table.cases) for name in settings)
 
@@ -342,7 +375,3 @@ def _weight(found: Sequence[Effect]) -> tuple[float, float]:
 
 def _name(factors: Sequence[Factor]) -> str:
     return " × ".join(f"{node}={variant}" for node, variant in factors)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
