@@ -120,7 +120,7 @@ _BENCH = Described(
         "Run": ("run", "create", "resume"),
         "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
-        "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
+        "Baselines and gates": ("set_baseline", "get_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "events", "close"),
     },
     beside=("services",),
@@ -418,7 +418,7 @@ SECTIONS = (
                 "errors_p",
                 "unfinished",
             ),
-            Baseline: ("name", "combination", "batch_id", "created_at"),
+            Baseline: ("name", "combination", "workflow_name", "record", "results", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
             BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
             Forecast: (

@@ -273,7 +273,12 @@ class Bench:
         """
         names = [batch] if isinstance(batch, str) else batch
         batches = [self.services.queries.batch_record(each) for each in names]
-        return self.services.batch_editor.keep_baseline(name, batches, combination)
+        return self.services.baselines.save(name, batches, combination)
+
+    def get_baseline(self, name: str) -> BatchResult:
+        """Return the saved results of a baseline, to look at them or to compare them with a batch."""
+        found = self.services.queries.baseline(name).results
+        return BatchResult(self, found.batch, found.jobs)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines, sorted by name."""
@@ -281,9 +286,7 @@ class Bench:
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with its saved scores and return it; batches and runs stay."""
-        found = self.services.queries.baseline(name)
-        self.services.batch_editor.delete_baseline(name)
-        return found
+        return self.services.baselines.delete(name)
 
     def gate(
         self,
@@ -306,10 +309,10 @@ class Bench:
 
         The outcome is `fine`, `regression` or `inconclusive`.
         """
-        kept = self.services.queries.baseline(baseline)
+        saved = self.services.queries.baseline(baseline)
         return judge(
-            kept,
-            self.get_batch(kept.batch_id),
+            saved.baseline,
+            BatchResult(self, saved.results.batch, saved.results.jobs),
             self.get_batch(batch),
             combination=combination,
             metric=metric,

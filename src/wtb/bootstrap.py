@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
@@ -120,6 +121,7 @@ class Services(_Parts):
     run_editor: RunEditor
     batches: BatchTestRunner
     batch_editor: BatchEditor
+    baselines: Baselines
     scoring: Scoring
     replay: Replayer
     comparison: Comparison
@@ -162,7 +164,8 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=Comparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
-        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids),
+        batch_editor=BatchEditor(parts.storage, parts.clock),
+        baselines=Baselines(parts.storage, parts.clock, parts.ids),
         scoring=scoring,
         retention=_retention(parts),
         collection=_collection(parts),

@@ -69,6 +69,7 @@ class Scoring:
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
     ) -> None:
         """Add these scores to the completed jobs of a batch; other metrics stay."""
+        self._check_stored(batch)
         known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.record, self._codec)
         absent = [case for case in batch.record.cases if case not in known]
         if absent:
@@ -92,6 +93,16 @@ class Scoring:
             scored_batch = batch.noted(metrics=tuple(metrics.values()))
             uow.batches.save(replace(scored_batch, status=status, updated_at=self._clock.now()))
             uow.commit()
+
+    def _check_stored(self, batch: Batch) -> None:
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                uow.batches.get(batch.id)
+        except BatchNotFound as error:
+            raise InvalidInput(
+                f"there is no batch {batch.name!r} to add scores to: it was deleted, or it is a baseline, and its "
+                "results do not change; score the batch that it came from, then `wtb baseline set` it again"
+            ) from error
 
     def scored(
         self,

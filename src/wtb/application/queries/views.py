@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from wtb.domain.batch import Batch, Job
+from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Execution, Neglect
@@ -182,6 +182,14 @@ class BatchView:
         for job in self.jobs:
             jobs.setdefault(job.case_id, []).append(job)
         return tuple(CaseView(case_id=case_id, jobs=tuple(own)) for case_id, own in jobs.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineView:
+    """A baseline with its saved results, in the shape of a batch."""
+
+    baseline: Baseline
+    results: BatchView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,6 +143,8 @@ class MemoryExecutionRepository:
             self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
+        for score in list(self._transaction.group("evaluations", 0, execution_id)):
+            self._transaction.drop("evaluations", (execution_id, score.id))
         for write, _ in list(self._transaction.group("pending_writes", 0, execution_id)):
             self._transaction.drop("pending_writes", (execution_id, write.checkpoint_id, write.task_id, write.number))
 
