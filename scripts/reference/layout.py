@@ -22,6 +22,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
+from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
 from wtb.domain.statistics.gate import Gate
@@ -131,7 +132,7 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "The id of the run; every process can find the run by it."},
     groups={
-        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "scores", "execution"),
         "Continue, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "at",
@@ -351,11 +352,14 @@ SECTIONS = (
                 "files",
                 "usage",
                 "spent",
+                "scores",
                 "rollback",
                 "notes",
                 "times",
                 "current_nodes",
             ),
+            RunScores: ("all",),
+            RunScore: ("metric", "score", "error", "checkpoint_id", "fingerprint", "created_by", "created_at"),
             RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
             CheckpointView: ("checkpoint", "state", "files"),
             WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),

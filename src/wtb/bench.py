@@ -23,6 +23,7 @@ from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Subscription
+from wtb.domain.run_scores import RunScore
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.gates import GateResult, judge
@@ -223,12 +224,17 @@ class Bench:
         expected: Any = None,
         cases: Any = None,
         workers: int | None = None,
+        created_by: str | None = None,
     ) -> Any:
         """Score finished runs without running them again.
 
-        For a run or its id, return the scores by name. For a batch or its name, add the new scores to those its jobs
-        have and return the result. The evaluators see what the batch's cases expect, unless you pass other `cases`. For
-        a single run, pass what you expect as `expected`.
+        For a run or its id, return the scores by name. Pass what you expect as `expected`. The scores are kept with the
+        run: see `run.scores`. `created_by` is kept with them.
+
+        For a batch or its name, add the new scores to those its jobs have and return the result. The evaluators see
+        what the batch's cases expect, unless you pass other `cases`.
+
+        An evaluator that fails gives `{"error": …}` instead of a score.
         """
         chosen = read_evaluators(evaluators)
         if not chosen:
@@ -236,7 +242,9 @@ class Bench:
         if isinstance(what, str):
             what = self._run_or_batch(what)
         if isinstance(what, Run):
-            return self.services.scoring.score_run(what.id, chosen, expected, what._restored)
+            score_run = self.services.run_scoring.score
+            scores = score_run(what.id, chosen, expected, what._restored, created_by=created_by)
+            return {each.metric: _score_or_error(each) for each in scores}
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)
@@ -352,6 +360,10 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _score_or_error(score: RunScore) -> float | dict[str, str]:
+    return {"error": score.error or ""} if score.score is None else float(score.score)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

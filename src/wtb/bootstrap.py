@@ -19,6 +19,7 @@ from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
+from wtb.application.batches.run_scoring import RunScoring
 from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
@@ -123,6 +124,7 @@ class Services(_Parts):
     batch_editor: BatchEditor
     baselines: Baselines
     scoring: Scoring
+    run_scoring: RunScoring
     replay: Replayer
     comparison: Comparison
     retention: Retention
@@ -167,6 +169,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         batch_editor=BatchEditor(parts.storage, parts.clock),
         baselines=Baselines(parts.storage, parts.clock, parts.ids),
         scoring=scoring,
+        run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation),
         retention=_retention(parts),
         collection=_collection(parts),
         integrity=_integrity(parts),

@@ -151,6 +151,15 @@ def test_a_pending_write_of_a_run_that_does_not_exist_is_named(kept: Kept) -> No
     assert [(fault.kind, fault.runs) for fault in kept.faults()] == [(FaultKind.PENDING_WRITE, ("nobody",))]
 
 
+def test_a_score_of_a_run_that_does_not_exist_is_named(kept: Kept) -> None:
+    seal = evaluations.EVALUATION_SEAL
+    row = kept.row(seal)
+    lost = {**row, "execution_id": "nobody"}
+    facts = [lost[column] for column in (*seal.key, *seal.rest)]
+    kept.set(seal, row, execution_id="nobody", seal=seal.of(facts))
+    assert [(fault.kind, fault.runs) for fault in kept.faults()] == [(FaultKind.EVALUATION, ("nobody",))]
+
+
 @pytest.mark.parametrize("seal", [node_runs.NODE_RUN_SEAL, pending_writes.WRITE_SEAL], ids=lambda seal: seal.table)
 def test_nothing_is_collected_while_a_row_is_damaged_that_may_refer_to_it(kept: Kept, seal: RowSeal) -> None:
     if seal is pending_writes.WRITE_SEAL:

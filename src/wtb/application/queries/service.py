@@ -37,6 +37,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
@@ -120,6 +121,11 @@ class Queries:
         """Return the journals of a run's rollbacks, oldest first."""
         with self._reading() as uow:
             return uow.rollbacks.list_rollbacks(find_run(uow, run).id)
+
+    def scores(self, run: str) -> RunScores:
+        """Return the scores of a run."""
+        with self._reading() as uow:
+            return RunScores(uow.evaluations.list_scores(find_run(uow, run).id))
 
     def history(self, run: str) -> ExecutionHistory:
         """Return the whole history of a run."""

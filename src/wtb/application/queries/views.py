@@ -17,6 +17,7 @@ from wtb.domain.files import EntryKind, FileTree
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import CheckpointCounts
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_scores import RunScores
 from wtb.domain.tools import ToolCall
 
 
@@ -80,6 +81,7 @@ class RunView:
     """Tokens and cost on the way to the head."""
     spent: Usage
     """All tokens and cost, including other lines and failed attempts."""
+    scores: RunScores
     rollback: OpenRollback | None
     notes: tuple[str, ...]
     """Notes about the end of a completed run, for example that no edge applied."""
