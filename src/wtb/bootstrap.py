@@ -58,6 +58,7 @@ from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
+from wtb.infrastructure.runners.parallel_map import map_in_threads
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -157,7 +158,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
     controller = _controller(parts)
     evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
-    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
+    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(
         **vars(parts),
         controller=controller,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,16 +13,25 @@ from wtb.domain.cases import Case
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.runner import ParallelMap
 
 
 class Scoring:
     """Scores the runs of a batch."""
 
-    def __init__(self, storage: Storage, clock: Clock, codec: Codec, evaluation: EvaluationEngine) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        evaluation: EvaluationEngine,
+        parallel_map: ParallelMap,
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._codec = codec
         self._evaluation = evaluation
+        self._parallel_map = parallel_map
 
     def score_batch(
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
@@ -44,8 +52,10 @@ class Scoring:
             ]
         by_name = digests(evaluators)
 
-        with ThreadPoolExecutor(workers, thread_name_prefix="wtb-score") as pool:
-            scored = list(pool.map(lambda job: self.scored(job, known[job.case_id], evaluators, by_name), jobs))
+        def score(job: Job) -> Job | None:
+            return self.scored(job, known[job.case_id], evaluators, by_name)
+
+        scored = self._parallel_map(score, jobs, workers)
         metrics = {each.name: each for each in (*batch.record.metrics, *map(metric_of, evaluators))}
         with self._storage.unit_of_work() as uow:
             uow.batches.save_jobs([job for job in scored if job is not None])
