@@ -82,6 +82,7 @@ def test_the_newest_score_of_a_metric_is_read_by_its_name(bench: Bench) -> None:
         bench.evaluate(run, [Length(unit)])
     bench.evaluate(run, [wtb.Steps()])
 
+    assert repr(run.scores) == "<RunScores: length 3.0, steps 1.0>"
     assert [score.score for score in run.scores.all] == [3.0, 1.5, 3.0, 1.0]
     assert {metric: score.score for metric, score in run.scores.items()} == {"length": 3.0, "steps": 1.0}
     first, second, third, _ = (score.fingerprint for score in run.scores.all)

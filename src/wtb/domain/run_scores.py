@@ -49,5 +49,9 @@ class RunScores(Mapping[str, RunScore]):
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(score.metric for score in self.all))
 
+    def __repr__(self) -> str:
+        newest = (f"{name} {'failed' if each.score is None else each.score}" for name, each in self.items())
+        return f"<RunScores: {', '.join(newest) or 'none'}>"
+
     def __len__(self) -> int:
         return len({score.metric for score in self.all})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Storage
 from wtb.domain.run_scores import RunScore
@@ -46,28 +49,43 @@ class EvaluationRepositoryContract(StoryFixtures):
 
     def test_scores_are_deleted_with_their_run_and_others_stay(self, storage: Storage, story: Story) -> None:
         other = story.new_execution()
-        kept = RunScore(
-            id="s1",
-            execution_id=other.id,
-            checkpoint_id=story.line({})[0].id,
-            metric="f1",
-            fingerprint="f",
-            score=1.0,
-            created_at=other.created_at,
-        )
-        _add(storage, [_score(story, "s1", score=1.0), kept])
         with storage.unit_of_work() as uow:
-            uow.checkpoints.delete_run(story.id)
-            uow.executions.delete(story.id)
+            uow.executions.add(other)
             uow.commit()
+        kept = replace(_score(story, "s1", score=1.0), execution_id=other.id)
+        _add(storage, [_score(story, "s1", score=1.0), kept])
+        _delete(storage, story.id)
         with storage.unit_of_work(readonly=True) as uow:
             assert uow.evaluations.list_scores(story.id) == ()
             assert uow.evaluations.list_scores(other.id) == (kept,)
+
+    def test_a_run_that_does_not_exist_gets_no_scores(self, storage: Storage, story: Story) -> None:
+        lost = replace(_score(story, "s1", score=1.0), execution_id=ExecutionId("no-such-id"))
+        with storage.unit_of_work() as uow, pytest.raises(ExecutionNotFound, match="no-such-id"):
+            uow.evaluations.add([lost])
+
+    def test_a_run_that_is_deleted_at_the_same_time_leaves_no_scores(self, storage: Storage, story: Story) -> None:
+        score = _score(story, "s1", score=1.0)
+        deletes = threading.Thread(target=_delete, args=(storage, story.id))
+        with storage.unit_of_work() as uow:
+            uow.evaluations.add([score])
+            deletes.start()
+            uow.commit()
+        deletes.join()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.evaluations.list_scores(story.id) == ()
 
 
 def _add(storage: Storage, scores: Sequence[RunScore]) -> None:
     with storage.unit_of_work() as uow:
         uow.evaluations.add(scores)
+        uow.commit()
+
+
+def _delete(storage: Storage, run_id: ExecutionId) -> None:
+    with storage.unit_of_work() as uow:
+        uow.checkpoints.delete_run(run_id)
+        uow.executions.delete(run_id)
         uow.commit()
 
 

@@ -47,6 +47,7 @@ class RunScoring:
             case = replace(case, expected=expected)
         head_id, context = self._evaluation.head_context(execution_id, case, restore)
         found, by_name = self._evaluation.scored(context, evaluators).as_given, digests(evaluators)
+        now = self._clock.now()
         scores = tuple(
             RunScore(
                 id=self._ids.new(),
@@ -57,11 +58,11 @@ class RunScoring:
                 score=given if error_of(given) is None else None,
                 error=error_of(given),
                 created_by=created_by,
-                created_at=self._clock.now(),
+                created_at=now,
             )
             for metric, given in found.items()
         )
-        self._keep(execution_id, scores)
+        self._keep(scores)
         return scores
 
     def _case(self, execution_id: ExecutionId) -> Case:
@@ -78,9 +79,8 @@ class RunScoring:
             return kept_cases(uow.batches.get(origin["batch"]).record, self._codec)[origin["case"]]
         return Case(id=execution.id, input={})
 
-    def _keep(self, execution_id: ExecutionId, scores: Sequence[RunScore]) -> None:
+    def _keep(self, scores: Sequence[RunScore]) -> None:
         with self._storage.unit_of_work() as uow:
-            uow.executions.get(execution_id)  # it may have been deleted while evaluators looked at it
             uow.evaluations.add(scores)
             for score in scores:
                 uow.events.append(_event(score))

@@ -303,7 +303,10 @@ class EvaluationRepository(Protocol):
     """Scores of single runs, one for each time that an evaluator looked at a run. They are deleted with the run."""
 
     def add(self, scores: Sequence[RunScore]) -> None:
-        """Keep new scores."""
+        """Keep new scores, or raise ExecutionNotFound if a run does not exist.
+
+        Nobody else can delete these runs until the end of the transaction.
+        """
         ...
 
     def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:

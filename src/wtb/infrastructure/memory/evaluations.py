@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.ids import ExecutionId
 from wtb.domain.run_scores import RunScore
 from wtb.infrastructure.memory.tables import MemoryTransaction
@@ -17,6 +18,8 @@ class MemoryEvaluationRepository:
 
     def add(self, scores: Sequence[RunScore]) -> None:
         for score in scores:
+            if self._transaction.find("executions", score.execution_id) is None:
+                raise ExecutionNotFound(score.execution_id)
             self._transaction.put("evaluations", (score.execution_id, score.id), score)
 
     def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.integrity import FaultKind
 from wtb.domain.run_scores import RunScore
@@ -40,9 +41,17 @@ class SqlEvaluationRepository:
         self._transaction = transaction
 
     def add(self, scores: Sequence[RunScore]) -> None:
+        for run_id in {score.execution_id for score in scores}:
+            self._hold(run_id)
         for score in scores:
             row = _row(score)
             self._transaction.run(_ADD, (*row, EVALUATION_SEAL.of(row)))
+
+    def _hold(self, run_id: ExecutionId) -> None:
+        """Lock a run against deletion, which would leave these scores behind."""
+        statement = f"SELECT 1 FROM wtb_executions WHERE id = ?{self._transaction.database.lock_suffix}"
+        if self._transaction.row(statement, (run_id,)) is None:
+            raise ExecutionNotFound(run_id)
 
     def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:
         found = map(_score, self._transaction.rows(_LIST, (execution_id,)))
