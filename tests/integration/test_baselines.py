@@ -135,6 +135,23 @@ def test_a_baseline_that_was_damaged_before_it_moved_counts_as_damaged(url: str,
         assert faults(bench) == []
 
 
+def test_a_baseline_whose_text_cannot_be_decoded_stops_no_upgrade(tmp_path: Path) -> None:
+    with Bench(folder=tmp_path) as bench:
+        batch(bench, quiz())
+        for name in ("main", "other"):
+            bench.set_baseline(name, "quiz")
+        storage: Any = bench.services.storage
+        schema.downgrade(storage.database, "0012")
+        change(
+            storage.database, "UPDATE wtb_batches SET plan = CAST(X'ff' || plan AS TEXT) WHERE name = 'baseline/main'"
+        )
+    with Bench(folder=tmp_path) as bench:
+        assert bench.gate("quiz", baseline="other", metric="exact_match").gate.outcome == "fine"
+        with pytest.raises(DamagedData, match="baseline 'main' is damaged"):
+            bench.gate("quiz", baseline="main", metric="exact_match")
+        assert len(faults(bench)) == 1
+
+
 def test_a_baseline_from_before_there_were_seals_moves_without_them(url: str, database: Database) -> None:
     with Bench(url) as bench:
         batch(bench, quiz())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -153,7 +155,22 @@ def _create_old_table() -> None:
 
 
 def _rows(statement: str, **values: Any) -> list[Any]:
-    return [tuple(row) for row in op.get_bind().execute(sa.text(statement), values)]
+    with _any_text(op.get_bind()):
+        return [tuple(row) for row in op.get_bind().execute(sa.text(statement), values)]
+
+
+@contextmanager
+def _any_text(connection: sa.Connection) -> Iterator[None]:
+    """Let SQLite read texts that are no UTF-8: one damaged row must not stop the upgrade of all others."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    database: Any = connection.connection.dbapi_connection
+    before, database.text_factory = database.text_factory, lambda data: data.decode("utf-8", "replace")
+    try:
+        yield
+    finally:
+        database.text_factory = before
 
 
 def _insert(table: str, columns: str, row: tuple[Any, ...]) -> None:
