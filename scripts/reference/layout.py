@@ -22,6 +22,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
+from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
 from wtb.domain.statistics.effects import Effect, Effects
@@ -121,7 +122,7 @@ _BENCH = Described(
         "Run": ("run", "create", "resume"),
         "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
-        "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
+        "Baselines and gates": ("set_baseline", "get_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "events", "close"),
     },
     beside=("services",),
@@ -132,7 +133,7 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "The id of the run; every process can find the run by it."},
     groups={
-        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "scores", "execution"),
         "Continue, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "at",
@@ -352,11 +353,14 @@ SECTIONS = (
                 "files",
                 "usage",
                 "spent",
+                "scores",
                 "rollback",
                 "notes",
                 "times",
                 "current_nodes",
             ),
+            RunScores: ("all",),
+            RunScore: ("metric", "score", "error", "checkpoint_id", "fingerprint", "created_by", "created_at"),
             RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
             CheckpointView: ("checkpoint", "state", "files"),
             WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),
@@ -421,7 +425,7 @@ SECTIONS = (
                 "errors_p",
                 "unfinished",
             ),
-            Baseline: ("name", "combination", "batch_id", "created_at"),
+            Baseline: ("name", "combination", "workflow_name", "record", "results", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
             BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
             Forecast: (

@@ -497,8 +497,10 @@ def _joined(
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
     first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
-    if first == second:
+    if first == second and before.batch.id == after.batch.id:
         raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
+    if first == second:  # another batch of the same name, or a baseline that looks like one
+        first = f"{before.batch.name} ({before.batch.id}):{pair[0]}"
     scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
     return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
 

@@ -24,6 +24,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.replay import ReplayReport
 from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
@@ -166,6 +167,15 @@ class Run:
         A fork does not count what the other run spent before the fork.
         """
         return usage_data(self._queries.spent(self.id))
+
+    @property
+    def scores(self) -> RunScores:
+        """The scores that `bench.evaluate` gave the run: `run.scores["exact_match"].score` is the newest one.
+
+        `run.scores.all` has all of them, oldest first. If the evaluator failed, `score` is None and `error` says why.
+        The scores of a batch are in its result, not here.
+        """
+        return self._queries.scores(self.id)
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:

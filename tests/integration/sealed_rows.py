@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,23 @@ from wtb.domain.integrity import Fault
 from wtb.domain.observation import Observation, Source, SourceKind
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.run_scores import RunScore
 from wtb.domain.state import SetValue, StateDelta
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.values import evolve
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
-from wtb.infrastructure.sql import batches, node_runs, observations, pending_writes, repositories, rollbacks, tool_calls
+from wtb.infrastructure.sql import (
+    baselines,
+    batches,
+    evaluations,
+    node_runs,
+    observations,
+    pending_writes,
+    repositories,
+    rollbacks,
+    tool_calls,
+)
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -41,7 +52,9 @@ READERS: dict[RowSeal, Callable[[UnitOfWork, Kept], object]] = {
     pending_writes.WRITE_SEAL: lambda uow, kept: pending_writes_of(uow).list_writes([kept.at.execution.id]),
     batches.BATCH_SEAL: lambda uow, kept: uow.batches.list_batches(),
     batches.JOB_SEAL: lambda uow, kept: uow.batches.list_jobs("batch"),
-    batches.BASELINE_SEAL: lambda uow, kept: uow.batches.list_baselines(),
+    baselines.BASELINE_SEAL: lambda uow, kept: uow.baselines.list_baselines(),
+    baselines.RESULT_SEAL: lambda uow, kept: uow.baselines.list_results("main"),
+    evaluations.EVALUATION_SEAL: lambda uow, kept: uow.evaluations.list_scores(kept.at.execution.id),
     observations.OBSERVATION_SEAL: lambda uow, kept: uow.observations.list_observations("trace"),
 }
 """Every seal, and who reads its rows when a run goes on or back, or a gate decides."""
@@ -112,6 +125,25 @@ def kept_rows(storage: Storage) -> Kept:
     record = BatchRecord(combinations=("a",), baseline="a", cases=("c1",), repeats=1, metrics=())
     batch = Batch(id="batch", name="qa", workflow_name="w", record=record, created_at=now, updated_at=now)
     job = Job(batch_id="batch", number=0, combination="a", case_id="c1", repeat=0, fingerprint="f")
+    baseline = Baseline(
+        name="main",
+        batch_id="saved",
+        workflow_name="w",
+        combination="a",
+        record=record,
+        results=1,
+        created_at=now,
+    )
+    score = RunScore(
+        id="score",
+        execution_id=at.execution.id,
+        checkpoint_id=at.head.id,
+        metric="f1",
+        fingerprint="f",
+        score=0.5,
+        created_by="ann",
+        created_at=now,
+    )
     seen = Observation("node", Source(SourceKind.FILE, "prompt.txt"), "digest")
     with storage.unit_of_work() as uow:
         uow.node_runs.save(waits)
@@ -119,7 +151,8 @@ def kept_rows(storage: Storage) -> Kept:
         uow.rollbacks.save(rollback)
         uow.batches.save(batch)
         uow.batches.save_jobs([job])
-        uow.batches.save_baseline(Baseline(name="main", batch_id="batch", combination="a", created_at=now))
+        uow.baselines.save(baseline, [replace(job, batch_id="saved")])
+        uow.evaluations.add([score])
         uow.observations.add("trace", {0: seen})
         pending_writes_of(uow).add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
         uow.commit()

@@ -90,7 +90,7 @@ def test_a_baseline_of_several_batches_averages_their_runs(bench: Bench) -> None
         cases=[*CASES, {"id": "new", "input": {"q": 0}, "expected": {"answer": 5}}],
     )
     bench.set_baseline("main", ["monday", "tuesday"])
-    kept = bench.get_batch("baseline/main")
+    kept = bench.get_baseline("main")
 
     assert (kept.batch.record.repeats, len(kept.results), kept.cases[-1]) == (3, 12 * 2 + 13, "new")
     means = kept.table("exact_match").case_means("baseline")
@@ -122,7 +122,7 @@ def test_a_deleted_baseline_is_gone_with_its_results_and_the_batch_stays(bench: 
     assert bench.delete_baseline("main").name == "main"
 
     assert [each.name for each in bench.list_baselines()] == ["next"]
-    assert {each.name for each in bench.list_batches()} == {"quiz", "baseline/next"}
+    assert {each.name for each in bench.list_batches()} == {"quiz"}
     for ask in (bench.delete_baseline, lambda name: bench.gate("quiz", baseline=name, metric="exact_match")):
         with pytest.raises(BaselineNotFound, match="no baseline 'main' in this store, which has next"):
             ask("main")

@@ -125,12 +125,31 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A saved combination of a batch, by name, that later batches are compared with."""
+    """A saved combination of a batch, by name, that later batches are compared with.
+
+    Its results are copies of jobs. They carry `batch_id`, which is the baseline's own: no batch has this id.
+    """
 
     name: str
     batch_id: str
+    workflow_name: str
     combination: str
+    record: BatchRecord
+    results: int
+    """How many results were saved, so that a lost one is noticed."""
     created_at: datetime
+
+    def as_batch(self, results: Sequence[Job]) -> Batch:
+        """Return a batch that holds nothing but these results, to compare it with others; it is stored nowhere."""
+        return Batch(
+            id=self.batch_id,
+            name=f"baseline/{self.name}",
+            workflow_name=self.workflow_name,
+            status=end_of(results, self.record.metric_names),
+            record=self.record,
+            created_at=self.created_at,
+            updated_at=self.created_at,
+        )
 
 
 class CacheStatus(StrEnum):

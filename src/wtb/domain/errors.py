@@ -38,7 +38,7 @@ Every message says what happened, to what, and what to do.
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -113,6 +113,12 @@ class BaselineNotFound(NotFound):
 
     noun = "baseline"
     hint = "; `wtb baseline set NAME BATCH` makes one"
+
+    @classmethod
+    def among(cls, name: str, known: Iterable[str]) -> BaselineNotFound:
+        """Return an error that names the baselines that exist."""
+        names = ", ".join(sorted(known))
+        return cls(name, f"this store, which has {names}" if names else "")
 
 
 class ObjectNotFound(NotFound):

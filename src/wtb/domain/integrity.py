@@ -28,6 +28,8 @@ class FaultKind(StrEnum):
     BATCH = "batch"
     JOB = "job"
     BASELINE = "baseline"
+    BASELINE_RESULT = "baseline result"
+    EVALUATION = "evaluation"
     OBSERVATION = "observation"
     DATABASE = "database"
     ABANDONED_RUN = "abandoned run"

@@ -14,6 +14,7 @@ from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Owners, UnitOfWork
+from wtb.domain.run_scores import RunScores
 
 _ENDS = {
     ExecutionStatus.PAUSED: (EventType.EXECUTION_PAUSED, EventType.ROLLBACK_COMPLETED),
@@ -59,6 +60,7 @@ class RunReader:
             files=file_totals(uow, None if snapshot is None else snapshot.checkpoint.file_commit),
             usage=used(uow, execution),
             spent=spent(uow, execution.id),
+            scores=RunScores(uow.evaluations.list_scores(execution.id)),
             rollback=open_rollback(uow, execution.id),
             notes=() if end is None else tuple(end.data.get("notes", ())),
             times=self._times(uow, execution, end, is_neglected=neglect is not None),

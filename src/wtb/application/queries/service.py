@@ -13,6 +13,7 @@ from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
+    BaselineView,
     BatchView,
     CheckpointPage,
     CheckpointRow,
@@ -27,7 +28,7 @@ from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import BaselineNotFound, DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
@@ -36,6 +37,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
@@ -119,6 +121,11 @@ class Queries:
         """Return the journals of a run's rollbacks, oldest first."""
         with self._reading() as uow:
             return uow.rollbacks.list_rollbacks(find_run(uow, run).id)
+
+    def scores(self, run: str) -> RunScores:
+        """Return the scores of a run."""
+        with self._reading() as uow:
+            return RunScores(uow.evaluations.list_scores(find_run(uow, run).id))
 
     def history(self, run: str) -> ExecutionHistory:
         """Return the whole history of a run."""
@@ -270,9 +277,18 @@ class Queries:
             return uow.events.list_events(stream=find_stream(uow, run), **filters)
 
     def batch(self, name_or_id: str) -> BatchView:
-        """Return a batch with its jobs, by its id or by its name (then the latest of that name)."""
+        """Return a batch with its jobs, by its id or by its name (then the latest of that name).
+
+        The `batch_id` of a baseline gives its saved results.
+        """
         with self._reading() as uow:
-            batch = find_batch(uow, name_or_id)
+            try:
+                batch = find_batch(uow, name_or_id)
+            except BatchNotFound:
+                baseline = uow.baselines.find(name_or_id)
+                if baseline is None:
+                    raise
+                return _saved_results(uow, baseline)
             return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
 
     def batch_record(self, name_or_id: str) -> Batch:
@@ -285,19 +301,21 @@ class Queries:
         with self._reading() as uow:
             return uow.batches.list_batches(limit=limit)
 
-    def baseline(self, name: str) -> Baseline:
-        """Return a baseline, whatever is wrong with others; BaselineNotFound names those there are."""
+    def baseline(self, name: str) -> BaselineView:
+        """Return a baseline with its results, even if others are damaged; BaselineNotFound names those that exist."""
         with self._reading() as uow:
-            try:
-                return uow.batches.get_baseline(name)
-            except BaselineNotFound:
-                known = [baseline.name for baseline in uow.batches.list_baselines()]
-        raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
+            found = uow.baselines.get(name)
+            return BaselineView(baseline=found, results=_saved_results(uow, found))
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines, sorted by name."""
         with self._reading() as uow:
-            return uow.batches.list_baselines()
+            return uow.baselines.list_baselines()
+
+
+def _saved_results(uow: UnitOfWork, baseline: Baseline) -> BatchView:
+    results = uow.baselines.list_results(baseline.name)
+    return BatchView(batch=baseline.as_batch(results), jobs=results)
 
 
 def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterator[RecordedEvent]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from wtb.application.batches.batch_editor import KEPT
 from wtb.batch_results import BatchResult, JobResult, MatrixRow
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
@@ -328,9 +327,9 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
 def list_batches(*, limit: int, url: str | None, as_json: bool) -> None:
     """List batches, newest first."""
     with Bench(url) as bench:
-        found = [each for each in bench.list_batches(limit=10_000) if not each.name.startswith(KEPT)]
+        found = bench.list_batches(limit)
     empty = "No batches here yet; `wtb batch run file.py` makes one."
-    show_rows([_row(each) for each in found[:limit]], as_json=as_json, empty=empty)
+    show_rows([_row(each) for each in found], as_json=as_json, empty=empty)
 
 
 def _row(batch: Batch) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from wtb.cli.views.checkpoint_rows import checkpoint_data
 from wtb.cli.views.half_done import half_done
 from wtb.cli.views.live import usage
 from wtb.cli.views.replay import show_replay
+from wtb.cli.views.scores import score_data, score_facts
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import Severity
@@ -239,6 +240,7 @@ def _more(view: RunView) -> dict[str, Any]:
         "failure": None if failure is None else asdict(failure),
         "usage": usage_data(view.usage),
         "spent": usage_data(view.spent),
+        "scores": [score_data(score) for score in view.scores.all],
     }
 
 
@@ -264,6 +266,7 @@ def _facts(view: RunView) -> dict[str, str]:
         facts["used"] = usage(usage_data(used))
     if _is_more(spent.totals(), used.totals()):
         facts["spent"] = f"{usage(usage_data(spent))}, with attempts that failed and lines that were left"
+    facts |= score_facts(view)
     if view.files.files:
         how = f"`wtb show {view.id} --files` lists them"
         facts["files"] = f"{counted(view.files.files, 'file')}, {size(view.files.size_bytes)}; {how}"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wtb.application.batches.batch_editor import known_combination
+from wtb.application.batches.baselines import known_combination
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
 from wtb.cli.views.batch_tables import interval, number, verdict_data
 from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
 
@@ -70,7 +70,8 @@ def compare(
     """Compare every combination of a batch with its baseline, case by case.
 
     With BATCH2, compare each combination in BATCH2 with the same combination in BATCH, on the cases that both have.
-    Either may be BATCH:COMBINATION, or baseline/NAME for a baseline that you set with `wtb baseline`.
+    Either may be BATCH:COMBINATION, or baseline/NAME for a baseline that you set with `wtb baseline`. If a batch has
+    that very name, the batch is meant.
 
     A verdict says better or worse only if chance is ruled out (5 %). The primary metric decides who wins; all
     combinations are judged together on it. The other metrics and the share of failed runs are judged together as a
@@ -79,7 +80,7 @@ def compare(
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
-            result = bench.get_batch(name)
+            result = _side(bench, name)
             found = result.compare(*metrics, errors=errors, max_errors=max_errors)
             against, notes = result.baseline, result.notes
         else:
@@ -115,7 +116,7 @@ def _across(
 ) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
     """Compare two batches; return the verdicts, the name of the old side, what only one side has, and notes."""
     (first, one), (second, other) = split(name), split(after)
-    old, new = bench.get_batch(first), bench.get_batch(second)
+    old, new = _side(bench, first), _side(bench, second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old.batch, one or other), known_combination(new.batch, other or one))]
@@ -125,6 +126,17 @@ def _across(
         return found, f"{first}:{pairs[0][0]}", only, new.notes
     only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
     return found, f"the same combination in {first}", only, new.notes
+
+
+def _side(bench: Bench, name: str) -> BatchResult:
+    """Return a batch; if there is none of this name, baseline NAME may be meant, written as baseline/NAME."""
+    try:
+        return bench.get_batch(name)
+    except BatchNotFound:
+        prefix, slash, baseline = name.partition("/")
+        if not slash or prefix != BASELINE:
+            raise
+        return bench.get_baseline(baseline)
 
 
 def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
@@ -202,7 +214,7 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
         raise InvalidInput(f"name one combination for all batches, not {'; '.join(sorted(chosen))}")
     with Bench(url) as bench:
         kept = bench.set_baseline(name, [batch for batch, _ in named], next(iter(chosen), None))
-        result = bench.get_batch(kept.batch_id)
+        result = bench.get_baseline(kept.name)
     record = result.batch.record
     count, total = len(result.results), len(record.cases) * record.repeats
     text = f"{name} is {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
@@ -229,7 +241,7 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
 def list_baselines(*, url: str | None, as_json: bool) -> None:
     """List baselines by name."""
     with Bench(url) as bench:
-        rows = [_baseline_row(each, bench.get_batch(each.batch_id)) for each in bench.list_baselines()]
+        rows = [_baseline_row(each, bench.get_baseline(each.name)) for each in bench.list_baselines()]
     if not as_json:
         rows = [{**row, "batches": ", ".join(row["batches"])} for row in rows]
     show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` makes one.")

@@ -4,13 +4,19 @@ Laws that hold for all of them: implementations are safe to use from several thr
 is changed later by them or may be changed by the caller; foreign exceptions never pass through.
 """
 
-from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.batches import (
+    BaselineRepository,
+    BatchRepository,
+    NodeCacheRepository,
+    ObservationRepository,
+)
 from wtb.domain.ports.events import EventBus, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.runs import (
     BranchRepository,
     CallAnchor,
     CheckpointStore,
+    EvaluationRepository,
     ExecutionRepository,
     NodeRunRepository,
     RollbackRepository,
@@ -22,6 +28,7 @@ from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Own
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
 
 __all__ = [
+    "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
     "CallAnchor",
@@ -30,6 +37,7 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "EvaluationRepository",
     "EventBus",
     "EventLog",
     "ExecutionRepository",

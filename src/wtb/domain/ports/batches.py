@@ -1,4 +1,4 @@
-"""The rows of a batch: its jobs, the node runs that jobs share, and what they were seen to read."""
+"""Batches with their jobs, baselines, the node runs that jobs share, and what jobs were seen to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.domain.observation import Observation
 
 
 class BatchRepository(Protocol):
-    """Batch tests, their jobs, and combinations that others are held against."""
+    """Batches and their jobs."""
 
     def save(self, batch: Batch) -> None:
         """Keep a batch, new or changed; the seconds that it has taken never become fewer."""
@@ -49,20 +49,38 @@ class BatchRepository(Protocol):
         """Let nobody else plan a batch of this name until the end of the transaction."""
         ...
 
-    def save_baseline(self, baseline: Baseline) -> None:
-        """Keep a baseline; one of the same name is replaced."""
+
+class BaselineRepository(Protocol):
+    """Baselines by name, each with its saved results. A baseline never changes; it is replaced or deleted as a whole.
+
+    A damaged baseline can be replaced and deleted like any other.
+    """
+
+    def save(self, baseline: Baseline, results: Sequence[Job]) -> None:
+        """Save a baseline with its results, in place of the one of the same name."""
         ...
 
-    def get_baseline(self, name: str) -> Baseline:
-        """Return it, or raise BaselineNotFound."""
+    def get(self, name: str) -> Baseline:
+        """Return it, or raise BaselineNotFound, which names those that exist."""
+        ...
+
+    def find(self, batch_id: str) -> Baseline | None:
+        """Return the baseline whose results carry this batch id."""
         ...
 
     def list_baselines(self) -> tuple[Baseline, ...]:
-        """Return all baselines in the order of their names."""
+        """Return all baselines, sorted by name."""
         ...
 
-    def delete_baseline(self, name: str) -> None:
-        """Delete a baseline, if there is one of this name; the batch that it points to stays."""
+    def list_results(self, name: str) -> tuple[Job, ...]:
+        """Return the saved results in the order of their numbers.
+
+        Raise BaselineNotFound if there is no such baseline, and DamagedData if one of its results is lost.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a baseline with its results, if there is one of this name."""
         ...
 
 

@@ -9,12 +9,18 @@ from typing import NamedTuple, Protocol, Self
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
-from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.batches import (
+    BaselineRepository,
+    BatchRepository,
+    NodeCacheRepository,
+    ObservationRepository,
+)
 from wtb.domain.ports.events import EventLog
 from wtb.domain.ports.files import FileCommitRepository
 from wtb.domain.ports.runs import (
     BranchRepository,
     CheckpointStore,
+    EvaluationRepository,
     ExecutionRepository,
     NodeRunRepository,
     RollbackRepository,
@@ -124,8 +130,18 @@ class UnitOfWork(Protocol):
         ...
 
     @property
+    def evaluations(self) -> EvaluationRepository:
+        """Scores of single runs."""
+        ...
+
+    @property
     def batches(self) -> BatchRepository:
         """Batch tests."""
+        ...
+
+    @property
+    def baselines(self) -> BaselineRepository:
+        """Baselines and their results."""
         ...
 
     @property

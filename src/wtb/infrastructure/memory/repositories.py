@@ -145,6 +145,8 @@ class MemoryExecutionRepository:
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
         drop_writes_of(self._transaction, execution_id)
+        for score in list(self._transaction.group("evaluations", 0, execution_id)):
+            self._transaction.drop("evaluations", (execution_id, score.id))
 
 
 class MemoryBranchRepository:

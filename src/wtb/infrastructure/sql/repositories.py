@@ -190,7 +190,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.change("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)) == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_evaluations", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
         # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"

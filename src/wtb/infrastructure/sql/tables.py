@@ -289,9 +289,44 @@ baselines = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("batch_id", Text, nullable=False),
+    Column("workflow_name", Text, nullable=False),
     Column("combination", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("results", BigInteger, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("seal", LargeBinary),
+)
+
+baseline_results = Table(
+    "wtb_baseline_results",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("combination", Text, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("execution_id", Text),
+    Column("result", Text, nullable=False),
+    Column("seal", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+evaluations = Table(
+    "wtb_evaluations",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("checkpoint_id", Text, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("score", Text),
+    Column("error", Text),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("seal", LargeBinary),
+    sqlite_with_rowid=False,
 )
 
 observations = Table(

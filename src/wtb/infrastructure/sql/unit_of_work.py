@@ -8,9 +8,11 @@ from functools import partial
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
@@ -71,8 +73,16 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlRollbackRepository(self._sql)
 
     @lazy
+    def evaluations(self) -> SqlEvaluationRepository:
+        return SqlEvaluationRepository(self._sql)
+
+    @lazy
     def batches(self) -> SqlBatchRepository:
         return SqlBatchRepository(self._sql)
+
+    @lazy
+    def baselines(self) -> SqlBaselineRepository:
+        return SqlBaselineRepository(self._sql)
 
     @lazy
     def cache(self) -> SqlNodeCacheRepository:

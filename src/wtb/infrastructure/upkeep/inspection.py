@@ -63,6 +63,9 @@ _TURNS = frozenset(
 )
 """Events that say how a run stands from then on."""
 
+_OF_RUNS = (FaultKind.PENDING_WRITE, FaultKind.EVALUATION)
+"""Rows that are deleted with their run."""
+
 _FILE_OF = "SELECT path FROM entry WHERE digest = ? LIMIT 1"
 _FILE_OF_BLOCK = """
 SELECT path FROM entry WHERE digest IN (SELECT file_digest FROM block WHERE block.digest = ?) LIMIT 1
@@ -241,17 +244,17 @@ def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
 
 
 def _sealed(rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-    """Yield the rows that do not match their checksums, and pending writes of runs that do not exist."""
+    """Yield the rows that do not match their checksums, and what is left of runs that do not exist."""
     known: dict[str, bool] = {}
     for row in rows.sealed_rows():
         if row.is_whole_row:
             seen(row.kind)
         run, problem = row.execution_id, row.problem
-        if row.kind is FaultKind.PENDING_WRITE and run is not None and not problem:
+        if row.kind in _OF_RUNS and run is not None and not problem:
             if run not in known:
                 known[run] = any(ledger.rows("SELECT 1 FROM execution WHERE id = ?", run))
             if not known[run]:
-                problem = f"pending write {row.name!r} belongs to run {run!r}, which does not exist"
+                problem = f"{row.kind} {row.name!r} belongs to run {run!r}, which does not exist"
         if problem:
             yield fault(row.kind, row.name, problem, () if run is None else (run,))
 
