@@ -15,7 +15,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, Severity
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.rollback import Direction
+from wtb.domain.rollback import RollbackDirection
 
 
 @wtb.tool(effects="none")
@@ -151,7 +151,7 @@ def test_a_rollback_that_waits_is_in_the_view(bench: Bench) -> None:
         run.rollback("begin")
     waiting = run.view().rollback
     assert waiting is not None
-    assert (waiting.journal.direction, waiting.target.node) == (Direction.ROLLBACK, "begin")
+    assert (waiting.journal.direction, waiting.target.node) == (RollbackDirection.ROLLBACK, "begin")
     assert (waiting.done, [call.tool for call in waiting.left]) == ((), ["send"])
 
 

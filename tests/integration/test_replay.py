@@ -16,7 +16,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.bench import Bench
 from wtb.domain.errors import DamagedData, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import ExecutionStatus
-from wtb.domain.replay import Aspect, Difference, ReplayReport, Verdict
+from wtb.domain.replay import Aspect, Difference, ReplayReport, ReplayVerdict
 from wtb.domain.state import MISSING, StateDelta
 from wtb.domain.values import evolve
 from wtb.flow import Workflow
@@ -26,7 +26,12 @@ from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.runs import Run
 
-SAME, DIFFERENT, TAKEN, UNKNOWN = Verdict.SAME, Verdict.DIFFERENT, Verdict.TAKEN, Verdict.UNKNOWN
+SAME, DIFFERENT, TAKEN, UNKNOWN = (
+    ReplayVerdict.SAME,
+    ReplayVerdict.DIFFERENT,
+    ReplayVerdict.TAKEN,
+    ReplayVerdict.UNKNOWN,
+)
 FAILED, PAUSED, PENDING = ExecutionStatus.FAILED, ExecutionStatus.PAUSED, ExecutionStatus.PENDING
 
 ran: list[str] = []
@@ -89,7 +94,7 @@ def replayed(run: Run, flow: Workflow | None = None) -> ReplayReport:
     return report
 
 
-def verdicts(report: ReplayReport) -> list[Verdict]:
+def verdicts(report: ReplayReport) -> list[ReplayVerdict]:
     return [step.verdict for step in report.steps]
 
 

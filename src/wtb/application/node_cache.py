@@ -60,10 +60,11 @@ class SharedFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a batch: failures are final within it, and within another one that goes on at the same time.
+class AttemptRef:
+    """An attempt at a batch, by its id and its start.
 
-    `began_at` is the time of the store, which all machines share.
+    A failure is final within its attempt, and within other attempts that run at the same time. `began_at` is the
+    store's time, which all machines share.
     """
 
     id: str
@@ -99,7 +100,7 @@ class NodeCache:
         return lambda: self._listeners.remove(listener)
 
     def claim(
-        self, key: bytes, attempt: Attempt, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
+        self, key: bytes, attempt: AttemptRef, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
     ) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or that somebody makes it; None when it is now for the caller to make it.
 
@@ -144,7 +145,7 @@ class NodeCache:
         """Return that something was measured now, by this process."""
         return Measured.once(self._clock.now(), self._me())
 
-    def settle(self, uow: UnitOfWork, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
+    def settle(self, uow: UnitOfWork, key: bytes, attempt: AttemptRef, result: SharedResult | SharedFailure) -> None:
         """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
 
         It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
@@ -161,7 +162,7 @@ class NodeCache:
         )
         uow.cache.settle(entry)
 
-    def settle_now(self, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
+    def settle_now(self, key: bytes, attempt: AttemptRef, result: SharedResult | SharedFailure) -> None:
         """Keep a result in a transaction of its own."""
         with self._storage.unit_of_work() as uow:
             self.settle(uow, key, attempt, result)
@@ -192,7 +193,7 @@ class NodeCache:
             listener(key)
 
 
-def _is_final(failed: CacheEntry, attempt: Attempt) -> bool:
+def _is_final(failed: CacheEntry, attempt: AttemptRef) -> bool:
     """Whether a failure holds in this attempt at a batch: it was made in it, or by somebody else meanwhile."""
     return failed.attempt == attempt.id or failed.expires_at >= attempt.began_at
 
@@ -244,7 +245,7 @@ class Sharing:
     case_id: str
     repeat: int
     seed: int
-    attempt: Attempt
+    attempt: AttemptRef
     enabled: bool = True
     """Whether anything is shared; what is executed is counted either way."""
     fresh: frozenset[str] = frozenset()

@@ -84,7 +84,7 @@ class FileTree(Mapping[str, FileEntry]):
 
     __slots__ = ("_buckets", "_id", "_size", "weight")
 
-    def __init__(self, buckets: Mapping[int, _Bucket] | None = None, size: int = 0, weight: int = 0) -> None:
+    def __init__(self, buckets: Mapping[int, _EntryBucket] | None = None, size: int = 0, weight: int = 0) -> None:
         self._buckets = buckets or {}
         self._size = size
         self._id = FileCommitId("")
@@ -165,7 +165,7 @@ class FileTree(Mapping[str, FileEntry]):
             size += old is None
         for index, changed in fresh.items():
             if changed:
-                buckets[index] = _Bucket(changed)
+                buckets[index] = _EntryBucket(changed)
             else:
                 buckets.pop(index, None)
         return FileTree(buckets, size, weight)
@@ -178,7 +178,7 @@ class FileTree(Mapping[str, FileEntry]):
                 yield mine.entries, theirs.entries
 
 
-class _Bucket:
+class _EntryBucket:
     """The entries whose paths share a checksum byte, with their common hash, computed when first asked for."""
 
     __slots__ = ("_digest", "entries")
@@ -192,12 +192,12 @@ class _Bucket:
             self._digest = hashlib.sha256(b"".join(sorted(map(_encoded, self.entries.values())))).digest()
         return self._digest
 
-    def is_like(self, other: _Bucket) -> bool:
+    def is_like(self, other: _EntryBucket) -> bool:
         """Whether both are known to hold the same; False when that would have to be computed."""
         return self is other or (self._digest != b"" and self._digest == other._digest)
 
 
-_NOTHING = _Bucket({})
+_NOTHING = _EntryBucket({})
 EMPTY_TREE = FileTree()
 
 

@@ -25,7 +25,7 @@ class SourceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Source:
+class ObservedSource:
     """A file, folder, module or variable by name; files inside the project are named relative to its root."""
 
     kind: SourceKind
@@ -61,7 +61,7 @@ class Observation:
     """One function read one source; `reader` is `file:function`."""
 
     reader: str
-    source: Source
+    source: ObservedSource
     digest: str
 
 

@@ -18,7 +18,7 @@ from wtb.domain.state import MISSING, State, StateDelta
 from wtb.domain.workflow import WorkflowDefinition
 
 
-class Verdict(StrEnum):
+class ReplayVerdict(StrEnum):
     """What came of replaying one step."""
 
     SAME = "same"
@@ -63,7 +63,7 @@ class ReplayedStep:
     checkpoint_id: CheckpointId
     trigger: Trigger
     visits: tuple[tuple[str, int], ...]
-    verdict: Verdict
+    verdict: ReplayVerdict
     differences: tuple[Difference, ...] = ()
 
 
@@ -94,17 +94,19 @@ class StepReplay:
         self._names = tuple(node.name for node in definition.nodes)
         self._codec = codec
 
-    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
+    def verdict(
+        self, before: Snapshot | None, recorded: Snapshot | None
+    ) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
         """Replay one step from the record of the step before it; None stands for one that was deleted."""
         if recorded is None:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         trigger = recorded.checkpoint.trigger
         if trigger is Trigger.START:
             return _judged(self._start(recorded.checkpoint))
         if trigger is not Trigger.NODE_END:
-            return Verdict.TAKEN, ()
+            return ReplayVerdict.TAKEN, ()
         if before is None or not recorded.returned:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         return _judged(self._after(before, recorded))
 
     def _start(self, recorded: Checkpoint) -> Iterable[Difference]:
@@ -187,16 +189,18 @@ class EngineReplay:
         self._codec = codec
         self._memory: Mapping[str, Any] = {}
 
-    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
+    def verdict(
+        self, before: Snapshot | None, recorded: Snapshot | None
+    ) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
         """Replay one step, as `StepReplay.verdict` does; steps are given one after the other."""
         if recorded is None:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         memory = self._memory
         self._memory = recorded.returned.get(self._engine.remembers, memory)
         if recorded.checkpoint.trigger is not Trigger.NODE_END:
-            return Verdict.TAKEN, ()
+            return ReplayVerdict.TAKEN, ()
         if before is None or not memory:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         return _judged(self._after(before, recorded, memory))
 
     def _after(self, before: Snapshot, recorded: Snapshot, memory: Mapping[str, Any]) -> Iterable[Difference]:
@@ -234,9 +238,9 @@ def _by_position(nodes: tuple[str, ...], returned: Mapping[str, Any]) -> list[Ma
     return [found[node].pop(0) for node in nodes]
 
 
-def _judged(differences: Iterable[Difference]) -> tuple[Verdict, tuple[Difference, ...]]:
+def _judged(differences: Iterable[Difference]) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
     found = tuple(differences)
-    return Verdict.DIFFERENT if found else Verdict.SAME, found
+    return ReplayVerdict.DIFFERENT if found else ReplayVerdict.SAME, found
 
 
 def _said(error: Exception) -> str:

@@ -21,7 +21,7 @@ HEADS = "wtb.heads"
 """Under which name the safety checkpoint of a LangGraph thread holds the head of each branch."""
 
 
-class Direction(StrEnum):
+class RollbackDirection(StrEnum):
     """Back to an earlier checkpoint, or forward again to where a rollback came from."""
 
     ROLLBACK = "rollback"
@@ -56,7 +56,7 @@ class Rollback:
     id: str
     execution_id: ExecutionId
     branch_id: BranchId
-    direction: Direction
+    direction: RollbackDirection
     head_id: CheckpointId
     target_id: CheckpointId
     safety_id: CheckpointId
@@ -81,7 +81,7 @@ class Rollback:
 
     def progress(self, calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
         """Return which of its calls are dealt with and which are left, each in order, given those of the execution."""
-        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is Direction.ROLLBACK else _AGAIN
+        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is RollbackDirection.ROLLBACK else _AGAIN
         own = chosen(calls, self.calls)
         done = tuple(call for call in own if call.status in settled)
         return done, tuple(call for call in own if call.status not in settled)
@@ -103,7 +103,7 @@ def standing(journals: Sequence[Rollback]) -> list[Rollback]:
     """Return the rollbacks that were carried out and that no redo took back."""
     carried_out: list[Rollback] = []
     for journal in journals:
-        if journal.status is RollbackStatus.COMPLETED and journal.direction is Direction.ROLLBACK:
+        if journal.status is RollbackStatus.COMPLETED and journal.direction is RollbackDirection.ROLLBACK:
             carried_out.append(journal)
         elif journal.status is RollbackStatus.COMPLETED:
             carried_out.pop()

@@ -43,7 +43,7 @@ class CallStatus(StrEnum):
     REDOING = "redoing"
 
 
-class InDoubt(StrEnum):
+class WhenInDoubt(StrEnum):
     """What to do about an external call whose result was never recorded."""
 
     RUN_AGAIN = "run_again"
@@ -64,13 +64,13 @@ class ToolSpec:
     confirmable: bool = False
 
     @property
-    def in_doubt(self) -> InDoubt:
+    def in_doubt(self) -> WhenInDoubt:
         """What to do about a call of this tool whose fate is unknown: whatever is surest not to repeat it."""
         if self.effects is not Effects.EXTERNAL or self.idempotent:
-            return InDoubt.RUN_AGAIN
+            return WhenInDoubt.RUN_AGAIN
         if self.confirmable:
-            return InDoubt.CONFIRM
-        return InDoubt.REVERSE if self.reversible and self.reverse_in_doubt else InDoubt.PAUSE
+            return WhenInDoubt.CONFIRM
+        return WhenInDoubt.REVERSE if self.reversible and self.reverse_in_doubt else WhenInDoubt.PAUSE
 
 
 @dataclass(frozen=True, kw_only=True)

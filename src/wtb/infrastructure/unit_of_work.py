@@ -14,7 +14,7 @@ from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
 
 Value = TypeVar("Value")
@@ -36,7 +36,7 @@ class lazy(Generic[Value]):  # noqa: N801  used as a decorator
         return made
 
 
-class Transaction(Protocol):
+class ClosableTransaction(Protocol):
     """One transaction; closing it undoes what was not committed."""
 
     def commit(self) -> None: ...
@@ -60,7 +60,7 @@ class StorageParts:
         self._trees = TreeCache()
         self._encoder = DeltaEncoder(codec)
 
-    def checkpoint_store(self, rows: CheckpointRows, around: Callable[[], Around]) -> DeltaCheckpointStore:
+    def checkpoint_store(self, rows: CheckpointRows, sources: Callable[[], HistorySources]) -> DeltaCheckpointStore:
         """Return the checkpoint store over these rows."""
         return DeltaCheckpointStore(
             rows,
@@ -68,7 +68,7 @@ class StorageParts:
             encoder=self._encoder,
             codec=self.codec,
             clock=self.clock,
-            around=around,
+            sources=sources,
         )
 
     def file_commits(self, rows: FileCommitRows, blobs: CheckpointRows) -> DeltaFileCommits:
@@ -82,11 +82,11 @@ class TransactionalUnitOfWork(ABC):
     def __init__(self, bus: EventBus, *, readonly: bool) -> None:
         self._bus = bus
         self._readonly = readonly
-        self._transaction: Transaction | None = None
+        self._transaction: ClosableTransaction | None = None
         self._ended = False
 
     @abstractmethod
-    def _begin(self, *, readonly: bool) -> Transaction:
+    def _begin(self, *, readonly: bool) -> ClosableTransaction:
         """Begin a transaction and put the repositories over it."""
 
     def __enter__(self) -> Self:

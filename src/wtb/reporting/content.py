@@ -313,9 +313,9 @@ class Report:
         table = self.result.table(metric.name)
         return CaseScores(table=table, means={row.name: known_or_worst(table, row.name) for row in self.rows})
 
-    def figures(self, metric: Metric) -> Figures:
+    def figures(self, metric: Metric) -> NumberFormat:
         """Return how the numbers of a metric are written."""
-        return Figures.of(row.summaries[metric.name].mean for row in self.rows)
+        return NumberFormat.of(row.summaries[metric.name].mean for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,13 +349,13 @@ class CaseScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class NumberFormat:
     """Numbers of one metric, all with as many decimals as the largest needs for three digits."""
 
     decimals: int
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> Figures:
+    def of(cls, values: Iterable[float | None]) -> NumberFormat:
         """Look at the numbers that are to be written."""
         largest = max((abs(value) for value in values if value is not None), default=1.0)
         return cls(2 - math.floor(math.log10(largest)) if largest >= 1e-9 else 3)

@@ -15,7 +15,7 @@ from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
-from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted
+from wtb.reporting.content import METHOD, NumberFormat, Report, Row, Trouble, counted
 from wtb.reporting.markup import Markup, element, joined
 
 MOST_LINES = 101
@@ -155,7 +155,7 @@ def _metric_head(metric: Metric) -> Markup:
     return element("th", metric.name, " ", good, scope="col", data_first="descending" if is_higher else "ascending")
 
 
-def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _matrix_cell(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     summary = row.summaries[metric.name]
     lost = [element("small", row.unscored(metric.name), class_="lost")] if row.unscored(metric.name) else []
     if summary.mean is None:
@@ -174,7 +174,7 @@ def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
     )
 
 
-def _verdict(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     finding = row.finding(metric.name)
     if row.is_baseline:
         return Markup("")
@@ -281,7 +281,7 @@ def _comparisons(report: Report) -> Section | None:
     return Section(id="comparisons", name="Comparisons", title="Comparisons in full", parts=parts)
 
 
-def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> Markup:
+def _comparison_table(rows: Sequence[Row], metric: Metric, figures: NumberFormat) -> Markup:
     names = (
         "#",
         "Combination",
@@ -301,7 +301,7 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
     )
 
 
-def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _comparison_row(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     verdict, finding = row.verdicts[metric.name], row.finding(metric.name) or "not comparable"
     found = verdict.comparison
     cells = (
@@ -309,7 +309,7 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         figures.interval(found.interval, signed=True) or "–",
         f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "< 0.001",
         f"{found.wins}–{found.ties}–{found.losses}",
-        "–" if found.effect_size is None else Figures(2).change(found.effect_size),
+        "–" if found.effect_size is None else NumberFormat(2).change(found.effect_size),
         "–" if verdict.needed_cases is None else str(verdict.needed_cases),
     )
     return element(

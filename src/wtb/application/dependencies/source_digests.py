@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wtb.application.dependencies.own_code import path_of
 from wtb.application.dependencies.sources import module_digest
-from wtb.domain.observation import ABSENT, EVERY_VARIABLE, Source, SourceKind
+from wtb.domain.observation import ABSENT, EVERY_VARIABLE, ObservedSource, SourceKind
 
 _LARGE = 64 * 1024 * 1024
 """Larger files are known by size and time of change: hashing them would take longer than most nodes."""
@@ -33,7 +33,7 @@ class SourceDigests:
         self._is_secret = is_secret
         self._contents: dict[tuple[str, Signature], str] = {}
 
-    def now(self, source: Source) -> str:
+    def now(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""
         match source.kind:
             case SourceKind.VARIABLE if source.name == EVERY_VARIABLE:

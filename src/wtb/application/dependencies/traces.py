@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wtb.application.dependencies.fingerprint import Fingerprint
-from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind, Window
-from wtb.domain.ports import Observer, Storage
+from wtb.domain.observation import ANYBODY, WRITTEN, Observation, ObservedSource, SourceKind, Window
+from wtb.domain.ports import DependencyObserver, Storage
 
 _CHECKED_FOR_S = 1.0
 """How long it is believed that files are as they were when they were last looked at."""
 
-Key = tuple[str, Source]
+Key = tuple[str, ObservedSource]
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
@@ -43,7 +43,7 @@ class _Looked:
 class Traces:
     """Keeps what was read in this process, and says whether what others read is still the same."""
 
-    def __init__(self, storage: Storage, observer: Observer) -> None:
+    def __init__(self, storage: Storage, observer: DependencyObserver) -> None:
         self._storage = storage
         self._observer = observer
         self._kept: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Traces:
                 self._kept[trace_id] = end
             return end
 
-    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[Source, ...]:
+    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[ObservedSource, ...]:
         """Return the sources that have changed since results were made of these functions in these windows."""
         found = {
             source
@@ -91,7 +91,7 @@ class Traces:
         }
         return tuple(sorted(found))
 
-    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[Source, ...]:
+    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[ObservedSource, ...]:
         """Return the servers and programs that a function was seen to talk to: nobody knows what they would say now."""
         found = {
             each.source
@@ -118,7 +118,7 @@ class Traces:
             return looked
 
     def _compared(self, observations: Sequence[tuple[int, Observation]]) -> dict[Key, list[tuple[int, bool]]]:
-        now: dict[Source, str] = {}
+        now: dict[ObservedSource, str] = {}
         written = {each.source for _, each in observations if each.digest == WRITTEN}
         found: dict[Key, list[tuple[int, bool]]] = defaultdict(list)
         for number, each in observations:
@@ -144,7 +144,7 @@ def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:
     return not all(within or before)
 
 
-def in_words(sources: Iterable[Source]) -> Iterator[str]:
+def in_words(sources: Iterable[ObservedSource]) -> Iterator[str]:
     """Yield what has changed, in words."""
     kinds: Mapping[SourceKind, str] = {SourceKind.MODULE: "module "}
     for source in sources:

@@ -15,10 +15,10 @@ from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
     BatchView,
     CheckpointPage,
-    CheckpointRow,
     CheckpointView,
     DeletionView,
     EventPage,
+    HistoryRow,
     RunRow,
     RunView,
     WorkflowView,
@@ -196,7 +196,7 @@ class Queries:
                 raise InvalidInput("all lines of a run are listed from their end; give `before` instead of `after`")
             return pages.every_page(uow, execution, before=before, limit=limit)
 
-    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[CheckpointRow]:
+    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[HistoryRow]:
         """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, some at a time."""
         with self._reading() as uow:
             execution = find_run(uow, run)

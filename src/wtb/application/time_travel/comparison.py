@@ -23,7 +23,7 @@ _TAIL = 64
 """Checkpoints that are looked at first: what is compared is mostly near the end."""
 
 
-class Comparison:
+class CheckpointComparison:
     """Compares checkpoints. Reads what differs, not what is the same; writes nothing."""
 
     def __init__(self, storage: Storage, objects: ObjectStore) -> None:

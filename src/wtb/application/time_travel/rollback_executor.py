@@ -18,7 +18,7 @@ from wtb.domain.execution import Execution, ExecutionStatus, Pause
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Storage, UnitOfWork
-from wtb.domain.rollback import Direction, Rollback, RollbackStatus, chosen, redoable
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, chosen, redoable
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
 from wtb.domain.values import evolve
@@ -58,16 +58,16 @@ class RollbackExecutor:
     def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
         """Leave the run where it is; calls of which nobody knows how they stand are settled first."""
         self._settle(at, journal, doubt)
-        if journal.direction is Direction.REDO:
+        if journal.direction is RollbackDirection.REDO:
             self._take_back(at, journal)
-        files = at.head if journal.direction is Direction.REDO else self._checkpoint(journal.safety_id)
+        files = at.head if journal.direction is RollbackDirection.REDO else self._checkpoint(journal.safety_id)
         with self._staged(at, files.file_commit) as swap:
             swap()
         return self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()), at.head)
 
     def _commit_of(self, journal: Rollback) -> str | None:
         """Return the files that belong to where it goes: forward, they are those that lay there before."""
-        wanted = journal.safety_id if journal.direction is Direction.REDO else journal.target_id
+        wanted = journal.safety_id if journal.direction is RollbackDirection.REDO else journal.target_id
         return self._checkpoint(wanted).file_commit
 
     def _checkpoint(self, checkpoint_id: CheckpointId) -> Checkpoint:
@@ -118,7 +118,7 @@ class RollbackExecutor:
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
-            if journal.direction is Direction.ROLLBACK:
+            if journal.direction is RollbackDirection.ROLLBACK:
                 self._reverse(at, journal, call, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
@@ -176,7 +176,7 @@ class RollbackExecutor:
         now = self._clock.now()
         was_done = journal.status is RollbackStatus.COMPLETED
         where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
-        reason = f"{'rolled back' if journal.direction is Direction.ROLLBACK else 'gone forward'} to {where}"
+        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'gone forward'} to {where}"
         execution = at.execution.moved_to(
             ExecutionStatus.PAUSED, now, pause=Pause(reason=reason if was_done else f"{journal.direction} given up")
         )
@@ -186,7 +186,7 @@ class RollbackExecutor:
                 for run in _left_or_taken_up(uow, at, journal, head):
                     uow.node_runs.save(run)
                 uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
-                if journal.direction is Direction.ROLLBACK and head.id != at.head.id:
+                if journal.direction is RollbackDirection.ROLLBACK and head.id != at.head.id:
                     uow.writes.delete(execution.id, [head.id])  # else LangGraph takes its tasks for done
                 data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
                 uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
@@ -220,7 +220,7 @@ def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Ch
     current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
     assert journal.ended_at is not None
     left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
-    if journal.direction is Direction.ROLLBACK:
+    if journal.direction is RollbackDirection.ROLLBACK:
         return left
     undone = last_undone(uow, at)
     assert undone is not None

@@ -28,8 +28,8 @@ from wtb.domain.rollback import (
     HEADS,
     CallKey,
     CannotUndo,
-    Direction,
     Rollback,
+    RollbackDirection,
     RollbackPlan,
     keys_of,
     plan_rollback,
@@ -101,7 +101,7 @@ class TimeTravel:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
             safety, goal = self._safety(at, plan.target, files=files)
             calls = keys_of(plan.reverse)
-            journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by)
+            journal = self._journal(RollbackDirection.ROLLBACK, at, goal.id, safety.id, calls, created_by)
             self._executor.carry_out(at, journal)
         return plan
 
@@ -139,7 +139,7 @@ class TimeTravel:
             last = self._last_rollback(at)
             self._keep_changes(at)
             calls = tuple(reversed(last.calls))
-            journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by)
+            journal = self._journal(RollbackDirection.REDO, at, last.head_id, last.safety_id, calls, created_by)
             return self._executor.carry_out(at, journal)
 
     def _still(self, execution_id: ExecutionId) -> Position:
@@ -190,7 +190,7 @@ class TimeTravel:
 
     def _journal(  # noqa: PLR0917  a private name for a value with many facts
         self,
-        direction: Direction,
+        direction: RollbackDirection,
         at: Position,
         target_id: CheckpointId,
         safety_id: CheckpointId,

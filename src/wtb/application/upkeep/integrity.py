@@ -26,7 +26,7 @@ Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class IntegrityReport:
     """What was found. `garbage` is what nothing refers to, `swept` what was collected of it."""
 
     faults: tuple[Fault, ...]
@@ -66,14 +66,16 @@ class Integrity:
         self._folders = folders
         self._grace = grace
 
-    def check(self, watch: Watch = lambda kind: None) -> Report:
+    def check(self, watch: Watch = lambda kind: None) -> IntegrityReport:
         """Look at everything and change nothing."""
         inspected = self._inspection.inspect(watch)
         here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
         here = (*self._anchor.inspect(), *here)
-        return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
+        return IntegrityReport(
+            faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage
+        )
 
-    def repair(self, watch: Watch = lambda kind: None) -> Report:
+    def repair(self, watch: Watch = lambda kind: None) -> IntegrityReport:
         """Put right what can be, collect garbage, and look again: what is not found a second time was repaired."""
         before = self.check(watch)
         self._inspection.repair(before.faults)
@@ -85,7 +87,7 @@ class Integrity:
         faults = tuple(fault if (fault.kind, fault.what) in left else fault.mended() for fault in before.faults)
         known = {(fault.kind, fault.what) for fault in faults}
         faults += tuple(fault for fault in after.faults if (fault.kind, fault.what) not in known)
-        return Report(faults=faults, looked_at=after.looked_at, garbage=after.garbage, swept=self._swept())
+        return IntegrityReport(faults=faults, looked_at=after.looked_at, garbage=after.garbage, swept=self._swept())
 
     def _swept(self) -> Swept | None:
         try:

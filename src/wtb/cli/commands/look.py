@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from wtb.application.queries.lookup import Prefix
-from wtb.application.queries.views import CheckpointPage, CheckpointRow, RunRow
+from wtb.application.queries.views import CheckpointPage, HistoryRow, RunRow
 from wtb.bench import Bench
 from wtb.cli.output import (
     as_json,
@@ -197,7 +197,7 @@ def history(
             _show_page(queries.history_page(run, every=everything, **bounds), by_id=everything, as_json=as_json)
 
 
-def _show_each(rows: Iterable[CheckpointRow]) -> None:
+def _show_each(rows: Iterable[HistoryRow]) -> None:
     """Print rows as they arrive, one table at a time."""
     rows, is_first = iter(rows), True
     while page := list(islice(rows, _TABLE)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from wtb.application.upkeep.integrity import Report
+from wtb.application.upkeep.integrity import IntegrityReport
 from wtb.application.upkeep.retention import RunPruning, Watch
 from wtb.application.upkeep.workspace_collection import CollectedFolder
 from wtb.bench import Bench
@@ -208,7 +208,7 @@ def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bo
         context.exit(1)
 
 
-def _report_for_programs(report: Report) -> dict[str, Any]:
+def _report_for_programs(report: IntegrityReport) -> dict[str, Any]:
     return {
         "healthy": report.is_healthy,
         "faults": [asdict(fault) for fault in report.faults],
@@ -218,7 +218,7 @@ def _report_for_programs(report: Report) -> dict[str, Any]:
     }
 
 
-def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
+def _report_for_people(report: IntegrityReport, grace_s: float, *, repair: bool) -> str:
     looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
     lines = [f"Looked at {looked_at}."]
     lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from wtb.application.queries.views import RunView
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.rollback import Direction
+from wtb.domain.rollback import RollbackDirection
 from wtb.domain.tools import ToolCall
 
 _LONGEST = 60
@@ -33,7 +33,7 @@ def ways_on(view: RunView) -> str:
     waiting = view.rollback
     if waiting is None:
         return f"Its rollback has ended in this moment: `wtb show {view.id}` tells how."
-    is_rollback = waiting.journal.direction is Direction.ROLLBACK
+    is_rollback = waiting.journal.direction is RollbackDirection.ROLLBACK
     verb, noun = ("undone", "rollback") if is_rollback else ("made again", "redo")
     why = waiting.journal.error or "its process is at it, or was killed"
     stays = "what was undone stays so" if is_rollback else "what was made again is undone"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from wtb.domain.observation import Observation, Source
+from wtb.domain.observation import Observation, ObservedSource
 
 
 class Clock(Protocol):
@@ -66,7 +66,7 @@ class Conditions(Protocol):
         ...
 
 
-class Observer(Protocol):
+class DependencyObserver(Protocol):
     """Sees what the user's functions read in this process once it is started. Nothing that was read is forgotten."""
 
     def start(self) -> None:
@@ -81,6 +81,6 @@ class Observer(Protocol):
         """Return the observations from a number on, in order; later calls only add to them."""
         ...
 
-    def digest(self, source: Source) -> str:
+    def digest(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""
         ...

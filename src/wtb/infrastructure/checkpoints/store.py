@@ -47,8 +47,8 @@ _FRESH = 256
 """Manifests that one unit of work remembers."""
 
 
-class Around(NamedTuple):
-    """What a history is made of beside checkpoints."""
+class HistorySources(NamedTuple):
+    """The repositories that a history reads besides its checkpoints."""
 
     executions: ExecutionRepository
     branches: BranchRepository
@@ -66,7 +66,7 @@ class DeltaCheckpointStore:
         encoder: DeltaEncoder,
         codec: Codec,
         clock: Clock,
-        around: Callable[[], Around],
+        sources: Callable[[], HistorySources],
     ) -> None:
         self._rows = rows
         self._cache = cache
@@ -74,7 +74,7 @@ class DeltaCheckpointStore:
         self._clock = clock
         self._encoder = encoder
         self._fresh: dict[str, Known] = {}
-        self._around = around
+        self._sources = sources
 
     def keep_learned(self) -> None:
         """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
@@ -324,17 +324,17 @@ class DeltaCheckpointStore:
             yield checkpoint_of(self._codec, row)
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
-        around = self._around()
-        execution = around.executions.get(execution_id)
+        sources = self._sources()
+        execution = sources.executions.get(execution_id)
         # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
-        branches = around.branches.list_branches(execution_id)
-        node_runs = list(around.node_runs.list_runs(execution_id))
+        branches = sources.branches.list_branches(execution_id)
+        node_runs = list(sources.node_runs.list_runs(execution_id))
         rows = {row.id: row for row in self._rows.list_rows(execution_id)}
         for checkpoint_id in {row.parent_id for row in rows.values()} | {branch.head_id for branch in branches}:
             if checkpoint_id is not None and checkpoint_id not in rows:
                 rows |= {row.id: row for row in self._rows.list_ancestors(checkpoint_id)}
         for other in sorted({row.execution_id for row in rows.values()} - {execution_id}):
-            node_runs += around.node_runs.list_runs(ExecutionId(other))
+            node_runs += sources.node_runs.list_runs(ExecutionId(other))
         return ExecutionHistory(
             execution_id=execution_id,
             active_branch_id=execution.branch_id,
@@ -344,9 +344,9 @@ class DeltaCheckpointStore:
         )
 
     def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
-        around = self._around()
-        execution = around.executions.get(execution_id)
-        branch = around.branches.get(execution.branch_id)
+        sources = self._sources()
+        execution = sources.executions.get(execution_id)
+        branch = sources.branches.get(execution.branch_id)
         rows = [] if branch.head_id is None else self._rows.list_last(branch.head_id, length)
         if len(rows) < length:
             return self.load_history(execution_id)
@@ -356,7 +356,7 @@ class DeltaCheckpointStore:
             active_branch_id=branch.id,
             branches=(branch,),
             checkpoints=checkpoints,
-            node_runs=around.node_runs.list_leading_to(execution_id, checkpoints),
+            node_runs=sources.node_runs.list_leading_to(execution_id, checkpoints),
             complete=False,
         )
 

@@ -100,7 +100,7 @@ class MsgpackCodec:
 
     def _walked(self, value: Any, path: str, option: int) -> bytes:
         try:
-            return ormsgpack.packb(_Walk(self, option).plain(value, path, 0), None, option)
+            return ormsgpack.packb(_ValueTagger(self, option).plain(value, path, 0), None, option)
         except RecursionError as error:  # the caller left little of Python's stack
             raise StateNotSerialisable(path, "nested too deeply") from error
         except (TypeError, ValueError) as error:
@@ -195,7 +195,7 @@ def _array(packed: list[bytes]) -> bytes:
     return b"\xdd" + len(packed).to_bytes(4, "big") + b"".join(packed)
 
 
-class _Walk:
+class _ValueTagger:
     """Goes through a value that the native encoder refused: tags what can be kept, names what cannot."""
 
     def __init__(self, codec: MsgpackCodec, option: int) -> None:
