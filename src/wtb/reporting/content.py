@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
+from wtb.application.queries.batch_data import MatrixRow
+from wtb.batch_results import BatchResult, JobResult, known_or_worst
 from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary

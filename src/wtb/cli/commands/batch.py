@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from wtb.application.batches.batch_editor import KEPT
-from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.application.queries.batch_data import MatrixRow
+from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
 from wtb.cli.interrupts import Interrupts
@@ -21,12 +22,9 @@ from wtb.cli.output import as_json, counted, echo, example, print_json, show, sh
 from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_noticed
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
-    as_data,
     best_first,
     case_rows,
-    evaluation_failures,
     failure_rows,
-    failures,
     print_crowding,
     print_evaluation_counts,
     print_evaluation_failures,
@@ -36,7 +34,6 @@ from wtb.cli.views.batch_tables import (
     print_sharing,
     print_spent,
     spending,
-    why,
 )
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
@@ -248,7 +245,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
-        if not failures(before) and not evaluation_failures(before):
+        if not failed_jobs(before) and not unscored_jobs(before):
             raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
         test = _loaded(bench, file)
         test = replace(
@@ -279,13 +276,13 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
         result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
     used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
     _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
-    if used_up or failures(result) or evaluation_failures(result):
+    if used_up or failed_jobs(result) or unscored_jobs(result):
         sys.exit(FAILED)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
     rows = best_first(result)
-    data = as_data(result, rows)
+    data = result.overview(rows).to_data()
     if as_json:
         data["jobs"]["kept"] = kept
         print_json(data)
@@ -398,7 +395,7 @@ def show_batch(
             front = result.pareto(*pareto) if pareto else result.combinations
             rows = [row for row in best_first(result) if row.combination in front]
             if as_json:
-                print_json(as_data(result, rows))
+                print_json(result.overview(rows).to_data())
             else:
                 _print(result, rows)
 
@@ -436,7 +433,7 @@ def _plain(job: JobResult) -> dict[str, Any]:
         "status": job.status,
         "scores": job.scores,
         "latency_s": job.latency_s,
-        "error": why(job) if job.status == JobStatus.FAILED else None,
+        "error": error_line(job) if job.status == JobStatus.FAILED else None,
         "run": job.run_id,
     }
 

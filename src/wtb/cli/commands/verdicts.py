@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wtb.application.batches.batch_editor import known_combination
+from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
-from wtb.cli.views.batch_tables import interval, number, verdict_data
+from wtb.cli.views.batch_tables import interval, number
 from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import InvalidInput

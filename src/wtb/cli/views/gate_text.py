@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from wtb.application.queries.batch_data import interval_data
 from wtb.cli.output import counted
-from wtb.cli.views.batch_tables import ends, number
+from wtb.cli.views.batch_tables import number
 from wtb.gates import GateResult
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def gate_data(found: GateResult) -> dict[str, Any]:
         "at_least": gate.at_least,
         "at_most": gate.at_most,
         "difference": comparison.difference,
-        "interval": ends(comparison.interval),
+        "interval": interval_data(comparison.interval),
         "cases": comparison.pairs,
         "dropped": comparison.dropped,
         "unfinished": gate.unfinished,
