@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from wtb.domain.errors import DamagedData
+from wtb.domain.errors import DamagedData, InvalidInput
 from wtb.domain.events import Event, EventType, RecordedEvent
 from wtb.domain.ports import Codec
+from wtb.domain.ports.events import EventNumber
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.timestamps import from_us
 
@@ -61,6 +62,12 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
     if found != row.hash:
         raise _damaged(row)
     return recorded(event, row.position, row.sequence, row.hash)
+
+
+def check_numbering(stream: str | None, by: EventNumber) -> None:
+    """Raise InvalidInput if events are to be found by their number in a stream, and no stream is given."""
+    if by == "sequence" and stream is None:
+        raise InvalidInput("events have a sequence number only within a stream; give `stream`, or use by='position'")
 
 
 def counted_types(stream: str, counts: Iterable[tuple[str, int]]) -> dict[EventType, int]:

@@ -69,7 +69,7 @@ def events(
             stream = queries.run_stream(run_id)
         elif batch is not None:
             stream = queries.batch(batch).batch.id
-        page = queries.log_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
+        page = queries.event_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
     shown = _data if as_json else _row
     rows = [{"position": event.position, "stream": event.stream, **shown(event)} for event in page.events]
     if not as_json:  # here --before and --after take a position
@@ -100,7 +100,7 @@ def show_events(
     if as_json and limit is None and before is None and after is None:
         print_json_rows(map(_data, queries.each_event(run, **wanted)))
         return
-    page = queries.event_page(run, before=before, after=after, limit=limit or EVENTS, **wanted)
+    page = queries.event_page(run, by="sequence", before=before, after=after, limit=limit or EVENTS, **wanted)
     rows = [_data(event) if as_json else _row(event) for event in page.events]
     show_rows(rows, as_json=as_json, empty="Nothing was recorded." if after is None else "Nothing was recorded later.")
     if not as_json and page.events:

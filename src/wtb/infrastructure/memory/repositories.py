@@ -23,8 +23,17 @@ from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec
+from wtb.domain.ports.events import EventNumber
 from wtb.domain.values import evolve
-from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
+from wtb.infrastructure.event_chain import (
+    EventRow,
+    chained,
+    check_numbering,
+    counted_types,
+    event_text,
+    read_event,
+    recorded,
+)
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
 from wtb.infrastructure.timestamps import to_us
@@ -276,37 +285,13 @@ class MemoryEventLog:
         before: int | None = None,
         limit: int = 1000,
         newest: bool = False,
+        by: EventNumber = "position",
     ) -> tuple[RecordedEvent, ...]:
+        check_numbering(stream, by)
         rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
-        between = [row for row in rows if row.position > after and (before is None or row.position < before)]
-        return self._listed(between, types, severities, limit=limit, newest=newest)
-
-    def list_stream(
-        self,
-        stream: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        after: int = 0,
-        before: int | None = None,
-        limit: int = 1000,
-        newest: bool = False,
-    ) -> tuple[RecordedEvent, ...]:
-        rows = self._transaction.group("events", 0, stream)
-        between = [row for row in rows if row.sequence > after and (before is None or row.sequence < before)]
-        return self._listed(between, types, severities, limit=limit, newest=newest)
-
-    def _listed(
-        self,
-        rows: list[EventRow],
-        types: Collection[EventType],
-        severities: Collection[Severity],
-        *,
-        limit: int,
-        newest: bool,
-    ) -> tuple[RecordedEvent, ...]:
-        rows.sort(key=lambda row: row.position, reverse=newest)
-        events = (read_event(self._codec, row) for row in rows if not types or row.type in types)
+        between = [row for row in rows if after < getattr(row, by) and (before is None or getattr(row, by) < before)]
+        between.sort(key=lambda row: row.position, reverse=newest)
+        events = (read_event(self._codec, row) for row in between if not types or row.type in types)
         found = tuple(islice((event for event in events if not severities or event.severity in severities), limit))
         return found[::-1] if newest else found
 
