@@ -17,6 +17,7 @@ from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_noticed
@@ -40,9 +41,6 @@ from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
 from wtb.infrastructure.cases import read_cases
-
-FAILED = 3
-"""Exit code if jobs or evaluators failed, or if the budget ran out before all jobs were done."""
 
 _STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
 
@@ -277,7 +275,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
     _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
     if used_up or failed_jobs(result) or unscored_jobs(result):
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 
 from wtb.application.queries.views import RunView
 from wtb.bench import Bench
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.output import as_json, echo, echo_state, example, print_json, show, url
 from wtb.cli.views.half_done import ways_on
@@ -22,9 +23,6 @@ from wtb.domain.options import Keep, OnFailure
 from wtb.infrastructure.json_text import read_json
 from wtb.loading import load_workflow
 from wtb.runs import Run
-
-FAILED = 3
-"""Exit code if the run failed."""
 
 variant_option = click.option(
     "--variant",
@@ -257,7 +255,7 @@ def end(run: Run, *, as_json: bool, **more: Any) -> None:
     """Print how a run ended; exit with 3 if it failed. `more` is added to the JSON output."""
     report(run, as_json=as_json, **more)
     if run.status is ExecutionStatus.FAILED:
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,8 @@ from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.application.time_travel.run_editor import STILL, check_still
 from wtb.bench import Bench
 from wtb.cli.commands.files import readable
-from wtb.cli.commands.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
+from wtb.cli.commands.runs import advice, drive, end, read_input, read_setting, read_variants, variant_option
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
 from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.domain.errors import DamagedData, InvalidInput
@@ -372,7 +373,7 @@ def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> 
             print_json({**_standing(view), **more})
         is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
         echo(f"wtb: {ways_on(view) if is_half_done and not as_json else error}", err=True)
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
     except KeyboardInterrupt:
         echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
         raise

@@ -18,7 +18,7 @@ from wtb.bench import Bench
 from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
 from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.ports import Swept
+from wtb.domain.ports.upkeep import Swept
 from wtb.domain.retention import Reason, RetentionPolicy
 
 _EXPLAINED = {

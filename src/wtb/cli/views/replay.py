@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from wtb.cli.commands.runs import FAILED
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.output import echo, print_json, text_of
 from wtb.domain.checkpoint import Trigger
 from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, ReplayVerdict
@@ -29,7 +29,7 @@ def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
             echo("\n".join(_lines(step)))
         echo(_summary(report))
     if not report.same:
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
 
 
 def _lines(step: ReplayedStep) -> list[str]:
