@@ -42,7 +42,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
 from wtb.infrastructure.cases import read_cases
 
-_STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
+_STOPPING = "Stopping: jobs that have started will finish; Ctrl-C again ends this process at once."
 
 EVERYTHING = "*"
 
@@ -244,7 +244,9 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
     with Bench(url) as bench:
         before = bench.get_batch(name)
         if not failed_jobs(before) and not unscored_jobs(before):
-            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
+            raise InvalidInput(
+                f"there is nothing to retry: no job and no evaluator of batch {before.batch.name!r} failed"
+            )
         test = _loaded(bench, file)
         test = replace(
             test,
@@ -261,7 +263,10 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     now = {case.id: case for case in read_cases(source)}
     gone = [case for case in result.batch.record.cases if case not in now]
     if gone:
-        raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
+        raise InvalidInput(
+            f"batch {result.batch.name!r} has a case {gone[0]!r}, which is missing here; use --cases to name the file "
+            "that has it"
+        )
     return [now[case] for case in result.batch.record.cases]
 
 
@@ -288,14 +293,14 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     _print(result, rows)
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
-        echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+        echo(f"{counted(kept, 'job')} of {jobs['total']:,} kept from an earlier run.")
     if result.left:
         left = f"{counted(result.left, 'job')} left to run"
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
-            echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+            echo(f"The budget is used up ({spending(result.spent)}) with {left}: raise {larger} to continue.")
         else:
-            echo(f"Stopped with {left}: the same command goes on.")
+            echo(f"Stopped with {left}: run the same command again to continue.")
     echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
@@ -384,7 +389,7 @@ def show_batch(
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
         elif failed:
-            show_rows(failure_rows(result), as_json=as_json, empty="No job failed, and no evaluator.")
+            show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
             if not as_json:
                 print_evaluation_counts(result)
         elif by_case or different is not None:
@@ -420,7 +425,7 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
     show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
     if jobs:
-        echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+        echo("Open the run of a row with `wtb show RUN`; try something else from one of its steps with `wtb fork RUN`.")
 
 
 def _plain(job: JobResult) -> dict[str, Any]:
@@ -450,5 +455,5 @@ def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)
     shown = cancelled.batch.name
-    text = f"{shown} is cancelled: whoever is at it begins no more jobs. Running it again goes on."
+    text = f"{shown} is cancelled: no more jobs start. Run it again to continue."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

@@ -60,9 +60,9 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
         table = _matrix(result, rows, "\n")
     console.print(table)
     if len(result.combinations) > 1:
-        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ higher, ↓ lower is better.")
         if len(result.shown_metrics) > 1:
-            echo(f"{result.primary} decides who wins; the other metrics are judged together.")
+            echo(f"{result.primary} decides which wins; the other metrics are judged together.")
     print_notes(result)
 
 
@@ -115,8 +115,8 @@ def print_crowding(result: BatchResult) -> None:
     """Warn if more jobs ran at a time than the machine has cores: then times are too long."""
     if result.crowding is not None and Latency().name in result.metrics:
         workers, cores = result.crowding
-        echo(f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow")
-        echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+        echo(f"{workers} jobs ran at a time on {counted(cores, 'core')}, so computing nodes slowed each other down.")
+        echo(f"  `--name quiet --workers {cores} --no-share` measures the times again.")
 
 
 def print_measured_apart(result: BatchResult) -> None:
@@ -128,18 +128,18 @@ def print_measured_apart(result: BatchResult) -> None:
     for how, names in ways.items():
         few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
         echo(f"{few} and {result.baseline} were measured {how}:")
-        echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
+        echo(f"  that may explain differences in {', '.join(measured)}. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
     """Print the cost, and the models whose price is unknown."""
     if result.spent.usd or result.spent.tokens:
-        echo(f"It took {spending(result.spent)}.")
+        echo(f"Spent: {spending(result.spent)}.")
     if result.unpriced:
         models = ", ".join(result.unpriced)
-        echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
-        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
-        echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
+        echo(f"No price is known for {models}: their cost is missing from all figures and budgets.")
+        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`.")
+        echo("  Finished runs do not change: `--name priced --no-share` runs the batch again.")
 
 
 def spending(spent: Spent) -> str:
@@ -158,7 +158,7 @@ def print_failures(result: BatchResult) -> None:
         if job.run_id is not None:
             echo(f"    wtb show {job.run_id} --errors")
     if len(failed) > _FEW:
-        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
+        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` lists all.")
 
 
 def print_evaluation_failures(result: BatchResult) -> None:
@@ -171,8 +171,8 @@ def print_evaluation_failures(result: BatchResult) -> None:
         echo(f"    wtb show {first.run_id}")
     if failed:
         name = shlex.quote(result.batch.name)
-        echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
-        echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
+        echo(f"  `wtb batch show {name} --failed` lists all. Once you have fixed the evaluator,")
+        echo(f"  `wtb batch retry {name} FILE` scores these runs again, without running the workflow.")
 
 
 def print_evaluation_counts(result: BatchResult) -> None:

@@ -35,7 +35,7 @@ def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
 def _lines(step: ReplayedStep) -> list[str]:
     nodes = ", ".join(node if visit == 1 else f"{node}#{visit}" for node, visit in step.visits)
     label = nodes or _NOT_NODES.get(step.trigger, step.trigger.value)
-    unknown = "  (deleted, or what it needs was)" if step.verdict is ReplayVerdict.UNKNOWN else ""
+    unknown = "  (its data or the data before it was deleted)" if step.verdict is ReplayVerdict.UNKNOWN else ""
     return [f"{_MARKS[step.verdict]} {step.step:>3}  {label}{unknown}", *map(_sentence, step.differences)]
 
 
@@ -57,8 +57,8 @@ def _text(aspect: Aspect, value: Any) -> str:
 def _summary(report: ReplayReport) -> str:
     different = sum(step.verdict is ReplayVerdict.DIFFERENT for step in report.steps)
     if different:
-        return f"The workflow as it is now gives something else in {different} of {len(report.steps)} steps."
-    return "The workflow as it is now gives what was recorded."
+        return f"The current workflow gives another result in {different} of {len(report.steps)} steps."
+    return "The current workflow gives the recorded results."
 
 
 def _report(report: ReplayReport) -> dict[str, Any]:
