@@ -24,8 +24,10 @@ from benchmarks.engine_peers import Burr, Dbos, Peer, RawInserts, Wtb, loop
 from benchmarks.report import Figure, Part, measure, timed
 from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
+from wtb.application.runs.run_creator import RunCreator
 from wtb.application.tool_registry import TOOLS
 from wtb.bootstrap import bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Snapshot
@@ -188,7 +190,9 @@ def overhead() -> list[Figure]:
             conditions=services.conditions,
             owners=ProcessOwners(),
             workspaces=services.workspaces,
+            creator=RunCreator(storage, services.clock, services.ids),
             recorder=Recorder(storage, services.clock, services.ids, masker),
+            head_editor=HeadEditor(storage, services.clock, services.ids),
             reversals=Reversals(storage, services.clock, services.codec, TOOLS.get, masker, anchor=services.anchor),
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,

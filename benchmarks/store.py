@@ -22,8 +22,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from rich.console import Console
 
 from benchmarks.report import Figure, show, timed
+from tests.run_writer import RunWriter
 from tests.services import PostgresServer
-from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import CheckpointDraft
@@ -54,7 +54,7 @@ class Writer:
     """A run that grows by one step at a time."""
 
     def __init__(self, services: Services, state: dict[str, Any]) -> None:
-        self.recorder = Recorder(services.storage, services.clock, services.ids)
+        self.recorder = RunWriter(services.storage, services.clock, services.ids)
         self.at: Position = self.recorder.start(WORKFLOW, state)
 
     def append(self, step: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.report import Figure, show, timed
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Ending, Position
 from wtb.bench import Bench
 from wtb.domain.checkpoint import NodeRun
@@ -44,7 +44,7 @@ def recorded(
 ) -> Run:
     """Return a paused run of that many steps, of which each changes one key."""
     services = bench.services
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     at = recorder.start(WORKFLOW, {**state, "n": 0}, execution_id=run_id, next_nodes=("work",))
     for step in range(1, checkpoints + 1):
         run = recorder.node_run(at, "work", step)

@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.run_writer import RunWriter
 from tests.workspaces import Description, described
-from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Position
 from wtb.application.upkeep.integrity import Integrity
 from wtb.application.upkeep.retention import Retention
@@ -67,7 +67,7 @@ class World:
         assert isinstance(clock, FakeClock)
         self.clock: FakeClock = clock
         objects = self.objects = self.objects or MemoryObjectStore(self.clock)
-        self.recorder = Recorder(self.storage, self.clock, Uuid7Ids())
+        self.recorder = RunWriter(self.storage, self.clock, Uuid7Ids())
         self.garbage = SweptGarbage(self.storage, objects, codec=self.storage.codec, clock=self.clock, sizes=self.sizes)
         store = LocalFolderStore(self.folder / "workspaces")
         folders = LocalFolders(objects, self.folder / "indexes", store)

@@ -25,9 +25,11 @@ from wtb.application.node_cache import NodeCache
 from wtb.application.queries.service import Queries
 from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
+from wtb.application.runs.run_creator import RunCreator
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.run_editor import RunEditor
@@ -101,7 +103,9 @@ class _Parts:
     folders: LocalFolders
     workspaces: Workspaces
     masker: Masker
+    creator: RunCreator
     recorder: Recorder
+    head_editor: HeadEditor
     reversals: Reversals
     heartbeat: Heartbeat
     caller: FunctionCaller
@@ -168,7 +172,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         **vars(parts),
         controller=controller,
         travel=_travel(parts),
-        run_editor=RunEditor(parts.storage, parts.clock, parts.owners, parts.recorder, parts.workspaces),
+        run_editor=_run_editor(parts),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
@@ -208,7 +212,9 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         folders=folders,
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
+        creator=RunCreator(storage, clock, ids),
         recorder=Recorder(storage, clock, ids, masker),
+        head_editor=HeadEditor(storage, clock, ids),
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
@@ -226,7 +232,9 @@ def _controller(parts: _Parts) -> ExecutionController:
         conditions=parts.conditions,
         owners=parts.owners,
         workspaces=parts.workspaces,
+        creator=parts.creator,
         recorder=parts.recorder,
+        head_editor=parts.head_editor,
         reversals=parts.reversals,
         heartbeat=parts.heartbeat,
         find_tool=TOOLS.get,
@@ -245,9 +253,22 @@ def _travel(parts: _Parts) -> TimeTravel:
         owners=parts.owners,
         workspaces=parts.workspaces,
         recorder=parts.recorder,
+        head_editor=parts.head_editor,
         reversals=parts.reversals,
         heartbeat=parts.heartbeat,
         masker=parts.masker,
+    )
+
+
+def _run_editor(parts: _Parts) -> RunEditor:
+    return RunEditor(
+        storage=parts.storage,
+        clock=parts.clock,
+        owners=parts.owners,
+        creator=parts.creator,
+        recorder=parts.recorder,
+        head_editor=parts.head_editor,
+        workspaces=parts.workspaces,
     )
 
 

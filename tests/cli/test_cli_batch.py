@@ -223,9 +223,7 @@ def test_failed_jobs_exit_with_3_and_are_named_and_retried(shell: Shell, monkeyp
     again = shell.json("batch", "retry", "qa", "batch.py")
     assert (again["status"], again["jobs"]["kept"]) == ("completed", 78)
     assert set(executed(shell) - before) == {"answer=bad None 3", "answer=bad True 3"}
-    assert (
-        "no evaluator of batch 'qa' failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
-    )
+    assert "no evaluator of batch 'qa' failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
 
 
 def test_a_retry_wants_the_cases_that_the_batch_had(shell: Shell) -> None:

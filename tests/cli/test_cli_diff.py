@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import wtb
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bench import Bench
 from wtb.cli import main
 from wtb.testing.stories import Story
@@ -239,7 +239,7 @@ def test_steps_of_no_interest_are_folded_in_the_tree() -> None:
 def test_the_tree_shows_branches_deleted_and_abandoned_steps_and_forks() -> None:
     with Bench() as bench:
         services, run = bench.services, bench.get("first")
-        recorder = Recorder(services.storage, services.clock, services.ids)
+        recorder = RunWriter(services.storage, services.clock, services.ids)
         recorder.fork(recorder.load(run.id), run.history.resolve("write#4").id, "[side]")
         fork = Story(services.storage, services.ids, services.clock, forked_from=run.history.resolve(1))
         line = run.history.lineage("main")

@@ -27,7 +27,7 @@ from typing import Any
 import alembic.command  # noqa: F401  imported on first use otherwise, which every fork would have to do again
 import psycopg  # noqa: F401
 
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import ExecutionNotFound, StorageUnavailable
@@ -91,7 +91,7 @@ def acknowledge(at: Position) -> None:
 
 def write(services: Services, job: Mapping[str, Any]) -> None:
     """Start the run or continue it, for so many steps; `paced`: each when a line comes."""
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     try:
         at, state, visit = position_of(services, job["run"])
     except ExecutionNotFound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services
 from wtb.domain.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ class Told:
     """A run that is written as long as the disk allows, and what each of its checkpoints must hold."""
 
     def __init__(self, services: Services, run: str | None = None) -> None:
-        self.recorder = Recorder(services.storage, services.clock, services.ids)
+        self.recorder = RunWriter(services.storage, services.clock, services.ids)
         self.at: Position = self.recorder.start(WORKFLOW, {"log": []}, execution_id=run)
         self.line: list[Checkpoint] = [self.at.head]
         self.states = [State({"log": []})]

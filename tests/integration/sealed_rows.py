@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tests.integration.damaged_disk import Disk
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.batch_record import BatchRecord
@@ -80,7 +80,7 @@ def kept_rows(storage: Storage) -> Kept:
     """Write one row of every kind."""
     assert isinstance(storage, SqlStorage)
     clock, ids = FakeClock(), SequentialIds(1)
-    recorder = Recorder(storage, clock, ids)
+    recorder = RunWriter(storage, clock, ids)
     at = recorder.start({"name": "w", "version": "1", "nodes": []}, {"n": 0}, created_by="ann")
     run = evolve(recorder.node_run(at, "node", 1), figures=Figures(ms=1.5), pending={"returned": {"n": 1}})
     at = recorder.complete(at, evolve(run, pending=None), StateDelta.of(n=SetValue(1)))

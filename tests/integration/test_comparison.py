@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wtb
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.time_travel import comparison
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
@@ -114,7 +114,7 @@ def test_branches_are_compared_from_where_they_parted(bench: Bench) -> None:
 def forked(bench: Bench) -> Run:
     """Return a run that went one way, and from its second step on another way."""
     run = bench.run(a_flow(), run_id="letters", break_after=["write"]).resume()
-    recorder = Recorder(bench.services.storage, bench.services.clock, bench.services.ids)
+    recorder = RunWriter(bench.services.storage, bench.services.clock, bench.services.ids)
     recorder.fork(recorder.load(run.id), run.history.resolve("write#1").id, "other")
     return run.resume(update={"to": "bob"})
 
@@ -216,7 +216,7 @@ def test_a_damaged_file_is_never_shown(tmp_path: Path) -> None:
 
 def test_states_are_compared_however_they_came_about(bench: Bench) -> None:
     services = bench.services
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     at = recorder.start({"name": "flow", "version": "1"}, {"a": [1, {"b": True}], "gone": 1}, execution_id="run-1")
     delta = StateDelta.of(a=SetValue([1, {"b": 1}, 2]), gone=DeleteKey(), new=SetValue(None))
     at = recorder.complete(at, recorder.node_run(at, "n", 1), delta)

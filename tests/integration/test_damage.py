@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.integration.damaged_disk import HASHED, Disk, flipped
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.application.upkeep import listing
 from wtb.domain.checkpoint import Checkpoint
@@ -55,7 +55,7 @@ def delta_at(step: int, letter: str) -> StateDelta:
 
 
 def tell(storage: Storage, letter: str) -> Told:
-    recorder = Recorder(storage, FakeClock(), SequentialIds(ord(letter)))
+    recorder = RunWriter(storage, FakeClock(), SequentialIds(ord(letter)))
     at: Position = recorder.start({"name": "w", "version": "1", "nodes": []}, {"messages": [letter, letter]})
     line, states = [at.head], [State({"messages": [letter, letter]})]
     for step in range(1, STEPS):
@@ -120,7 +120,7 @@ def check_whole(storage: Storage, told: Told) -> None:
 
 def check_nothing_is_built_on_it(storage: Storage, told: Told, step: int) -> None:
     """A step that is taken on damaged ground raises, or the damage is not under it and the new state is right."""
-    recorder = Recorder(storage, FakeClock(), Uuid7Ids())
+    recorder = RunWriter(storage, FakeClock(), Uuid7Ids())
     with storage.unit_of_work(readonly=True) as uow:
         execution = uow.executions.get(told.id)
         branch = uow.branches.get(execution.branch_id)
@@ -291,7 +291,7 @@ def test_payloads_that_were_exchanged_are_found(storage: Storage, disk: Disk, ru
 
 def test_what_nodes_returned_is_verified_too(storage: Storage, disk: Disk) -> None:
     """Two checkpoints of the same state: the payload of one is whole, but it is not that of the other."""
-    recorder = Recorder(storage, FakeClock(), SequentialIds(7))
+    recorder = RunWriter(storage, FakeClock(), SequentialIds(7))
     at = recorder.start({"name": "w", "version": "1", "nodes": []}, {"n": 1})
     ids = []
     for text in ("one", "two"):
@@ -345,7 +345,7 @@ def test_a_removed_event_is_found(storage: Storage, disk: Disk, run: Told, other
 def test_a_list_of_runs_goes_past_damaged_ones_and_reads_whole_pages_again(
     storage: Storage, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = Recorder(storage, FakeClock(), SequentialIds(1))
+    recorder = RunWriter(storage, FakeClock(), SequentialIds(1))
     ids = [recorder.start({"name": "w", "version": "1", "nodes": []}, {}).execution.id for _ in range(12)]
     for damaged in (ids[2], ids[7]):
         disk.set(tables.executions, "id", damaged, options="[")

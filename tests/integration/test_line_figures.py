@@ -16,7 +16,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 
 import wtb
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bootstrap import open_database
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.sql import schema
@@ -116,7 +116,7 @@ def test_a_fork_keeps_its_figures_when_the_run_that_it_came_from_is_deleted(benc
 def test_a_branch_of_the_same_run_has_figures_of_its_own(bench: wtb.Bench) -> None:
     run = bench.run(chain(pay, pay, pay), {}, break_after=["b"])
     services = bench.services
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     recorder.fork(recorder.load(run.id), run.history.resolve("a").id, "other")
     assert run.usage["cost_usd"] == 1.0
     run = run.resume(break_after=())

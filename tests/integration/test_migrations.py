@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tests.integration.race import GUN, race
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bootstrap import bootstrap, open_database
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew, StorageError
 from wtb.domain.history import ExecutionHistory
@@ -71,7 +71,7 @@ def described(database: Database) -> Any:
 def record(url: str) -> ExecutionHistory:
     """Write a run of a few steps and return its history."""
     with bootstrap(Settings(url=url)) as services:
-        recorder = Recorder(services.storage, services.clock, services.ids)
+        recorder = RunWriter(services.storage, services.clock, services.ids)
         at = recorder.start(WORKFLOW, {"items": []}, execution_id="run")
         for visit in range(1, 4):
             run = recorder.node_run(at, "a", visit)

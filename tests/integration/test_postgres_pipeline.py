@@ -16,8 +16,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from tests.run_writer import RunWriter
 from tests.services import PgBouncer, PostgresServer
-from wtb.application.runs.recorder import Recorder
 from wtb.domain.errors import Conflict, InvalidInput, StorageError, StorageUnavailable
 from wtb.domain.ports import EventBus
 from wtb.domain.state import StateDelta
@@ -100,7 +100,7 @@ def test_a_step_waits_for_its_checkpoint_its_event_its_version_its_head_and_the_
     database: PostgresDatabase, waits: Callable[[], int], bus: EventBus
 ) -> None:
     clock = FakeClock()
-    recorder = Recorder(SqlStorage(database, codec=MsgpackCodec(), clock=clock, bus=bus), clock, SequentialIds())
+    recorder = RunWriter(SqlStorage(database, codec=MsgpackCodec(), clock=clock, bus=bus), clock, SequentialIds())
     at = recorder.start({"name": "flow", "version": "1", "nodes": []}, {"n": 0})
     waits()
     recorder.complete(at, recorder.node_run(at, "node", 1), StateDelta.setting({"n": 1}))

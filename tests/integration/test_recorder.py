@@ -1,4 +1,4 @@
-"""Recorder over every storage: a step is written whole or not at all, and histories hold across runs."""
+"""RunWriter over every storage: a step is written whole or not at all, and histories hold across runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wtb.application.runs.recorder import MAIN, Recorder
+from tests.run_writer import RunWriter
+from wtb.application.runs.run_creator import MAIN
 from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import CheckpointDraft, Snapshot
 from wtb.domain.errors import (
@@ -33,21 +34,21 @@ CLOCK, IDS = FakeClock(), Uuid7Ids()
 
 
 @pytest.fixture
-def recorder(storage: Storage) -> Recorder:
-    return Recorder(storage, CLOCK, IDS)
+def recorder(storage: Storage) -> RunWriter:
+    return RunWriter(storage, CLOCK, IDS)
 
 
 @pytest.fixture
-def start(recorder: Recorder) -> Position:
+def start(recorder: RunWriter) -> Position:
     return recorder.start(WORKFLOW, {"a": 1, "items": [1, 2]}, execution_id="run", created_by="me")
 
 
-def step(recorder: Recorder, at: Position, node: str = "a", **changes: Any) -> Position:
+def step(recorder: RunWriter, at: Position, node: str = "a", **changes: Any) -> Position:
     delta = StateDelta.of(**changes or {"items": Append((node,))})
     return recorder.complete(at, recorder.node_run(at, node, at.head.step + 1), delta)
 
 
-def steps(recorder: Recorder, at: Position, nodes: str) -> list[Position]:
+def steps(recorder: RunWriter, at: Position, nodes: str) -> list[Position]:
     line = [at]
     for node in nodes.split():
         line.append(step(recorder, line[-1], node))
@@ -89,7 +90,7 @@ def test_a_run_begins_with_its_input_on_the_main_branch(storage: Storage, start:
 
 
 def test_a_step_moves_checkpoint_boundary_head_version_and_events_together(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     after = step(recorder, start)
     execution, checkpoints, (branch,), (boundary,), events = everything(storage)
@@ -99,7 +100,7 @@ def test_a_step_moves_checkpoint_boundary_head_version_and_events_together(
     assert events[-1].type is EventType.NODE_COMPLETED
 
 
-def test_a_step_that_cannot_be_stored_leaves_nothing(storage: Storage, recorder: Recorder, start: Position) -> None:
+def test_a_step_that_cannot_be_stored_leaves_nothing(storage: Storage, recorder: RunWriter, start: Position) -> None:
     check_refused(storage, StateNotSerialisable, step, recorder, start, a=SetValue(object()))
     check_refused(storage, InvalidInput, step, recorder, start, a=Append((1,)))
     assert step(recorder, start).head.step == 1
@@ -107,20 +108,20 @@ def test_a_step_that_cannot_be_stored_leaves_nothing(storage: Storage, recorder:
 
 @pytest.mark.parametrize("key", ["\ud800", 5, None])
 def test_a_returned_key_that_is_no_text_leaves_nothing(
-    storage: Storage, recorder: Recorder, start: Position, key: Any
+    storage: Storage, recorder: RunWriter, start: Position, key: Any
 ) -> None:
     run = recorder.node_run(start, "a", 1)
     check_refused(storage, InvalidInput, recorder.complete, start, run, StateDelta(), returned={key: 1})
 
 
 def test_a_node_whose_name_is_no_valid_text_leaves_nothing(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     check_refused(storage, InvalidInput, step, recorder, start, "\ud800")
 
 
 def test_a_step_from_where_the_run_no_longer_is_leaves_nothing(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     step(recorder, start)
     check_refused(storage, Conflict, step, recorder, start)
@@ -136,7 +137,7 @@ def leased(storage: Storage, at: Position) -> Position:
 
 
 def test_a_step_of_a_process_that_lost_its_lease_leaves_nothing(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     at = leased(storage, start)
     run = recorder.node_run(at, "a", 1)
@@ -146,7 +147,7 @@ def test_a_step_of_a_process_that_lost_its_lease_leaves_nothing(
 
 
 def test_a_fork_becomes_the_active_branch_and_its_name_is_its_own(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     line = steps(recorder, start, "a b")
     fork = recorder.fork(line[-1], line[1].head.id, "other")
@@ -159,12 +160,12 @@ def test_a_fork_becomes_the_active_branch_and_its_name_is_its_own(
 
 
 @pytest.mark.parametrize("execution_id", ["", "a b", "a/b", "\ud800", "x" * 500])
-def test_an_id_that_could_not_be_typed_is_refused(recorder: Recorder, execution_id: str) -> None:
+def test_an_id_that_could_not_be_typed_is_refused(recorder: RunWriter, execution_id: str) -> None:
     with pytest.raises(InvalidInput, match="the run id"):
         recorder.start(WORKFLOW, {}, execution_id=execution_id)
 
 
-def test_an_id_that_is_taken_is_refused(storage: Storage, recorder: Recorder, start: Position) -> None:
+def test_an_id_that_is_taken_is_refused(storage: Storage, recorder: RunWriter, start: Position) -> None:
     check_refused(storage, AlreadyExists, recorder.start, WORKFLOW, {}, execution_id="run")
 
 
@@ -183,7 +184,7 @@ RETURNED: list[Mapping[str, Any]] = [
 
 @pytest.mark.parametrize("update", RETURNED, ids=lambda update: str(update)[:30])
 def test_what_a_node_returned_is_kept_beside_what_the_reducers_made_of_it(
-    storage: Storage, recorder: Recorder, start: Position, update: Mapping[str, Any]
+    storage: Storage, recorder: RunWriter, start: Position, update: Mapping[str, Any]
 ) -> None:
     state = State({"a": 1, "items": [1, 2]})
     delta = StateDelta.of_update(state, update, {"items": append})
@@ -225,7 +226,7 @@ def emigrated(storage: Storage, name: str, *heads: CheckpointId) -> list[Positio
 
 
 def test_a_run_that_was_only_just_forked_from_another_has_a_history(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     line = steps(recorder, start, "a b")
     emigrated(storage, "other", line[1].head.id)
@@ -236,7 +237,7 @@ def test_a_run_that_was_only_just_forked_from_another_has_a_history(
 
 
 def test_branches_that_left_another_run_at_two_points_each_see_its_visits_once(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     line = steps(recorder, start, "a b c")
     first, second = emigrated(storage, "other", line[1].head.id, line[3].head.id)
@@ -249,7 +250,7 @@ def test_branches_that_left_another_run_at_two_points_each_see_its_visits_once(
 
 
 def test_the_lineage_of_a_fork_stays_whole_when_the_run_that_it_left_is_deleted(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     line = steps(recorder, start, "a b c")
     (fork,) = emigrated(storage, "other", line[2].head.id)
@@ -264,7 +265,7 @@ def test_the_lineage_of_a_fork_stays_whole_when_the_run_that_it_left_is_deleted(
 
 
 def test_a_fork_that_was_undone_leaves_no_trace_in_what_is_built_on_its_parent(
-    storage: Storage, recorder: Recorder, start: Position
+    storage: Storage, recorder: RunWriter, start: Position
 ) -> None:
     """Forking seals the lists of the parent into chunks; undone, those chunks exist nowhere."""
     at = start

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 import wtb
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bench import Bench
 from wtb.domain.errors import DamagedData, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import ExecutionStatus
@@ -179,7 +179,7 @@ def test_a_changed_reducer_differs_in_each_step_from_the_record_and_not_from_its
 
 def test_a_record_that_does_not_follow_from_its_own_results_differs(bench: Bench) -> None:
     flow = chain(one={"a": 1})
-    recorder = Recorder(bench.services.storage, bench.services.clock, bench.services.ids)
+    recorder = RunWriter(bench.services.storage, bench.services.clock, bench.services.ids)
     at = recorder.start(flow.to_dict(), {"c": 3}, next_nodes=("one",))
     recorder.complete(at, recorder.node_run(at, "one", 1), StateDelta.setting({"b": 2}), returned={"a": 1})
     found = replayed(bench.get(at.execution.id), flow).differences
@@ -188,7 +188,7 @@ def test_a_record_that_does_not_follow_from_its_own_results_differs(bench: Bench
 
 def test_results_that_were_not_recorded_cannot_be_told(bench: Bench) -> None:
     flow = chain(one={"a": 1})
-    recorder = Recorder(bench.services.storage, bench.services.clock, bench.services.ids)
+    recorder = RunWriter(bench.services.storage, bench.services.clock, bench.services.ids)
     at = recorder.start(flow.to_dict(), {}, next_nodes=("one",))
     recorder.complete(at, recorder.node_run(at, "one", 1), StateDelta.setting({"a": 1}))
     assert verdicts(replayed(bench.get(at.execution.id), flow)) == [SAME, UNKNOWN]
@@ -276,7 +276,7 @@ def test_members_that_now_write_one_key_without_a_reducer_are_a_difference(bench
 def test_the_active_branch_is_replayed_with_what_it_shares(bench: Bench) -> None:
     flow = chain(one={"a": 1}, two=lambda state: {"b": state["a"]}, three={"c": 3})
     run = bench.run(flow, {}, break_before=["three"])
-    recorder = Recorder(bench.services.storage, bench.services.clock, bench.services.ids)
+    recorder = RunWriter(bench.services.storage, bench.services.clock, bench.services.ids)
     recorder.fork(recorder.load(run.id), run.checkpoints[1].id, "other")
     run = run.resume(update={"a": 5}, break_before=[])
     report = replayed(run)

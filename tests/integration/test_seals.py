@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.integration.damaged_disk import flipped
 from tests.integration.sealed_rows import READERS, Kept, kept_rows
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Ending, Position
 from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import PendingWrite
@@ -188,9 +188,9 @@ def test_a_shared_result_whose_status_was_changed_is_made_again(kept: Kept) -> N
     assert kept.faults() == []
 
 
-def steps(kept: Kept, count: int) -> tuple[Recorder, list[Position]]:
+def steps(kept: Kept, count: int) -> tuple[RunWriter, list[Position]]:
     """Go on with the run for a few steps."""
-    recorder, line = Recorder(kept.storage, FakeClock(), SequentialIds(7)), [kept.at]
+    recorder, line = RunWriter(kept.storage, FakeClock(), SequentialIds(7)), [kept.at]
     for number in range(count):
         run = recorder.node_run(line[-1], "more", number + 1)
         line.append(recorder.complete(line[-1], run, StateDelta.of(n=SetValue(number))))
@@ -210,7 +210,7 @@ def test_a_head_that_went_back_without_a_rollback_is_named(kept: Kept) -> None:
 
 def test_a_head_at_a_checkpoint_of_another_run_is_named_unless_it_was_forked_there(kept: Kept) -> None:
     recorder, line = steps(kept, 3)
-    fork = recorder.fork_run(line[0].execution, line[2].head, name="fork")
+    fork = recorder.creator.fork(line[0].execution, line[2].head, name="fork")
     assert kept.faults() == []
     branches = metadata.tables["wtb_branches"]
     kept.disk.set(branches, "id", fork.branch.id, head_id=line[1].head.id, head_seal=None)
@@ -252,6 +252,6 @@ def test_a_run_that_lost_all_its_events_is_named(kept: Kept) -> None:
 
 def test_a_damaged_run_says_so_where_it_is_loaded(kept: Kept) -> None:
     kept.disk.set(metadata.tables["wtb_executions"], "id", kept.at.execution.id, options='{"seed": 1}')
-    recorder = Recorder(kept.storage, FakeClock(), SequentialIds(7))
+    recorder = RunWriter(kept.storage, FakeClock(), SequentialIds(7))
     with pytest.raises(DamagedData, match=f"run '{kept.at.execution.id}' is damaged: its row does not match"):
         recorder.load(kept.at.execution.id)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.race import GUN, Racer, finished, racing
 from tests.integration.writer import SHARED, WORKFLOW
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bootstrap import Services, bootstrap, open_database
 from wtb.domain.events import EventType
 from wtb.domain.history import ExecutionHistory
@@ -35,7 +35,7 @@ def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service
         url = request.getfixturevalue(f"{request.param}_url")
     _upgrade(url)
     with bootstrap(Settings(url=url)) as services:
-        recorder = Recorder(services.storage, services.clock, services.ids)
+        recorder = RunWriter(services.storage, services.clock, services.ids)
         recorder.start(WORKFLOW, {"number": 0, "names": []}, execution_id=SHARED)
         yield services
 

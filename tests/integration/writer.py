@@ -5,7 +5,7 @@ Each thread writes a run of its own and, in turn with everybody else, the run ca
 
 from concurrent.futures import ThreadPoolExecutor
 
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import Conflict
@@ -19,7 +19,7 @@ WORKFLOW = {"name": "flow", "version": "1"}
 
 def write_alone(services: Services, name: str, steps: int) -> None:
     """Write a run that nobody else touches: nothing may get in its way."""
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     at = recorder.start(WORKFLOW, {"items": []}, execution_id=name)
     for step in range(steps):
         delta = StateDelta.of(items=Append((f"{name} {step}",)), blob=SetValue(f"{step} " * 200))
@@ -28,7 +28,7 @@ def write_alone(services: Services, name: str, steps: int) -> None:
 
 def add_to_shared(services: Services, name: str) -> None:
     """Add one to the counter of the shared run, however often others are first."""
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     while True:
         at, number = _read_shared(services)
         delta = StateDelta.of(number=SetValue(number + 1), names=Append((name,)))

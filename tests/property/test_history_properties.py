@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wtb.application.runs.recorder import MAIN, Recorder
+from tests.run_writer import RunWriter
+from wtb.application.runs.run_creator import MAIN
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, NodeStatus, Trigger
@@ -46,7 +47,7 @@ class Traveller:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.recorder = Recorder(services.storage, services.clock, services.ids)
+        self.recorder = RunWriter(services.storage, services.clock, services.ids)
         start = self.recorder.start(WORKFLOW, {"items": []})
         self.execution = start.execution
         self.executions = {start.execution.id}

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from wtb.application.runs.recorder import Recorder
+from tests.run_writer import RunWriter
 from wtb.bootstrap import Services, bootstrap, open_database
 from wtb.domain.errors import InvalidInput, SchemaOutdated, StorageError, StorageUnavailable
 from wtb.domain.events import Event, EventType, RecordedEvent
@@ -41,7 +41,7 @@ def mode(path: Path) -> str:
 
 def use(services: Services) -> None:
     """Write something, so that every file is there."""
-    recorder = Recorder(services.storage, services.clock, services.ids)
+    recorder = RunWriter(services.storage, services.clock, services.ids)
     at = recorder.start(WORKFLOW, {"messages": []})
     recorder.complete(at, recorder.node_run(at, "a", 1), StateDelta.of(messages=Append(("x" * 10_000,))))
 
@@ -239,7 +239,7 @@ def test_a_read_only_database_is_a_clear_error_and_stays_intact(reachable: Path)
 def test_clock_and_ids_can_be_given() -> None:
     clock, ids = FakeClock(), SequentialIds()
     with bootstrap(Settings(preset="testing"), clock=clock, ids=ids) as services:
-        at = Recorder(services.storage, services.clock, services.ids).start(WORKFLOW, {})
+        at = RunWriter(services.storage, services.clock, services.ids).start(WORKFLOW, {})
         assert at.execution.id == SequentialIds().new()
         assert at.execution.created_at < clock.now()
 

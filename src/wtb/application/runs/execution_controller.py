@@ -13,6 +13,7 @@ from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.node_cache import Sharing
 from wtb.application.runs.context import Price
 from wtb.application.runs.function_caller import FunctionCaller
+from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, check_not_set_back, time_for
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
@@ -20,6 +21,7 @@ from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
+from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
 from wtb.application.runs.steps import Ending, Position
 from wtb.application.runs.unfinished import unfinished
@@ -73,7 +75,9 @@ class ExecutionController:
         caller: FunctionCaller,
         owners: Owners,
         workspaces: Workspaces,
+        creator: RunCreator,
         recorder: Recorder,
+        head_editor: HeadEditor,
         reversals: Reversals,
         heartbeat: Heartbeat,
         find_tool: Callable[[str], Tool],
@@ -86,7 +90,9 @@ class ExecutionController:
         self._conditions = conditions
         self._engine_of = engine_of
         self._owners = owners
+        self._creator = creator
         self._recorder = recorder
+        self._head_editor = head_editor
         self._recovery = Recovery(storage, clock, recorder)
         self._reversals = reversals
         self._leases = Leases(storage, clock, owners)
@@ -142,7 +148,7 @@ class ExecutionController:
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
         engine = self._engine_of(definition.with_variants(options.variants))
         begun = engine.begin(state)
-        return self._recorder.create(
+        return self._creator.create(
             with_code(definition),
             begun.state,
             execution_id=execution_id,
@@ -248,7 +254,7 @@ class ExecutionController:
             if driver.waits_for is not None:
                 raise WaitsForResult(driver.waits_for)
             if ended.execution.status in _THINNED[options.checkpoints]:
-                self._recorder.thin(ended)
+                self._head_editor.thin(ended)
             return ended.execution
         except (Conflict, ExecutionNotFound):
             check_not_set_back(self._storage, driver.at)
@@ -301,7 +307,7 @@ class ExecutionController:
         if update:
             self._recovery.check_nothing_called(at, standing.open_runs)
             delta = StateDelta.setting(update)
-            at = self._recorder.change_state(at, delta)
+            at = self._head_editor.change_state(at, delta)
             standing = replace(standing, state=standing.state.apply(delta), open_runs=())
         return at, standing
 

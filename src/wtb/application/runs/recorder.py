@@ -1,21 +1,21 @@
-"""Recorder: writes what a run does, one transaction per step, whoever drives the run."""
+"""Recorder: writes the steps of a run, one transaction each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
+from wtb.application.runs.heads import HeadDrafts, move_head
 from wtb.application.runs.leases import LEASE
 from wtb.application.runs.steps import Also, Ending, Position, SaveFiles, Step
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
-from wtb.domain.engine import Standpoint
 from wtb.domain.errors import AlreadyExists
 from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Branch, Execution, ExecutionStatus
-from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, check_id
+from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.state import StateDelta
@@ -23,16 +23,10 @@ from wtb.domain.values import evolve
 
 _MS = timedelta(milliseconds=1)
 
-MAIN = "main"
-"""The branch that every execution begins with."""
-
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
 _UNKNOWN: Any = None
 _NODE_RUN = NodeRun(
     id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, node="", visit=0, input_id=None, started_at=_UNKNOWN
-)
-_DRAFT = CheckpointDraft(
-    id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, parent_id=None, step=0, created_at=datetime.now(UTC)
 )
 
 _ENDED = {
@@ -44,86 +38,14 @@ _ENDED = {
 
 
 class Recorder:
-    """Starts runs, adds steps and forks branches; checkpoint, boundary, head, version and events go together."""
+    """Writes that a run begins, makes steps and ends; checkpoint, node runs, head and events of a step go together."""
 
     def __init__(self, storage: Storage, clock: Clock, ids: Ids, masker: Masker | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._masker = masker or Masker()
-
-    def create(
-        self,
-        workflow: Mapping[str, Any],
-        state: Mapping[str, Any],
-        *,
-        execution_id: str | None = None,
-        next_nodes: tuple[str, ...] = (),
-        joins: Mapping[str, tuple[str, ...]] | None = None,
-        memory: Mapping[str, Mapping[str, Any]] | None = None,
-        options: Mapping[str, Any] | None = None,
-        source: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        created_by: str | None = None,
-        files: SaveFiles | None = None,
-    ) -> Position:
-        """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input."""
-        now = self._clock.now()
-        execution_id = self._execution_id(execution_id)
-        branch = self._branch(execution_id, MAIN, None, now)
-        draft = CheckpointDraft(
-            id=CheckpointId(self._ids.new()),
-            execution_id=execution_id,
-            branch_id=branch.id,
-            parent_id=None,
-            step=0,
-            trigger=Trigger.START,
-            next_nodes=next_nodes,
-            joins=joins or {},
-            created_by=created_by,
-            created_at=now,
-        )
-        with self._storage.unit_of_work() as uow:
-            if files is not None:
-                draft = evolve(draft, file_commit=files(uow))
-            execution = Execution(
-                id=execution_id,
-                workflow_id=uow.workflows.save(workflow),
-                workflow_name=workflow["name"],
-                workflow_source=source,
-                branch_id=branch.id,
-                options=options or {},
-                metadata=metadata or {},
-                created_by=created_by,
-                created_at=now,
-                updated_at=now,
-            )
-            uow.executions.add(execution)
-            uow.branches.add(branch)
-            head = uow.checkpoints.save(draft, StateDelta.setting(state), memory)
-            uow.branches.move_head(branch.id, head.id, expected=None)
-            data = {"workflow": execution.workflow_name, "checkpoint": head.id}
-            uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution_id, at=now, data=data))
-            uow.commit()
-        return Position(execution=execution, branch=branch.moved(head.id), head=head)
-
-    def _execution_id(self, given: str | None) -> ExecutionId:
-        return ExecutionId(self._ids.new() if given is None else check_id(given, "the run id"))
-
-    def _branch(self, execution_id: ExecutionId, name: str, origin: CheckpointId | None, now: datetime) -> Branch:
-        """Return a new branch that begins at a checkpoint, or at nothing."""
-        return Branch(
-            id=BranchId(self._ids.new()),
-            execution_id=execution_id,
-            name=name,
-            head_id=origin,
-            forked_from_id=origin,
-            created_at=now,
-        )
-
-    def start(self, workflow: Mapping[str, Any], state: Mapping[str, Any], **facts: Any) -> Position:
-        """Record a new run that is running from the beginning, without a lease."""
-        return self.begin(self.create(workflow, state, **facts), owner=None)
+        self._drafts = HeadDrafts(clock, ids)
 
     def begin(
         self,
@@ -183,16 +105,9 @@ class Recorder:
             started_at=self._clock.now(),
         )
 
-    def complete(
-        self, at: Position, run: NodeRun, delta: StateDelta, *, returned: Mapping[str, Any] | None = None, **facts: Any
-    ) -> Position:
-        """Record that one node completed; the other facts are those of a Step."""
-        update = None if returned is None else {run.node: returned}
-        return self.step(at, Step(runs=(run,), delta=delta, returned=update, **facts))
-
     def step(self, at: Position, step: Step, *, degraded: str | None = None) -> Position:
         """Record a superstep in one transaction, fenced by the lease when there is one."""
-        draft = self._draft(at, step.next_nodes, step.joins)
+        draft = self._drafts.after(at, next_nodes=step.next_nodes, joins=step.joins)
         if len(step.runs) == 1:
             run = step.runs[0]
             draft = evolve(draft, node=run.node, visit=run.visit, node_run_id=run.id)
@@ -219,26 +134,6 @@ class Recorder:
             after = self._moved(uow, at, head, step.ending)
             uow.commit()
         return after
-
-    def _draft(
-        self, at: Position, next_nodes: tuple[str, ...], joins: Mapping[str, tuple[str, ...]], **facts: Any
-    ) -> CheckpointDraft:
-        """Return the checkpoint that follows the head."""
-        head = at.head
-        return evolve(
-            _DRAFT,
-            id=CheckpointId(self._ids.new()),
-            execution_id=at.execution.id,
-            branch_id=at.branch.id,
-            parent_id=head.id,
-            step=head.step + 1,
-            next_nodes=next_nodes,
-            joins=joins,
-            agent=head.agent,
-            file_commit=head.file_commit,
-            created_at=self._clock.now(),
-            **facts,
-        )
 
     def _moved(self, uow: UnitOfWork, at: Position, head: Checkpoint, ending: Ending | None = None) -> Position:
         """Move the head, and end the run there when that is due or somebody has asked for it."""
@@ -280,7 +175,7 @@ class Recorder:
         """
         facts = {"trigger": trigger, "kind": kind, "name": name, "description": description}
         node = {"node": run.node, "visit": run.visit, "node_run_id": run.id}
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **node)
+        draft = self._drafts.after(at, **facts, **node)
         run = run.reached(draft.id)
         with self._storage.unit_of_work() as uow:
             if files is not None:
@@ -292,11 +187,9 @@ class Recorder:
             uow.events.append(
                 Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
             )
-            execution = at.execution.stepped(head.created_at)
-            uow.executions.advance(execution, token=at.token)  # what was requested waits for the end of the node
-            uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+            after = move_head(uow, at, head)
             uow.commit()
-        return Position(execution=execution, branch=at.branch.moved(head.id), head=head), run
+        return after, run
 
     def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending) -> Execution:
         now = self._clock.now()
@@ -371,150 +264,12 @@ class Recorder:
             uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=told))
             uow.commit()
 
-    def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:
-        """Record a change that a person made while the run was paused, as a checkpoint of its own."""
-        with self._storage.unit_of_work() as uow:
-            after = self._changed(uow, at, delta, created_by)
-            uow.commit()
-        return after
-
-    def _changed(
-        self,
-        uow: UnitOfWork,
-        at: Position,
-        delta: StateDelta,
-        created_by: str | None,
-        *,
-        begun: Standpoint | None = None,
-        remembers: str = "",
-    ) -> Position:
-        next_nodes = at.head.next_nodes if begun is None else begun.next_nodes
-        draft = self._draft(at, next_nodes, at.head.joins, trigger=Trigger.PAUSE, created_by=created_by)
-        memory = {remembers: begun.memory} if begun is not None and remembers else None
-        return self._moved(uow, at, uow.checkpoints.save(draft, delta, memory))
-
-    def thin(self, at: Position) -> None:
-        """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
-        with self._storage.unit_of_work() as uow:
-            history = uow.checkpoints.load_history(at.execution.id)
-            kept = {id for branch in history.branches for id in (branch.forked_from_id, branch.head_id)}
-            gone = [
-                checkpoint.id
-                for checkpoint in history.lineage()[1:]
-                if checkpoint.execution_id == at.execution.id
-                and checkpoint.kind is Kind.AUTO
-                and not checkpoint.deleted
-                and checkpoint.id not in kept
-            ]
-            if gone:
-                uow.checkpoints.delete(gone)
-                data = {"count": len(gone), "reason": f"checkpoints={at.execution.options.get('checkpoints')}"}
-                now = self._clock.now()
-                uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
-                uow.commit()
-
-    def safety_checkpoint(
-        self,
-        uow: UnitOfWork,
-        at: Position,
-        description: str,
-        files: SaveFiles | None,
-        memory: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> Checkpoint:
-        """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
-        facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **_inside(at.head))
-        if files is not None:
-            draft = evolve(draft, file_commit=files(uow))
-        return uow.checkpoints.save(draft, StateDelta(), memory)
-
-    def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
-        """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
-        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL}
-        draft = self._draft(at, at.head.next_nodes, at.head.joins, **facts, **_inside(at.head))
-        if begun is not None:
-            draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)
-        with self._storage.unit_of_work() as uow:
-            head = uow.checkpoints.save(draft, StateDelta())
-            if begun is not None:
-                uow.node_runs.save(begun.reached(head.id))
-            data = {"checkpoint": head.id, "name": head.name}
-            uow.events.append(
-                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
-            )
-            uow.executions.advance(at.execution.stepped(head.created_at))
-            uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
-            uow.commit()
-        return head
-
-    def fork_run(
-        self,
-        source: Execution,
-        point: Checkpoint,
-        *,
-        name: str,
-        execution_id: str | None = None,
-        change: StateDelta | None = None,
-        begun: Standpoint | None = None,
-        remembers: str = "",
-        created_by: str | None = None,
-    ) -> Position:
-        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
-
-        A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
-        """
-        now = self._clock.now()
-        execution_id = self._execution_id(execution_id)
-        branch = self._branch(execution_id, name, point.id, now)
-        execution = Execution(
-            id=execution_id,
-            workflow_id=source.workflow_id,
-            workflow_name=source.workflow_name,
-            workflow_source=source.workflow_source,
-            branch_id=branch.id,
-            options={**source.options, "break_before": (), "break_after": ()},
-            metadata=source.metadata,
-            created_by=created_by,
-            created_at=now,
-            updated_at=now,
-        )
-        with self._storage.unit_of_work() as uow:
-            uow.executions.add(execution)
-            uow.branches.add(branch)
-            at = Position(execution=execution, branch=branch, head=point)
-            if change:
-                at = self._changed(uow, at, change, created_by, begun=begun, remembers=remembers)
-            data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
-            for stream in (source.id, execution_id):
-                uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
-            uow.commit()
-        return at
-
-    def fork(self, at: Position, checkpoint_id: CheckpointId, name: str) -> Position:
-        """Record a new branch of the run that begins at a checkpoint, and make it the active one."""
-        now = self._clock.now()
-        branch = self._branch(at.execution.id, name, checkpoint_id, now)
-        with self._storage.unit_of_work() as uow:
-            head = uow.checkpoints.get(checkpoint_id)
-            execution = at.execution.on_branch(branch.id, now)
-            uow.executions.save(execution)
-            uow.branches.add(branch)
-            data = {"branch": name, "checkpoint": checkpoint_id}
-            uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=at.execution.id, at=now, data=data))
-            uow.commit()
-        return Position(execution=execution, branch=branch, head=head)
-
 
 def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
     took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3) if run.figures is None else run.figures.ms
     said = {key: value for key, value in more.items() if key != "inside"}
     data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **said}
     return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
-
-
-def _inside(head: Checkpoint) -> dict[str, Any]:
-    """Return the node in the middle of which a checkpoint lies: one made right behind it lies there as well."""
-    return {"node": head.node, "visit": head.visit, "node_run_id": head.node_run_id} if head.is_inside else {}
 
 
 def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpoint:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.leases import Leases, check_not_rolling_back
-from wtb.application.runs.recorder import MAIN, Recorder
+from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.recovery import is_open
+from wtb.application.runs.run_creator import MAIN, RunCreator
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.engine import Engine
@@ -39,12 +41,22 @@ class RunEditor:
     """Forks and names; what is there already stays as it is."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, owners: Owners, recorder: Recorder, workspaces: Workspaces
+        self,
+        *,
+        storage: Storage,
+        clock: Clock,
+        owners: Owners,
+        creator: RunCreator,
+        recorder: Recorder,
+        head_editor: HeadEditor,
+        workspaces: Workspaces,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._leases = Leases(storage, clock, owners)
+        self._creator = creator
         self._recorder = recorder
+        self._head_editor = head_editor
         self._workspaces = workspaces
 
     def fork(
@@ -84,7 +96,7 @@ class RunEditor:
             )
         chosen = {**execution.options.get("variants", {}), **(variants or {})}
         source = evolve(execution, options={**execution.options, "variants": chosen})
-        forked = self._recorder.fork_run(
+        forked = self._creator.fork(
             source,
             point,
             name=name,
@@ -123,7 +135,7 @@ class RunEditor:
             )
         facts = {"name": name, "description": description, "created_by": created_by}
         try:
-            return self._recorder.name_head(at, begun[0] if begun else None, **facts)
+            return self._head_editor.name_head(at, begun[0] if begun else None, **facts)
         except AlreadyExists as error:
             raise AlreadyExists(
                 f"run {execution_id!r} has a checkpoint {name!r} already; choose another name, or delete that one: "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.application.runs.consistency import check_calls
+from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.leases import Leases, alone
 from wtb.application.runs.recorder import Recorder
@@ -54,6 +55,7 @@ class TimeTravel:
         owners: Owners,
         workspaces: Workspaces,
         recorder: Recorder,
+        head_editor: HeadEditor,
         reversals: Reversals,
         heartbeat: Heartbeat,
         masker: Masker,
@@ -63,6 +65,7 @@ class TimeTravel:
         self._ids = ids
         self._workspaces = workspaces
         self._recorder = recorder
+        self._head_editor = head_editor
         self._reversals = reversals
         self._leases = Leases(storage, clock, owners)
         self._heartbeat = heartbeat
@@ -181,10 +184,10 @@ class TimeTravel:
         save = None if present is None else present.save
         with self._storage.unit_of_work() as uow:
             heads = _heads_of_thread(uow, at.execution)
-            safety = self._recorder.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
+            safety = self._head_editor.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
             if not files and safety.file_commit != target.file_commit:
                 behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
-                target = self._recorder.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
+                target = self._head_editor.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
             uow.commit()
         return safety, target
 
@@ -225,7 +228,7 @@ class TimeTravel:
         present = self._present_files(at)
         if present is not None:
             with self._storage.unit_of_work() as uow:
-                safety = self._recorder.safety_checkpoint(uow, at, "before a redo", present.save)
+                safety = self._head_editor.safety_checkpoint(uow, at, "before a redo", present.save)
                 if safety.file_commit != at.head.file_commit:
                     uow.commit()
 

@@ -1,0 +1,84 @@
+"""HeadEditor: checkpoints that a person asks for on a run that no step is being made in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.application.runs.heads import HeadDrafts, move_head
+from wtb.application.runs.steps import Position, SaveFiles
+from wtb.domain.checkpoint import Checkpoint, Kind, NodeRun, Trigger
+from wtb.domain.events import Event, EventType
+from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
+from wtb.domain.state import StateDelta
+from wtb.domain.values import evolve
+
+
+class HeadEditor:
+    """Changes the state at the head, names it, keeps it before a rollback, and thins out what lies before it."""
+
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._drafts = HeadDrafts(clock, ids)
+
+    def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:
+        """Record a change of the state that a person made while the run was paused, as a checkpoint of its own."""
+        draft = self._drafts.after(at, trigger=Trigger.PAUSE, created_by=created_by)
+        with self._storage.unit_of_work() as uow:
+            after = move_head(uow, at, uow.checkpoints.save(draft, delta))
+            uow.commit()
+        return after
+
+    def safety_checkpoint(
+        self,
+        uow: UnitOfWork,
+        at: Position,
+        description: str,
+        files: SaveFiles | None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Checkpoint:
+        """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
+        facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
+        draft = self._drafts.beside(at, **facts)
+        if files is not None:
+            draft = evolve(draft, file_commit=files(uow))
+        return uow.checkpoints.save(draft, StateDelta(), memory)
+
+    def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
+        """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
+        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL}
+        draft = self._drafts.beside(at, **facts)
+        if begun is not None:
+            draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)
+        with self._storage.unit_of_work() as uow:
+            head = uow.checkpoints.save(draft, StateDelta())
+            if begun is not None:
+                uow.node_runs.save(begun.reached(head.id))
+            data = {"checkpoint": head.id, "name": head.name}
+            uow.events.append(
+                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
+            )
+            move_head(uow, at, head)
+            uow.commit()
+        return head
+
+    def thin(self, at: Position) -> None:
+        """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
+        with self._storage.unit_of_work() as uow:
+            history = uow.checkpoints.load_history(at.execution.id)
+            kept = {id for branch in history.branches for id in (branch.forked_from_id, branch.head_id)}
+            gone = [
+                checkpoint.id
+                for checkpoint in history.lineage()[1:]
+                if checkpoint.execution_id == at.execution.id
+                and checkpoint.kind is Kind.AUTO
+                and not checkpoint.deleted
+                and checkpoint.id not in kept
+            ]
+            if gone:
+                uow.checkpoints.delete(gone)
+                data = {"count": len(gone), "reason": f"checkpoints={at.execution.options.get('checkpoints')}"}
+                now = self._clock.now()
+                uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
+                uow.commit()

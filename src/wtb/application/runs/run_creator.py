@@ -1,0 +1,146 @@
+"""RunCreator: records new runs, from an input or from a checkpoint of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from wtb.application.runs.heads import HeadDrafts, move_head
+from wtb.application.runs.steps import Position, SaveFiles
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Trigger
+from wtb.domain.engine import Standpoint
+from wtb.domain.events import Event, EventType
+from wtb.domain.execution import Branch, Execution
+from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, check_id
+from wtb.domain.ports import Clock, Ids, Storage
+from wtb.domain.state import StateDelta
+from wtb.domain.values import evolve
+
+MAIN = "main"
+"""The branch that every run begins with."""
+
+
+class RunCreator:
+    """Creates pending runs; execution, branch, first checkpoint and event are written in one transaction."""
+
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._ids = ids
+        self._drafts = HeadDrafts(clock, ids)
+
+    def create(
+        self,
+        workflow: Mapping[str, Any],
+        state: Mapping[str, Any],
+        *,
+        execution_id: str | None = None,
+        next_nodes: tuple[str, ...] = (),
+        joins: Mapping[str, tuple[str, ...]] | None = None,
+        memory: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+        files: SaveFiles | None = None,
+    ) -> Position:
+        """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input."""
+        now = self._clock.now()
+        execution_id = self._execution_id(execution_id)
+        branch = self._branch(execution_id, MAIN, None, now)
+        draft = CheckpointDraft(
+            id=CheckpointId(self._ids.new()),
+            execution_id=execution_id,
+            branch_id=branch.id,
+            parent_id=None,
+            step=0,
+            trigger=Trigger.START,
+            next_nodes=next_nodes,
+            joins=joins or {},
+            created_by=created_by,
+            created_at=now,
+        )
+        with self._storage.unit_of_work() as uow:
+            if files is not None:
+                draft = evolve(draft, file_commit=files(uow))
+            execution = Execution(
+                id=execution_id,
+                workflow_id=uow.workflows.save(workflow),
+                workflow_name=workflow["name"],
+                workflow_source=source,
+                branch_id=branch.id,
+                options=options or {},
+                metadata=metadata or {},
+                created_by=created_by,
+                created_at=now,
+                updated_at=now,
+            )
+            uow.executions.add(execution)
+            uow.branches.add(branch)
+            head = uow.checkpoints.save(draft, StateDelta.setting(state), memory)
+            uow.branches.move_head(branch.id, head.id, expected=None)
+            data = {"workflow": execution.workflow_name, "checkpoint": head.id}
+            uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution_id, at=now, data=data))
+            uow.commit()
+        return Position(execution=execution, branch=branch.moved(head.id), head=head)
+
+    def fork(
+        self,
+        source: Execution,
+        point: Checkpoint,
+        *,
+        name: str,
+        execution_id: str | None = None,
+        change: StateDelta | None = None,
+        begun: Standpoint | None = None,
+        remembers: str = "",
+        created_by: str | None = None,
+    ) -> Position:
+        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
+
+        A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
+        """
+        now = self._clock.now()
+        execution_id = self._execution_id(execution_id)
+        branch = self._branch(execution_id, name, point.id, now)
+        execution = Execution(
+            id=execution_id,
+            workflow_id=source.workflow_id,
+            workflow_name=source.workflow_name,
+            workflow_source=source.workflow_source,
+            branch_id=branch.id,
+            options={**source.options, "break_before": (), "break_after": ()},
+            metadata=source.metadata,
+            created_by=created_by,
+            created_at=now,
+            updated_at=now,
+        )
+        with self._storage.unit_of_work() as uow:
+            uow.executions.add(execution)
+            uow.branches.add(branch)
+            at = Position(execution=execution, branch=branch, head=point)
+            if change:
+                next_nodes = point.next_nodes if begun is None else begun.next_nodes
+                draft = self._drafts.after(at, next_nodes=next_nodes, trigger=Trigger.PAUSE, created_by=created_by)
+                memory = {remembers: begun.memory} if begun is not None and remembers else None
+                at = move_head(uow, at, uow.checkpoints.save(draft, change, memory))
+            data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
+            for stream in (source.id, execution_id):
+                uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
+            uow.commit()
+        return at
+
+    def _execution_id(self, given: str | None) -> ExecutionId:
+        return ExecutionId(self._ids.new() if given is None else check_id(given, "the run id"))
+
+    def _branch(self, execution_id: ExecutionId, name: str, origin: CheckpointId | None, now: datetime) -> Branch:
+        """Return a new branch that begins at a checkpoint, or at nothing."""
+        return Branch(
+            id=BranchId(self._ids.new()),
+            execution_id=execution_id,
+            name=name,
+            head_id=origin,
+            forked_from_id=origin,
+            created_at=now,
+        )
