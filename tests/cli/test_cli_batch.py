@@ -297,7 +297,7 @@ def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, m
 def test_a_budget_is_for_all_runs_of_a_batch_and_a_larger_one_goes_on(shell: Shell) -> None:
     none = shell.wtb("batch", "run", "batch.py", "--budget-s", "0", code=3).stdout
     assert "qa: cancelled" in none
-    assert "with 80 jobs left to run: a larger --budget-s goes on." in none
+    assert "with 80 jobs left to run: raise --budget-s to continue." in none
     done = shell.json("batch", "run", "batch.py", "--budget-s", "600", "--runner", "threads")
     assert (done["status"], done["jobs"]["kept"]) == ("completed", 0)
     assert done["spent"]["s"] > 0
@@ -308,7 +308,7 @@ def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
-    assert "main is baseline of qa, 20 results." in look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    assert "Saved baseline main: baseline of qa, 20 results." in look(shell, monkeypatch, "baseline", "set", "main", "qa")
     gate = ("gate", "qa", "--baseline", "main", "--metric", "exact_match")
     assert look(shell, monkeypatch, *gate).startswith("FINE: exact_match of qa:baseline against baseline main\n")
     proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)

@@ -159,7 +159,7 @@ def test_calls_that_cannot_be_taken_back_are_shown_and_refused_unless_allowed(de
 
 def test_tools_and_files_stay_when_that_is_said(desk: Desk) -> None:
     told = desk.wtb("rollback", "first", "a", "--yes", "--no-tools", "--no-files").stdout
-    assert "Calls kept (--no-tools):\n  open_ticket(title='c')\n" in told
+    assert "Calls to keep (--no-tools):\n  open_ticket(title='c')\n" in told
     assert "Files" not in told
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a"]})
     assert len(desk.json("show", "first", "--files")) == 4
@@ -254,7 +254,7 @@ def test_a_fork_goes_on_by_itself_and_the_original_stays(desk: Desk) -> None:
 def test_a_checkpoint_with_a_name_is_gone_back_to_and_deleted_by_it(desk: Desk) -> None:
     desk.wtb("rollback", "first", "a", "--yes")
     said = desk.wtb("checkpoint", "first", "before b", "--description", "one ticket").stdout
-    assert said == "'before b' is step 2 of first now.\n"
+    assert said == "Step 2 of first is now called 'before b'.\n"
     assert "go on or roll back before you delete it" in desk.wtb("delete", "first@before b", "--yes", code=1).stderr
     desk.wtb("resume", "first")
     desk.wtb("rollback", "first", "before b", "--yes")
