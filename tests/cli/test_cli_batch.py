@@ -308,7 +308,9 @@ def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
-    assert "Saved baseline main: baseline of qa, 20 results." in look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    assert "Saved baseline main: baseline of qa, 20 results." in look(
+        shell, monkeypatch, "baseline", "set", "main", "qa"
+    )
     gate = ("gate", "qa", "--baseline", "main", "--metric", "exact_match")
     assert look(shell, monkeypatch, *gate).startswith("FINE: exact_match of qa:baseline against baseline main\n")
     proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)
@@ -361,7 +363,7 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
         (
             ("batch", "run", "batch.py", "--runner", "ray"),
             2,
-            "there is no runner 'ray'; there are threads, and your own as file.py:Runner",
+            "there is no runner 'ray'; there are threads; name your own as file.py:Runner",
         ),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),

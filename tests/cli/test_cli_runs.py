@@ -186,7 +186,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_run_begins_so(shell: Sh
         "alpha_2",
     ]
     unclear = shell.wtb("show", "alph", code=2).stderr
-    assert "'alph' is how several runs begin: alpha_2, alpha-1, alpha; give more of the id" in unclear
+    assert "several runs start with 'alph': alpha_2, alpha-1, alpha; give more of the id" in unclear
     assert "no run 'alp'" in shell.wtb("show", "alp", code=1).stderr
 
 

@@ -150,7 +150,7 @@ def test_history_marks_the_head_and_shows_what_was_left_only_when_asked(desk: De
 def test_calls_that_cannot_be_taken_back_are_shown_and_refused_unless_allowed(desk: Desk) -> None:
     desk.wtb("run", "flow.py", "--run-id", "mailed", "--set", "mail=b")
     refused = desk.wtb("rollback", "mailed", "a", "--yes", code=2)
-    assert "Calls that cannot be taken back:\n  mail(text='b')\n" in refused.stdout
+    assert "Calls that cannot be undone:\n  mail(text='b')\n" in refused.stdout
     assert "1 call cannot be undone, so nothing was changed; with --allow-irreversible" in refused.stderr
     assert desk.state("mailed")["log"] == ["a", "b", "c"]
     desk.wtb("rollback", "mailed", "a", "--yes", "--allow-irreversible")
@@ -199,7 +199,7 @@ def test_a_rollback_is_not_continued_past_a_tool_that_is_gone(desk: Desk) -> Non
     desk.wtb("rollback", "first", "a", "--yes", code=3)
     (desk.folder / "flow.py").write_text(FLOW.replace("@wtb.tool(reverse=close)", '@wtb.tool(name="renamed")'))
     failed = desk.wtb("rollback", "first", "--continue", code=3).stderr
-    assert "cannot be taken back: no tool of that name with reverse= is known here" in failed
+    assert "cannot be undone: this program has no tool of that name with reverse=" in failed
     assert desk.json("show", "first")["status"] == "rolling_back"
 
 
@@ -255,7 +255,7 @@ def test_a_checkpoint_with_a_name_is_gone_back_to_and_deleted_by_it(desk: Desk) 
     desk.wtb("rollback", "first", "a", "--yes")
     said = desk.wtb("checkpoint", "first", "before b", "--description", "one ticket").stdout
     assert said == "Step 2 of first is now called 'before b'.\n"
-    assert "go on or roll back before you delete it" in desk.wtb("delete", "first@before b", "--yes", code=1).stderr
+    assert "resume or roll back before you delete it" in desk.wtb("delete", "first@before b", "--yes", code=1).stderr
     desk.wtb("resume", "first")
     desk.wtb("rollback", "first", "before b", "--yes")
     assert desk.state() == {"log": ["a"]}
@@ -268,7 +268,7 @@ def test_a_checkpoint_with_a_name_is_gone_back_to_and_deleted_by_it(desk: Desk) 
 def test_a_run_is_deleted_with_its_checkpoints_and_without_its_forks(desk: Desk) -> None:
     desk.wtb("fork", "first", "c", "--run-id", "second")
     unmoved = desk.wtb("delete", "first", "--yes", code=1).stderr
-    assert "is where run 'second' stands, a fork; resume or delete that one first" in unmoved
+    assert "is the head of a fork, run 'second'; resume or delete that run first" in unmoved
     desk.wtb("delete", "second", "--yes")
     desk.wtb("fork", "first", "b", "--run-id", "third", "--resume")
     gone = desk.wtb("delete", "first", "--yes").stderr
@@ -293,8 +293,8 @@ def test_a_run_is_deleted_with_its_checkpoints_and_without_its_forks(desk: Desk)
             "workflow 'support', but other.py contains",
         ),
         (("rollback", "first", "a", "--workflow", "nope.py"), 2, "there is no file nope.py"),
-        (("fork", "first", "a", "--input", "{}"), 2, "begins at the start"),
-        (("fork", "first", "--run-id", "first"), 1, "there is a run 'first' already"),
+        (("fork", "first", "a", "--input", "{}"), 2, "starts at the beginning"),
+        (("fork", "first", "--run-id", "first"), 1, "there is already a run 'first'"),
         (("checkpoint", "first", "2"), 2, "a checkpoint cannot be called '2'"),
         (("checkpoint", "first", " "), 2, "a checkpoint cannot be called ' '"),
         (("checkpoint", "first", "b#2"), 2, "'b#2' means a visit of a node"),
@@ -366,7 +366,7 @@ def test_a_run_that_changes_while_somebody_thinks_is_a_conflict(
         desk.wtb(*other)
         before = desk.tickets
         terminal.type("y\n")
-        terminal.wait_for("has changed since its plan was made, and nothing was done")
+        terminal.wait_for("has changed since you saw the plan, so nothing was done")
         assert process.wait(timeout=60) == 1
     assert desk.tickets == before
 

@@ -78,8 +78,8 @@ def test_workspaces_of_ended_runs_go_after_their_time_and_those_that_stay_are_na
     content = (folder / "file").read_text()
     (folder / "notes").write_text("mine")
     (kept,) = shell.json("prune")["workspaces"]["kept"]
-    assert kept == {"run": "r1", "folder": str(folder), "reason": "somebody changed files in it, such as 'notes'"}
-    assert f"Kept {folder}: somebody changed files in it, such as 'notes'" in shell.wtb("prune").stdout
+    assert kept == {"run": "r1", "folder": str(folder), "reason": "somebody has changed files in it, such as 'notes'"}
+    assert f"Kept {folder}: somebody has changed files in it, such as 'notes'" in shell.wtb("prune").stdout
     (folder / "notes").unlink()
     assert "Would remove 1 workspace (" in shell.wtb("prune", "--dry-run").stdout
     assert shell.json("prune", "--run", "r1")["workspaces"] == {"removed": 1, "size": len(content), "kept": []}
@@ -107,7 +107,7 @@ def test_a_fault_is_named_and_the_exit_code_tells(shell: Shell) -> None:
         connection.execute("UPDATE wtb_checkpoints SET description = 'changed' WHERE step = 3")
     said = shell.wtb("doctor", code=1).stdout
     assert "FAULT: checkpoint" in said
-    assert "concerns 1 run: r1" in said
+    assert "affects 1 run: r1" in said
     assert "cannot be repaired" in said
     assert said.endswith("1 fault found.\n")
     assert not shell.json("doctor", "--repair", code=1)["healthy"]
@@ -156,7 +156,7 @@ def test_a_rollback_that_nobody_is_at_is_left_to_a_person_with_what_to_type(shel
             "UPDATE wtb_executions SET status = 'rolling_back', lease_owner = NULL, updated_at_us = 0, seal = NULL"
         )
     said = shell.wtb("doctor", "--repair", code=1).stdout
-    assert "go on with `wtb rollback r1 --continue`, or give it up with `--abandon`" in said
+    assert "finish it with `wtb rollback r1 --continue`, or give it up with `--abandon`" in said
     assert "--repair does not touch it" in said
     assert "restore a backup" not in said
 

@@ -144,7 +144,7 @@ def test_the_commands_say_what_was_pooled_what_is_a_copy_and_what_is_gone(
         return result.output
 
     made = typed("baseline", "set", "main", "monday", "tuesday")
-    assert "main is baseline of monday, tuesday, 24 results." in made
+    assert "Saved baseline main: baseline of monday, tuesday, 24 results." in made
     assert "tuesday executed nothing: its results are copies" in made
     (row,) = json.loads(typed("baseline", "ls", "--json"))
     assert (row["batches"], row["cases"], row["repeats"]) == (["monday", "tuesday"], 12, 2)

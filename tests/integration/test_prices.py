@@ -63,7 +63,7 @@ def test_a_model_without_a_price_is_named_and_has_no_cost_score(bench: Bench, mo
     assert bench.run(asking(model), {}).usage["unpriced"] == [told]
     result = bench.batch(asking(model), cases=CASES, evaluators=[wtb.Cost(), wtb.Tokens()])
     assert result.results[0].scores == {
-        "cost_usd": {"error": f"evaluator cost_usd: InvalidInput: no price is known of {told}"},
+        "cost_usd": {"error": f"evaluator cost_usd: InvalidInput: no price is known for {told}"},
         "tokens": 1100.0,
     }
     assert result.unpriced == [told]

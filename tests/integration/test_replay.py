@@ -231,7 +231,7 @@ def test_another_entry_differs_at_the_input(bench: Bench) -> None:
     [
         ("missing > 1", "InvalidCondition: edge tick -> tick"),
         (lambda state: 1 / 0, "InvalidCondition: edge tick -> tick: its function raised ZeroDivisionError"),
-        (lambda state: "yes", "gives True or False"),
+        (lambda state: "yes", "must return True or False"),
     ],
 )
 def test_a_condition_that_raises_now_is_a_difference(bench: Bench, when: Any, said: str) -> None:
@@ -341,5 +341,5 @@ def test_a_step_that_was_replaced_breaks_the_chain(bench: Bench) -> None:
         )
         statement = sa.update(tables.checkpoints).filter_by(id=replaced.id)
         connection.execute(statement.values(description="forged", hash=forged.hash))
-    with pytest.raises(DamagedData, match=f"{child.id}.*was not made after the one before it"):
+    with pytest.raises(DamagedData, match=f"{child.id}.*does not follow the one before it"):
         run.replay()

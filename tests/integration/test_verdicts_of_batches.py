@@ -228,7 +228,7 @@ def test_dropping_errors_warns_that_it_flatters(stored: str) -> None:
 def test_a_batch_is_told_with_its_primary_metric_and_its_failures(stored: str) -> None:
     text = said("batch", "show", "sums", "--url", stored)
 
-    assert "size decides which wins; the other metrics are judged together." in text
+    assert "size decides who wins; the other metrics are judged together." in text
     assert "mean of 11 scored runs" in text
     assert "failed ↓" in text
     data = json.loads(said("batch", "show", "sums", "--url", stored, "--json"))

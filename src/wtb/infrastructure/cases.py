@@ -44,8 +44,8 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     unknown = [column for column in columns if not _is_column(column)]
     if unknown:
         raise InvalidInput(
-            f"{name} line 1 has the unknown column {unknown[0]!r}; "
-            "columns are id, input.KEY, expected or expected.KEY, tags and cluster"
+            f"{name} line 1 has an unknown column {unknown[0]!r}; "
+            "the columns are id, input.KEY, expected or expected.KEY, tags and cluster"
         )
     for row in reader:
         place = f"{name} line {reader.line_num}"

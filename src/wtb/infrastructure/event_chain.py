@@ -75,7 +75,7 @@ def counted_types(stream: str, counts: Iterable[tuple[str, int]]) -> dict[EventT
     try:
         return {EventType(name): count for name, count in counts}
     except ValueError as error:
-        raise DamagedData(f"an event of {stream!r} is damaged: {error}; `wtb doctor` tells more") from error
+        raise DamagedData(f"an event of {stream!r} is damaged: {error}; `wtb doctor` shows more") from error
 
 
 def _damaged(row: EventRow) -> DamagedData:

@@ -27,10 +27,10 @@ def read_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise InvalidInput(f"{what} is nested too deeply to be read; make it flatter") from error
+        raise InvalidInput(f"{what} is nested too deeply; make it flatter") from error
     except ValueError as error:
         if "integer string conversion" in str(error):
-            raise InvalidInput(f"{what} holds an integer of too many digits; give it as a text") from error
+            raise InvalidInput(f"{what} holds an integer with too many digits; give it as a text") from error
         raise InvalidInput(f"{what} is no JSON: {error}") from error
 
 

@@ -50,7 +50,7 @@ class AppendedEvents(Protocol):
 
 
 class StorageParts:
-    """What every storage is given: codec, clock, bus, and the manifests that its units of work share."""
+    """What every storage gets: codec, clock, bus, and the manifests that its units of work share."""
 
     def __init__(self, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
         self.codec = codec
@@ -91,7 +91,7 @@ class TransactionalUnitOfWork(ABC):
 
     def __enter__(self) -> Self:
         if self._transaction is not None:
-            raise InvalidInput("a unit of work is used once; ask the storage for another")
+            raise InvalidInput("a unit of work can be used only once; get another one from the storage")
         self._transaction = self._begin(readonly=self._readonly)
         return self
 
@@ -121,9 +121,9 @@ class TransactionalUnitOfWork(ABC):
 
     def commit(self) -> None:
         if self._transaction is None:
-            raise InvalidInput("a unit of work begins with `with`; there is nothing to commit yet")
+            raise InvalidInput("enter the unit of work with `with` first; there is nothing to commit yet")
         if self._readonly:
-            raise InvalidInput("this unit of work was opened for reading; open one without readonly=True to write")
+            raise InvalidInput("this unit of work is read-only; to write, open one without readonly=True")
         if self._ended:  # its connection may be somebody else's by now
             raise InvalidInput("this unit of work has ended; ask the storage for another")
         self._transaction.commit()

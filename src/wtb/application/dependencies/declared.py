@@ -14,7 +14,7 @@ _VARIABLE = "env:"
 
 
 def declared(depends_on: Iterable[Any], digests: SourceDigests) -> dict[str, Any]:
-    """Return what `depends_on` stands for now, by name."""
+    """Return the current digests of the declared dependencies, by name."""
     return dict(pair for number, each in enumerate(depends_on, 1) for pair in _resolved(number, each, digests))
 
 

@@ -23,7 +23,7 @@ _SESSION = (
 _NOT_LISTED = frozenset((".wtb", "__pycache__"))
 
 Signature = tuple[int, int, int] | None
-"""How a file lay there when it was looked at: time of change, size, inode; None when it was absent."""
+"""The signature of a file: time of change, size, inode; None if it was absent."""
 
 
 class SourceDigests:
@@ -56,7 +56,7 @@ class SourceDigests:
         return "\0".join(f"{name}={value}" for name, value in known if not self._is_secret(name))
 
     def of_file(self, path: str, signature: Signature) -> str:
-        """Return the digest of a file as it lay there then; one that has changed since has a digest of its own."""
+        """Return the digest of a file with this signature; if it has changed since, a digest that matches nothing."""
         if signature is None:
             return ABSENT
         if (path, signature) not in self._contents:

@@ -194,7 +194,7 @@ class Queries:
             if not every:
                 return pages.line_page(uow, execution, before=before, after=after, limit=limit)
             if after is not None:
-                raise InvalidInput("all lines of a run are listed from their end; give `before` instead of `after`")
+                raise InvalidInput("`after` works only for the line to the head; for all lines, use `before`")
             return pages.every_page(uow, execution, before=before, limit=limit)
 
     def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[HistoryRow]:

@@ -62,7 +62,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     if len(result.combinations) > 1:
         echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ higher, ↓ lower is better.")
         if len(result.shown_metrics) > 1:
-            echo(f"{result.primary} decides which wins; the other metrics are judged together.")
+            echo(f"{result.primary} decides who wins; the other metrics are judged together.")
     print_notes(result)
 
 

@@ -69,7 +69,7 @@ class EventBus(Protocol):
     """
 
     def publish(self, events: Sequence[RecordedEvent]) -> None:
-        """Hand events to everybody who asked for their type."""
+        """Deliver events to every handler that asked for their type."""
         ...
 
     def subscribe(self, handler: Callable[[RecordedEvent], None], *, types: Collection[EventType] = ()) -> Subscription:

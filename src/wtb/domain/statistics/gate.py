@@ -48,7 +48,7 @@ class Allowance:
     def __post_init__(self) -> None:
         """Refuse what is no allowance."""
         if not (math.isfinite(self.value) and self.value >= 0):
-            raise InvalidInput(f"max_drop must be a number from 0 up, or a share such as '10%', not {self.value}")
+            raise InvalidInput(f"max_drop must be 0 or more, or a share such as '10%', not {self.value}")
 
     @classmethod
     def of(cls, given: Allowance | float | str) -> Allowance:
@@ -60,7 +60,7 @@ class Allowance:
         try:
             value = float(text.removesuffix("%"))
         except ValueError as error:
-            message = f"max_drop must be a number from 0 up, or a share such as '10%', not {given!r}"
+            message = f"max_drop must be 0 or more, or a share such as '10%', not {given!r}"
             raise InvalidInput(message) from error
         return cls(value=value / 100 if is_share else value, is_share=is_share)
 
@@ -131,7 +131,7 @@ class _Judged:
     @classmethod
     def of(cls, comparison: Comparison, allowed: Allowance | float | str, max_errors: int, unfinished: int) -> _Judged:
         if max_errors < 0:
-            raise InvalidInput(f"max_errors must be a number of cases from 0 up, not {max_errors}")
+            raise InvalidInput(f"max_errors must be a number of cases, 0 or more, not {max_errors}")
         allowance = Allowance.of(allowed)
         try:
             drops = (drops_as_share if allowance.is_share else drops_in_units)(comparison)

@@ -1,4 +1,4 @@
-"""Swap: puts what was staged into place by renames, and takes it all back when one fails."""
+"""Swap: moves staged files into place by renames, and undoes everything if one fails."""
 
 from __future__ import annotations
 

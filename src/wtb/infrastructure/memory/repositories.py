@@ -67,7 +67,7 @@ class MemoryExecutionRepository:
 
     def add(self, execution: Execution) -> None:
         if self._transaction.find("executions", execution.id) is not None:
-            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+            raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
         self._put(execution)
 
     def _put(self, execution: Execution) -> None:
@@ -167,7 +167,9 @@ class MemoryBranchRepository:
             self._check_head(branch.head_id)
         taken = any(other.name == branch.name for other in self.list_branches(branch.execution_id))
         if taken or self._transaction.find("branches", branch.id) is not None:
-            raise AlreadyExists(f"run {branch.execution_id!r} has a branch {branch.name!r} already; name it otherwise")
+            raise AlreadyExists(
+                f"run {branch.execution_id!r} already has a branch {branch.name!r}; choose another name"
+            )
         self._transaction.put("branches", branch.id, branch)
 
     def get(self, branch_id: BranchId) -> Branch:

@@ -131,7 +131,7 @@ class AnchorFile:
                 return self._opened
             self._close()
             if time.monotonic() > end:
-                raise StorageUnavailable(f"{self.path}: another process kept it locked for too long; try again")
+                raise StorageUnavailable(f"{self.path}: another process has kept it locked for too long; try again")
             time.sleep(_PAUSE_S)
 
     def _close(self) -> None:

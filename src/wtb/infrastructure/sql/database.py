@@ -58,7 +58,7 @@ class Database(ABC):
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
         if self._was_forked:
-            raise InvalidInput("this process was forked from the one that opened the bench; open another one here")
+            raise InvalidInput("this process was forked from the one that opened the bench; open another bench here")
         try:
             transaction = self.transaction(self.connect())
         except Exception as error:
@@ -183,9 +183,9 @@ class Transaction:
 
     def _check_open(self) -> None:
         if not self._open:  # the connection may be somebody else's by now
-            raise InvalidInput("this unit of work has ended; ask the storage for another")
+            raise InvalidInput("this unit of work has ended; get another one from the storage")
         if self._failed:
-            raise StorageError("a statement of this unit of work failed, so nothing of it is kept; begin another")
+            raise StorageError("a statement of this unit of work failed, so none of it is kept; start another one")
 
     def _failure(self, error: Exception) -> Exception:
         """Return the error of ours, and let nothing more happen in this transaction unless the driver was at fault.

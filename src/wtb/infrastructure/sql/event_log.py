@@ -79,7 +79,7 @@ class SqlEventLog:
         if added is None:  # never seen, or somebody else has added to it since
             added = self._insert(event, text, *self._transaction.row(_LAST, (event.stream,)) or (0, b""))
         if added is None:
-            raise Conflict(f"somebody else is writing events of {event.stream!r}; try again")
+            raise Conflict(f"another process is writing events of {event.stream!r}; try again")
         self._ends[event.stream] = added.sequence, added.hash
         return added
 

@@ -25,7 +25,7 @@ _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 """A server whose machine is gone is given up after a minute; by itself Linux takes two hours to ask whether it is."""
-_REFUSED = "the server answers but refuses: look at the user, the password, the database and its limit of connections"
+_REFUSED = "the server answers but refuses: check the user, the password, the database and its connection limit"
 
 
 class _ServerGone(StorageUnavailable):
@@ -207,7 +207,7 @@ class PostgresDatabase(Database):
         if isinstance(error, self._errors.DataError | UnicodeEncodeError):
             return InvalidInput(f"{self.where} cannot hold a value: {reason}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
-            return Conflict(f"another transaction was in the way: {reason}; try again")
+            return Conflict(f"another transaction got in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
             return StorageUnavailable(f"{self.where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:

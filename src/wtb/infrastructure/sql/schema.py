@@ -70,7 +70,7 @@ def _run(database: Database, direction: str, revision: str) -> None:
     from alembic.util import CommandError
 
     if not revision.strip():
-        raise InvalidInput(f"cannot {direction} to an empty revision; known are {', '.join(revisions())}")
+        raise InvalidInput(f"cannot {direction} to an empty revision; the revisions are {', '.join(revisions())}")
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:

@@ -21,7 +21,7 @@ _SEAL = b"\xc1" * 4
 """What a value begins with that has a checksum. No msgpack does so, and no flipped bit makes one of the other."""
 _BYTES = 16
 
-TELLS_MORE = "; `wtb doctor` tells more"
+TELLS_MORE = "; `wtb doctor` shows more"
 """How the message of every damaged row ends."""
 
 

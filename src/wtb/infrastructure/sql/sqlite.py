@@ -92,7 +92,7 @@ class SqliteDatabase(Database):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StorageReplaced(f"{path} was deleted {_WHILE_IN_USE}") from error
         except OSError as error:
-            raise StorageUnavailable(f"{path} cannot be looked at: {error.strerror}") from error
+            raise StorageUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
     def connect(self) -> sqlite3.Connection:
         try:
@@ -178,8 +178,8 @@ class _SqliteTransaction(Transaction):
 
 
 _WHILE_IN_USE = (
-    "while this process used it; what the process has written since may be lost, and it has stopped. Put the file "
-    "back from a backup, and resume the run"
+    "while this process used it. The process has stopped, and what it has written since may be lost. Restore the file "
+    "from a backup, and resume the run"
 )
 
 
@@ -208,7 +208,7 @@ _SQLITE_ADVICE = (
     ("SQLITE_FULL", "the disk is full: free some space; everything committed before is intact"),
     ("SQLITE_READONLY", "the file, its -wal or -shm or their folder is read-only: make all writable for this user"),
     ("SQLITE_CANTOPEN", "the folder must exist and be writable for this user"),
-    ("SQLITE_BUSY", "another process kept it locked for too long: try again, or raise busy_timeout_s"),
+    ("SQLITE_BUSY", "another process has kept it locked for too long: try again, or raise busy_timeout_s"),
     ("SQLITE_IOERR", "the disk failed or is full; everything committed before is intact"),
     ("SQLITE_NOTADB", "this is not a wtb database, or it is damaged: restore a backup"),
     ("SQLITE_CORRUPT", "the file is damaged: restore a backup, or save what is left with `sqlite3 FILE .recover`"),

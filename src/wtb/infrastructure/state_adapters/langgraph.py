@@ -98,7 +98,7 @@ class GraphEngine:
             raise
         except Exception as error:  # a reducer, a validator or a router of the user's may raise anything
             reason = f"{type(error).__name__}: {error}"
-            raise InvalidInput(f"the graph cannot begin with this input: {reason}") from error
+            raise InvalidInput(f"the graph cannot start with this input: {reason}") from error
         if saver.metadata is None or saver.metadata["step"] < 0:
             raise _edge_asks("the start")
         saver.checkpoint = self._with_defaults(saver.checkpoint)

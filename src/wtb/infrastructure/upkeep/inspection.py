@@ -61,20 +61,20 @@ _TURNS = frozenset(
         EventType.EXECUTION_CANCELLED,
     }
 )
-"""Events that say how a run stands from then on."""
+"""Events that set the status of a run."""
 
 _FILE_OF = "SELECT path FROM entry WHERE digest = ? LIMIT 1"
 _FILE_OF_BLOCK = """
 SELECT path FROM entry WHERE digest IN (SELECT file_digest FROM block WHERE block.digest = ?) LIMIT 1
 """
-_TELLS_MORE = "; `wtb doctor` tells more"
-_CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
-_CAN_BE_FOUND = "taken from where the same content lies, if it does"
-_UNUSED = "removed, since nothing refers to it"
+_TELLS_MORE = "; `wtb doctor` shows more"
+_CAN_BE_DERIVED = "rebuilds it from the deltas before it, if they are whole"
+_CAN_BE_FOUND = "looks for the same content elsewhere, and takes it from there"
+_UNUSED = "removes it, because nothing refers to it"
 
 
 class StoredInspection:
-    """Looks at one moment of a storage, and at the objects beside it; `folders` is where else contents may lie."""
+    """Checks one moment of a storage and its objects; `folders` are other places where contents may be."""
 
     def __init__(
         self,

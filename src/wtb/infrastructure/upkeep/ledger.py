@@ -232,7 +232,7 @@ def _told() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StorageUnavailable(
-            f"the temporary tables of a sweep or a check cannot be kept: {error}; free some space in "
+            f"the temporary tables of a sweep or a check cannot be written: {error}; free some space in "
             f"{tempfile.gettempdir()}, or set SQLITE_TMPDIR to another folder"
         ) from error
 
