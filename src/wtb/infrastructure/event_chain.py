@@ -15,7 +15,7 @@ from wtb.infrastructure.timestamps import from_us
 
 
 class EventRow(NamedTuple):
-    """An event as it lies in a table, with the hash of the one before it."""
+    """An event as a table row, with the hash of the event before it."""
 
     before: bytes | None
     position: int
@@ -71,7 +71,7 @@ def check_numbering(stream: str | None, by: EventNumber) -> None:
 
 
 def counted_types(stream: str, counts: Iterable[tuple[str, int]]) -> dict[EventType, int]:
-    """Return how many events of each type a stream holds, or raise DamagedData when a type is none of ours."""
+    """Return how many events of each type a stream holds, or raise DamagedData if a type is unknown."""
     try:
         return {EventType(name): count for name, count in counts}
     except ValueError as error:

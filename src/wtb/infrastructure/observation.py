@@ -43,7 +43,7 @@ _SOURCE_READERS = (f"{os.sep}linecache.py", f"{os.sep}tokenize.py")
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What the hook saw: who read what, and how it lay there."""
+    """What the hook saw: who read what, and its signature."""
 
     code: CodeType | None
     kind: SourceKind
@@ -125,7 +125,7 @@ class ProcessObserver:
         self._digests = SourceDigests(is_secret)
 
     def start(self) -> None:
-        """Begin to note; from then on, for the life of the process."""
+        """Start to record, for the rest of the life of the process."""
         _set_hook()
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""What the units of work of all storages share: begin, commit, tell the bus, undo what was not committed."""
+"""What the units of work of all storages share: begin, commit, tell the bus, undo uncommitted changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class lazy(Generic[Value]):  # noqa: N801  used as a decorator
 
 
 class ClosableTransaction(Protocol):
-    """One transaction; closing it undoes what was not committed."""
+    """One transaction; closing it undoes uncommitted changes."""
 
     def commit(self) -> None: ...
     def close(self) -> None: ...
@@ -77,7 +77,7 @@ class StorageParts:
 
 
 class TransactionalUnitOfWork(ABC):
-    """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
+    """Begins on entry, and undoes on exit unless committed; the bus gets events only after the commit."""
 
     def __init__(self, bus: EventBus, *, readonly: bool) -> None:
         self._bus = bus
@@ -105,14 +105,14 @@ class TransactionalUnitOfWork(ABC):
             self._transaction.close()
 
     def _keep_learned(self) -> None:
-        """Share what those of the repositories that were used have learned."""
+        """Share what the repositories that were used have learned."""
         for repository in ("checkpoints", "files", "events"):
             used = self.__dict__.get(repository)
             if used is not None:
                 used.keep_learned()
 
     def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
-        """Write the keyframe of a checkpoint anew, if there is such a checkpoint."""
+        """Rewrite the keyframe of a checkpoint, if the checkpoint exists."""
         self._checkpoint_store().rebuild_keyframe(checkpoint_id)
 
     @abstractmethod

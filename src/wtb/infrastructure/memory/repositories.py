@@ -94,7 +94,7 @@ class MemoryExecutionRepository:
         return self._transaction.find("requests", execution.id) or None
 
     def _expected(self, execution: Execution, token: int | None) -> Execution:
-        """Return what is stored, unless it is not the version before this one."""
+        """Return the stored run; raise Conflict if it is not the version before this one."""
         stored = self.get(execution.id)
         if token is not None:
             stored.check_lease(token)
@@ -275,7 +275,7 @@ class MemoryEventLog:
         return recorded(event, position, sequence, chain)
 
     def keep_learned(self) -> None:
-        """Nothing is learned: the ends of the streams are rows as well."""
+        """Do nothing: the ends of the streams are rows as well."""
 
     def list_events(
         self,

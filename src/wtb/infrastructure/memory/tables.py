@@ -38,7 +38,7 @@ class Table(Generic[Row]):
 
 
 class Tables:
-    """All tables of one storage. Writers take turns; what one has not committed nobody else sees."""
+    """All tables of one storage. Writers take turns; nobody else sees uncommitted changes."""
 
     def __init__(self, **tables: Table[Any]) -> None:
         self.tables = tables

@@ -64,7 +64,7 @@ class SqliteAnchor:
         self._noted = 0
 
     def open(self) -> None:
-        """Make the file if there is none. Warn of lost calls, or empty it once the database itself holds everything."""
+        """Create the file if there is none. Warn about lost calls; or empty it if the database holds everything."""
         size = self._file.size()
         if size is None:
             self._begin()
@@ -198,7 +198,7 @@ def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCal
 
 
 def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Iterator[AnchoredCall]:
-    """Yield what the database does not know of a run, or knows only an earlier try of."""
+    """Yield the calls of a run that the database does not have, or of which it has only an earlier try."""
     last = list(_last_tries(_of_living_run(transaction, run, noted)))
     node_runs = {call.node_run_id for call in last}
     known = {row[:2]: row[2:] for row in transaction.run_in(_CALLS, sorted(node_runs), run)}
@@ -232,7 +232,7 @@ def _is_settled(call: AnchoredCall, left_behind: Collection[NodeRunId], ended: C
 
 
 def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Sequence[AnchoredCall]:
-    """Leave out the calls of a run of the same id that somebody has deleted."""
+    """Leave out the calls of a deleted run that had the same id."""
     found = transaction.row("SELECT created_at_us FROM wtb_executions WHERE id = ?", (run,))
     own = [call for call in noted if found is not None and to_us(call.run_created_at) == found[0]]
     return noted if len(own) == len(noted) or transaction.row(_DELETION, (run,)) is None else own

@@ -34,9 +34,9 @@ _SELECT = (
 
 
 class StreamEnds:
-    """Where streams ended when this process last added to them, so that a step need not look.
+    """Where streams ended when this process last added to them, so that a step need not read that.
 
-    A guess, never trusted: a number that is taken already is refused by the table, and then the end is read.
+    It is only a guess: the table refuses a number that is already taken, and then the end is read.
     """
 
     def __init__(self, size: int = 1024) -> None:
@@ -84,7 +84,7 @@ class SqlEventLog:
         return added
 
     def _insert(self, event: Event, text: str, end: int, before: bytes) -> RecordedEvent | None:
-        """Add an event behind what is taken for the end of its stream; None when something is there already."""
+        """Add an event after the assumed end of its stream; None if that number is already taken."""
         sequence = end + 1
         at_us = to_us(event.at)
         chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
@@ -93,7 +93,7 @@ class SqlEventLog:
         return None if position is None else recorded(event, position, sequence, chain)
 
     def keep_learned(self) -> None:
-        """Share where the streams end now; called after the commit."""
+        """Share the new ends of the streams; called after the commit."""
         self._known_ends.keep(self._ends)
 
     def list_events(

@@ -1,4 +1,4 @@
-"""PostgresDatabase: a server, directly or behind PgBouncer, that is waited for only where it is asked."""
+"""PostgresDatabase: a server, directly or behind PgBouncer; WTB waits for it only when it needs an answer."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class _ServerGone(StorageUnavailable):
 
 
 class PipelinedTransaction(Transaction):
-    """Sends what nobody asks about without waiting for the server; whatever is asked next waits for all of it.
+    """Sends changes without waiting for the server; the next query waits for all of them.
 
-    A change that fails unasked fails what is asked next, the commit at the latest, which then keeps nothing.
+    If a change fails, the next query fails, or at the latest the commit, which then keeps nothing.
     """
 
     __slots__ = ("_pipeline",)

@@ -1,4 +1,4 @@
-"""Seals: checksums of rows, so that a flipped bit is seen.
+"""Seals: checksums of rows, so that a flipped bit is noticed.
 
 A row that decides something has a seal in a column of its own. A value of any length has one before it, which also
 covers other facts of its row. Rows from before there were seals have none, and are read as they are.

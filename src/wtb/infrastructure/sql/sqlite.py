@@ -73,7 +73,7 @@ class SqliteDatabase(Database):
         return _SqliteTransaction(self, connection, connection)
 
     def check_in_place(self) -> None:
-        """Raise StorageReplaced when what this process has open is no longer what others find under its name.
+        """Raise StorageReplaced if the open file is no longer the one that others find under its name.
 
         SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
         """
@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
             raise StorageReplaced(f"{self._file} was replaced by another file {_WHILE_IN_USE}")
 
     def check_log(self) -> None:
-        """Raise StorageReplaced when the log of this process was deleted: what is in it dies with the process."""
+        """Raise StorageReplaced if the log of this process was deleted: its contents would be lost with the process."""
         if self._has_log:
             self._look_at(self._log)
 
@@ -126,7 +126,7 @@ class SqliteDatabase(Database):
         return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
     def lock(self, transaction: Transaction, name: str) -> None:
-        """Nothing to do: a writer has the whole database to itself."""
+        """Do nothing: a writer has the whole database to itself."""
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
@@ -167,7 +167,7 @@ class SqliteDatabase(Database):
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction that is only kept when the database is still where it was."""
+    """A transaction that is kept only if the database file is still in place."""
 
     __slots__ = ()
 

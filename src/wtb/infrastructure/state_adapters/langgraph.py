@@ -61,12 +61,12 @@ class Hosting:
         return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
 
     def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is stored of channels as the nodes of the graph see it."""
+        """Return stored channels as the nodes of the graph see them."""
         return {name: self._values.restore(value) for name, value in stored.items()}
 
     @cached_property
     def _values(self) -> KeptValues:
-        """How values are stored, whatever the variants: the schema says which classes there are."""
+        """How values are stored, for all variants: the schema names the classes."""
         return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
     def _hosted(self, node: Node) -> Hosted:
@@ -156,7 +156,7 @@ class GraphEngine:
         sent = len(at.memory["hidden"].get(SENT, ()))
 
         def order(position: int) -> tuple[bool, Any]:
-            """LangGraph applies what nodes wrote by their names, and behind it, in order, what was sent to."""
+            """LangGraph applies what nodes wrote by name, and after that, in order, what was sent to nodes."""
             return position < sent, position if position < sent else at.next_nodes[position]
 
         values = {name: restore(value) for name, value in at.state.items()}
@@ -200,7 +200,7 @@ class GraphEngine:
         return merge_configs(given, own)
 
     def _tuple(self, at: Standpoint) -> CheckpointTuple:
-        """Return the checkpoint that a standpoint is, as LangGraph knows it."""
+        """Return the position as a LangGraph checkpoint."""
         memory, restore = at.memory, self._values.restore
         lists = self._lists_of(at.state)
         plain = {name: restore(value) for name, value in at.state.items() if name not in lists}
@@ -261,7 +261,7 @@ class GraphEngine:
         return known.change(value, where) or SetValue([])
 
     def _memory(self, saver: _StepSaver) -> Mapping[str, Any]:
-        """Return what LangGraph needs beside the state in order to go on.
+        """Return what LangGraph needs, beside the state, to continue.
 
         What each node has seen is not needed, and would grow with the graph: what starts a node of a StateGraph is gone
         when it has run.
@@ -303,7 +303,7 @@ def _is_hidden(channel: str) -> bool:
 
 
 class _StepSaver(BaseCheckpointSaver[str]):
-    """Holds the checkpoint that a superstep begins from, and takes the one that it leads to.
+    """Holds the checkpoint that a superstep starts from, and takes the one that it ends with.
 
     Subgraphs have none: a subgraph is one node, and runs as a whole.
     """

@@ -1,4 +1,4 @@
-"""StoredInspection: verifies all rows and objects, and says what is wrong with which, and whom it concerns."""
+"""StoredInspection: verifies all rows and objects, and names each fault with the runs that it affects."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class StoredInspection:
         return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
 
     def _tables(self, watch: Watch) -> list[Fault]:
-        """Return the tables that the database itself finds damaged, each in a transaction that may fail by that."""
+        """Return the tables that the database itself finds damaged, each in its own transaction, which may fail."""
         faults: list[Fault] = []
         with self._storage.unit_of_work(readonly=True) as uow:
             tables = uow.upkeep_rows().list_tables()
@@ -185,7 +185,7 @@ class StoredInspection:
                 yield fault(FaultKind.RUN, row.id, str(error).removesuffix(_TELLS_MORE), (row.id,))
 
     def _events(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-        """Yield events that are damaged or missing in the middle; note what they tell of, since the end may be cut."""
+        """Yield events that are damaged or missing in the middle; note what they record, since the end may be cut."""
         end = _StreamEnd("")
         for row in rows.events():
             if row.stream != end.stream:

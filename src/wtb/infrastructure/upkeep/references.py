@@ -1,4 +1,4 @@
-"""References: reads everything that may refer to something, verifies it, and notes it in a ledger."""
+"""References: reads every row that may refer to something, verifies it, and notes it in a ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse(kind: FaultKind, id: str, error: StorageError) -> None:
 
 
 class References:
-    """One pass over all rows. What is damaged is told, and what it refers to is then not known."""
+    """One pass over all rows. It reports damaged rows; their references are unknown."""
 
     def __init__(self, rows: UpkeepRows, ledger: Ledger, codec: Codec, told: Told = refuse) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Structure: what refers to something that is not there, or not what it was.
+"""Structure: finds references to things that are missing or have changed.
 
 All is asked of a ledger that has read all rows.
 """
