@@ -288,7 +288,7 @@ def test_a_batch_too_large_for_a_file_keeps_the_cases_that_differ_most(
     page, _ = pages(result, tmp_path)
     kept = json.loads(page.scripts[0])["cases"]
     assert len(kept) == 35
-    assert "5 cases on which combinations differ less are not in this file" in page.text
+    assert "5 cases with smaller differences are not in this file" in page.text
     assert set(result.different("answer")[:35]) == set(kept)
 
 

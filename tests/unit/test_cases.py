@@ -41,7 +41,7 @@ def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: P
         (
             "c.jsonl",
             '{"id": "1", "input": {}}\n\n\n{"id": "1", "input": {}}',
-            "line 4 has the id '1' of c.jsonl line 1",
+            "line 4 has the same id '1' as c.jsonl line 1",
         ),
         ("c.jsonl", '{"id": "1"}', "c.jsonl line 1 has no input"),
         ("c.jsonl", '{"id": "1", "input": {}, "tags": "new"}', "line 1: tags must be a list of texts, not 'new'"),
@@ -51,7 +51,7 @@ def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: P
         ("c.csv", "", "there are no cases"),
         ("c.csv", "id,question\n1,x", "c.csv line 1 has an unknown column 'question'; the columns are id, input.KEY"),
         ("c.csv", "input.q\nx\n", "c.csv line 2 has no id"),
-        ("c.csv", 'id,input.q\n1,"a\nb"\n1,x\n', "c.csv line 4 has the id '1' of c.csv line 3"),
+        ("c.csv", 'id,input.q\n1,"a\nb"\n1,x\n', "c.csv line 4 has the same id '1' as c.csv line 3"),
         ("c.csv", "id,input.q\n1\n", "c.csv line 2 has not as many fields as line 1: 2"),
         ("c.csv", "id,input.q\n1,x,y\n", "c.csv line 2 has not as many fields as line 1: 2"),
     ],
@@ -81,7 +81,7 @@ def test_what_is_no_list_is_refused(given: Any) -> None:
         (wtb.ExactMatch("answer"), None, "expected is missing; ExactMatch needs it"),
         (wtb.Contains("answer"), {"other": 1}, "expected.answer is missing; Contains needs it"),
         (wtb.TokenF1("answer", expected_key="gold"), {"answer": "x"}, "expected.gold is missing; TokenF1 needs it"),
-        (wtb.NumericMatch("answer"), {"answer": "many"}, "expected is 'many', and NumericMatch needs a number"),
+        (wtb.NumericMatch("answer"), {"answer": "many"}, "expected is 'many', but NumericMatch needs a number"),
         (wtb.RegexMatch("answer"), "(", r"'\(' is not a regular expression"),
     ],
 )

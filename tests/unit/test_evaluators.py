@@ -198,7 +198,7 @@ def test_what_is_expected_is_the_value_or_found_by_the_same_way() -> None:
         (wtb.ExactMatch("total"), "expected.total is missing; ExactMatch needs it"),
         (
             wtb.Contains("messages.-1.content"),
-            "expected.messages.-1.content is missing, .* no key 'messages'",
+            "expected.messages.-1.content is missing; .* no key 'messages'",
         ),
         (wtb.TokenF1(said_last), "expected is a mapping; name the value that TokenF1 needs: expected_key='answer'"),
     ],

@@ -102,7 +102,7 @@ def test_a_link_is_removed_and_not_what_it_points_to(store: LocalFolderStore, ou
 
 def test_only_what_lies_in_the_store_is_removed(store: LocalFolderStore, outside: Path) -> None:
     for place in (outside, store.root, store.root / ".." / ".." / "outside"):
-        with pytest.raises(InvalidInput, match="no workspace"):
+        with pytest.raises(InvalidInput, match="not a workspace"):
             store.remove(place)
 
 

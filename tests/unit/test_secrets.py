@@ -171,7 +171,7 @@ def test_a_stored_value_that_holds_a_secret_is_warned_of_by_its_path_once(caplog
     codec.encode(value, "state.talk")
     assert codec.decode(data) == value  # never altered
     (told,) = caplog.messages
-    assert told.startswith("state.talk.steps[1].said holds the text of a wtb.Secret, and is stored unmasked")
+    assert told.startswith("state.talk.steps[1].said holds the text of a wtb.Secret and is stored unmasked")
 
 
 def test_equal_secrets_are_equal_and_differ_from_their_text() -> None:

@@ -116,9 +116,7 @@ def _cell(report: Report, scores: CaseScores, row: Row, case: str) -> Markup:
 
 
 def _left_out(number: int) -> list[Markup]:
-    told = (
-        f"{counted(number, 'case')} on which combinations differ less are not in this file; wtb batch show lists them."
-    )
+    told = f"{counted(number, 'case')} with smaller differences are not in this file; wtb batch show lists them."
     return [element("p", told, class_="note")] if number > 0 else []
 
 
