@@ -272,7 +272,7 @@ def test_a_run_is_deleted_with_its_checkpoints_and_without_its_forks(desk: Desk)
     desk.wtb("delete", "second", "--yes")
     desk.wtb("fork", "first", "b", "--run-id", "third", "--resume")
     gone = desk.wtb("delete", "first", "--yes").stderr
-    assert gone == "first (support, completed) goes with 4 checkpoints; 1 fork will stay: third.\n"
+    assert gone == "This deletes run first (support, completed) with 4 checkpoints; 1 fork will stay: third.\n"
     assert "no run 'first'" in desk.wtb("show", "first", code=1).stderr
     assert desk.state("third") == {"log": ["a", "b", "c"]}
 

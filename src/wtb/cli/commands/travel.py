@@ -328,7 +328,7 @@ def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
     forks, own, execution = found.forks, found.checkpoints, found.execution
     stays = f"; {counted(len(forks), 'fork')} will stay: {', '.join(forks)}" if forks else ""
     name, status = execution.workflow_name, execution.status
-    going = f"{run.id} ({name}, {status}) goes with {counted(own, 'checkpoint')}{stays}."
+    going = f"This deletes run {run.id} ({name}, {status}) with {counted(own, 'checkpoint')}{stays}."
     echo(going, err=True)
     _ask("Delete it?", yes=yes)
     run.delete()
