@@ -9,8 +9,9 @@ from typing import Any
 import wtb
 import wtb.langgraph
 from wtb.application.batches.forecast import Forecast
+from wtb.application.queries.batch_data import MatrixRow
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
-from wtb.batch_results import JobResult, MatrixRow
+from wtb.batch_results import JobResult
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
@@ -204,6 +205,7 @@ _RESULT = Described(
         "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
+    beside=("overview",),
 )
 _SAVER = Described(
     cls=wtb.langgraph.Saver,

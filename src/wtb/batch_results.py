@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
+from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
@@ -69,16 +70,6 @@ class JobResult:
     def state(self) -> dict[str, Any]:
         """The final state of the run."""
         return self.run.state
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixRow:
-    """One combination: its summary on each metric and on `failed`, and its verdicts against the baseline."""
-
-    combination: str
-    is_baseline: bool
-    summaries: Mapping[str, Summary]
-    verdicts: Mapping[str, Verdict]
 
 
 class BatchResult:
@@ -341,6 +332,24 @@ class BatchResult:
             for name in self.combinations
         ]
 
+    def overview(self, rows: Sequence[MatrixRow] | None = None) -> BatchOverview:
+        """Return the results for programs, with these rows of the matrix or with all."""
+        failed = failed_jobs(self)
+        return BatchOverview(
+            batch=self.batch,
+            primary=self.primary,
+            notes=self.notes,
+            completed=len(self.results) - len(failed),
+            failed=len(failed),
+            sharing=self.sharing,
+            spent=self.spent,
+            measured_apart=self.measured_apart,
+            unpriced=self.unpriced,
+            matrix=self.matrix if rows is None else rows,
+            failures=[_failure(job) for job in failed],
+            evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
+        )
+
     def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
         from wtb.domain.statistics.comparisons import summarise
 
@@ -421,10 +430,46 @@ class BatchResult:
         return pd.DataFrame(self.rows())
 
 
+def failed_jobs(result: BatchResult) -> list[JobResult]:
+    """Return the jobs that failed."""
+    return [job for job in result.results if job.status == JobStatus.FAILED]
+
+
+def unscored_jobs(result: BatchResult) -> dict[str, list[JobResult]]:
+    """Return, for each evaluator that failed, the jobs that it could not score."""
+    found = {
+        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
+        for metric in result.batch.record.metric_names
+    }
+    return {metric: jobs for metric, jobs in found.items() if jobs}
+
+
+def error_line(job: JobResult) -> str:
+    """Return the error of a failed job in one line; empty if it did not fail."""
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+
+
+def _failure(job: JobResult) -> JobFailure:
+    return JobFailure(
+        combination=job.combination,
+        case_id=job.case_id,
+        repeat=job.repeat,
+        error=error_line(job),
+        run_id=job.run_id,
+    )
+
+
+def _evaluator_failures(metric: str, jobs: Sequence[JobResult]) -> EvaluatorFailures:
+    first = jobs[0]
+    return EvaluatorFailures(
+        evaluator=metric, failed=len(jobs), error=error_of(first.scores[metric]), run_id=first.run_id
+    )
+
+
 def _why(job: JobResult) -> str | None:
     """Return why a job failed, or why evaluators gave it no score."""
     if job.error is not None:
-        return f"{job.error.get('type')}: {job.error.get('message')}"
+        return error_line(job)
     return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
 
 

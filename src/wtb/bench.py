@@ -22,7 +22,7 @@ from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Subscription
+from wtb.domain.ports.events import Subscription
 from wtb.domain.run_scores import RunScore
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow

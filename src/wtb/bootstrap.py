@@ -32,7 +32,7 @@ from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
-from wtb.application.time_travel.comparison import Comparison
+from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.run_editor import RunEditor
 from wtb.application.time_travel.time_travel import TimeTravel
@@ -43,7 +43,17 @@ from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
-from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
+from wtb.domain.ports import (
+    CallAnchor,
+    Clock,
+    Codec,
+    Conditions,
+    DependencyObserver,
+    EventBus,
+    Ids,
+    ObjectStore,
+    Owners,
+)
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
@@ -103,7 +113,7 @@ class _Parts:
     heartbeat: Heartbeat
     caller: FunctionCaller
     garbage: SweptGarbage
-    observer: Observer
+    observer: DependencyObserver
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return what drives a workflow: the engine that it brings along, or ours."""
@@ -131,7 +141,7 @@ class Services(_Parts):
     scoring: Scoring
     run_scoring: RunScoring
     replay: Replayer
-    comparison: Comparison
+    comparison: CheckpointComparison
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
@@ -169,7 +179,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         travel=_travel(parts),
         run_editor=_run_editor(parts),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
-        comparison=Comparison(parts.storage, parts.objects),
+        comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
         batch_editor=BatchEditor(parts.storage, parts.clock),
         baselines=Baselines(parts.storage, parts.clock, parts.ids),

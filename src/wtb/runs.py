@@ -23,7 +23,7 @@ from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackPlan
 from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
@@ -377,7 +377,7 @@ class Run:
         `in_doubt` says whether a call that was interrupted is `done` or to be made `again`. `take_over` is as for
         `resume`.
         """
-        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+        if any(journal.is_open and journal.direction is RollbackDirection.REDO for journal in self.rollbacks):
             self._learn_tools()
         else:  # a rollback can be abandoned even if its workflow is gone
             with suppress(InvalidInput):

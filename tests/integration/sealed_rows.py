@@ -16,9 +16,9 @@ from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.figures import Figures, Usage
 from wtb.domain.integrity import Fault
-from wtb.domain.observation import Observation, Source, SourceKind
+from wtb.domain.observation import Observation, ObservedSource, SourceKind
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.rollback import CallKey, Rollback, RollbackDirection, RollbackStatus
 from wtb.domain.run_scores import RunScore
 from wtb.domain.state import SetValue, StateDelta
 from wtb.domain.tools import CallKind, Effects, ToolCall
@@ -115,7 +115,7 @@ def kept_rows(storage: Storage) -> Kept:
         number=0,
         execution_id=at.execution.id,
         branch_id=at.branch.id,
-        direction=Direction.ROLLBACK,
+        direction=RollbackDirection.ROLLBACK,
         head_id=at.head.id,
         target_id=at.head.id,
         safety_id=at.head.id,
@@ -144,7 +144,7 @@ def kept_rows(storage: Storage) -> Kept:
         created_by="ann",
         created_at=now,
     )
-    seen = Observation("node", Source(SourceKind.FILE, "prompt.txt"), "digest")
+    seen = Observation("node", ObservedSource(SourceKind.FILE, "prompt.txt"), "digest")
     with storage.unit_of_work() as uow:
         uow.node_runs.save(waits)
         uow.tool_calls.save(call.using(Usage(input_tokens=3, output_tokens=1, cost_usd=0.1, models=("m",))))

@@ -144,14 +144,14 @@ def test_the_commands_say_what_was_pooled_what_is_a_copy_and_what_is_gone(
         return result.output
 
     made = typed("baseline", "set", "main", "monday", "tuesday")
-    assert "main is baseline of monday, tuesday, 24 results." in made
-    assert "tuesday executed nothing: the results are copies" in made
+    assert "Saved baseline main: baseline of monday, tuesday, 24 results." in made
+    assert "tuesday executed nothing: its results are copies" in made
     (row,) = json.loads(typed("baseline", "ls", "--json"))
     assert (row["batches"], row["cases"], row["repeats"]) == (["monday", "tuesday"], 12, 2)
     assert "monday, tuesday" in typed("baseline", "ls")
     wrong = typed("baseline", "set", "main", "monday:answer=a", "tuesday:answer=b", code=2)
     assert "name one combination for all batches, not answer=a; answer=b" in wrong
-    assert "Baseline main is deleted. Batches and runs stay" in typed("baseline", "delete", "main")
+    assert "Deleted baseline main. Batches and runs stay" in typed("baseline", "delete", "main")
     assert "no baseline 'main'" in typed("baseline", "delete", "main", code=1)
 
 

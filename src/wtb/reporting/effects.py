@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wtb.domain.evaluation import PRICES
 from wtb.domain.statistics.effects import Effect, Effects
 from wtb.reporting import svg
-from wtb.reporting.content import Figures, Report
+from wtb.reporting.content import NumberFormat, Report
 from wtb.reporting.markup import Markup, element
 
 MOST_INTERACTIONS = 12
@@ -42,7 +42,7 @@ def _tab(report: Report, found: Effects, at: int) -> list[Markup]:
 def _forest(found: Effects) -> Markup:
     ends = [end for each in found.main if each.interval for end in (each.interval.low, each.interval.high)]
     axis = svg.share_of([0.0, *(each.difference for each in found.main), *ends])
-    figures = Figures.of(each.difference for each in found.main)
+    figures = NumberFormat.of(each.difference for each in found.main)
     scale = element("li", element("span", svg.scale(axis), class_="holder"), class_="line scale-line")
     lines = []
     for node in found.nodes:
@@ -54,7 +54,7 @@ def _forest(found: Effects) -> Markup:
     return element("figure", plot)
 
 
-def _line(effect: Effect, axis: svg.Axis, figures: Figures) -> Markup:
+def _line(effect: Effect, axis: svg.Axis, figures: NumberFormat) -> Markup:
     ((_, variant),) = effect.factors
     finding = ("better" if effect.gain > 0 else "worse") if effect.is_shown else "no evidence"
     change = figures.change(effect.difference)
@@ -79,7 +79,7 @@ def _interactions(found: Effects, shown: Sequence[Effect]) -> list[Markup]:
 
 def _crossing(found: Effects, effect: Effect) -> Markup:
     (first, variant), (second, other) = effect.factors
-    figures = Figures.of(effect.means)
+    figures = NumberFormat.of(effect.means)
     told = f"{effect.name}: {figures.change(effect.difference)}"
     lines = (
         (f"{second}={found.defaults[second]}", (effect.means[0], effect.means[1])),

@@ -118,7 +118,7 @@ def known_as(kind: type) -> Callable[[F], F]:
 
 
 def _made_of(value: Any) -> Any:
-    """Return what an object depends on, as whoever knows its type says; None when nobody does."""
+    """Return what an object depends on, from the function registered for its type; None if there is none."""
     for kind, function in _KNOWN:
         if is_a(value, kind) and (found := function(value)) is not None:
             return found
@@ -148,7 +148,7 @@ class TooMuch(Exception):
 
 
 class Reader:
-    """Reads one value; what was met in it is told by number when it comes again, so that cycles end."""
+    """Reads one value; an object that was met before is written as a number, so that cycles end."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Reader:
         self._depth = 0
 
     def knows(self, value: Any) -> None:
-        """Say that a value is read elsewhere: what leads back to it ends there."""
+        """Note that a value is read elsewhere: references to it end there."""
         self._met[id(value)] = (len(self._met), value)
 
     def read(self, value: Any) -> Iterator[str]:

@@ -70,7 +70,7 @@ class RunReader:
     def _times(
         self, uow: UnitOfWork, execution: Execution, end: RecordedEvent | None, *, is_neglected: bool
     ) -> RunTimes:
-        first = uow.events.list_stream(execution.id, types=_BEGINNINGS, limit=1)
+        first = uow.events.list_events(stream=execution.id, by="sequence", types=_BEGINNINGS, limit=1)
         started_at = first[0].at if first else None
         stopped_at = None
         if execution.status in _ENDS:
@@ -86,7 +86,7 @@ class RunReader:
 
 
 def _last(uow: UnitOfWork, run_id: ExecutionId, types: Collection[EventType]) -> RecordedEvent | None:
-    found = uow.events.list_stream(run_id, types=types, limit=1, newest=True)
+    found = uow.events.list_events(stream=run_id, by="sequence", types=types, limit=1, newest=True)
     return found[0] if found else None
 
 

@@ -16,10 +16,10 @@ from wtb.application.queries.views import (
     BaselineView,
     BatchView,
     CheckpointPage,
-    CheckpointRow,
     CheckpointView,
     DeletionView,
     EventPage,
+    HistoryRow,
     RunRow,
     RunView,
     WorkflowView,
@@ -36,6 +36,7 @@ from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports.events import EventNumber
 from wtb.domain.rollback import Rollback
 from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
@@ -200,10 +201,10 @@ class Queries:
             if not every:
                 return pages.line_page(uow, execution, before=before, after=after, limit=limit)
             if after is not None:
-                raise InvalidInput("all lines of a run are listed from their end; give `before` instead of `after`")
+                raise InvalidInput("`after` works only for the line to the head; for all lines, use `before`")
             return pages.every_page(uow, execution, before=before, limit=limit)
 
-    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[CheckpointRow]:
+    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[HistoryRow]:
         """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, some at a time."""
         with self._reading() as uow:
             execution = find_run(uow, run)
@@ -211,42 +212,24 @@ class Queries:
 
     def event_page(
         self,
-        run: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 100,
-    ) -> EventPage:
-        """Return the last matching events of a run, those before a number, or the first after one."""
-        with self._reading() as uow:
-            stream = find_stream(uow, run)
-            found = uow.events.list_stream(
-                stream,
-                types=types,
-                severities=severities,
-                after=after or 0,
-                before=before,
-                limit=limit + 1,
-                newest=after is None,
-            )
-        return _event_page(stream, found, before, after, limit)
-
-    def log_page(
-        self,
         stream: str | None = None,
         *,
+        by: EventNumber = "position",
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         before: int | None = None,
         after: int | None = None,
         limit: int = 100,
     ) -> EventPage:
-        """Return the last matching events of the whole log or of a stream; `before` and `after` are positions."""
+        """Return one page of matching events, of the whole log or of a stream: a run, a batch, or the system.
+
+        It is the last page, unless `before` or `after` is given: a position, or a number in the stream, as `by` says.
+        """
         with self._reading() as uow:
+            wanted = None if stream is None else find_stream(uow, stream)
             found = uow.events.list_events(
-                stream=stream,
+                stream=wanted,
+                by=by,
                 types=types,
                 severities=severities,
                 after=after or 0,
@@ -254,7 +237,7 @@ class Queries:
                 limit=limit + 1,
                 newest=after is None,
             )
-        return _event_page(stream, found, before, after, limit)
+        return _event_page(wanted, found, before, after, limit)
 
     def run_stream(self, run: str) -> str:
         """Return the event stream of a run; a deleted run needs its whole id."""
@@ -262,7 +245,7 @@ class Queries:
             try:
                 return find_stream(uow, Prefix(run))
             except ExecutionNotFound:
-                if not uow.events.list_stream(run, limit=1):
+                if not uow.events.list_events(stream=run, by="sequence", limit=1):
                     raise
                 return run
 
@@ -320,7 +303,7 @@ def _saved_results(uow: UnitOfWork, baseline: Baseline) -> BatchView:
 
 def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterator[RecordedEvent]:
     after = 0
-    while page := uow.events.list_stream(run_id, after=after, limit=_PAGE, **filters):
+    while page := uow.events.list_events(stream=run_id, by="sequence", after=after, limit=_PAGE, **filters):
         yield from page
         after = page[-1].sequence
 

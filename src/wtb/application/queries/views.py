@@ -122,7 +122,7 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRow:
+class HistoryRow:
     """A checkpoint in the history of a run."""
 
     checkpoint: Checkpoint
@@ -136,7 +136,7 @@ class CheckpointPage:
     """A page of a run's checkpoints, oldest first, and whether there are others before or after."""
 
     run_id: ExecutionId
-    rows: tuple[CheckpointRow, ...]
+    rows: tuple[HistoryRow, ...]
     counts: CheckpointCounts
     has_earlier: bool
     has_later: bool

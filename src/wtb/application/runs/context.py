@@ -23,8 +23,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.figures import Usage
 from wtb.domain.history import check_name
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec
-from wtb.domain.tools import InDoubt as WhenInDoubt
+from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, ToolSpec, WhenInDoubt
 from wtb.domain.workflow import WorkflowDefinition
 
 Price = Callable[[str, int, int], float | None]

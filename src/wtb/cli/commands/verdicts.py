@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wtb.application.batches.baselines import known_combination
+from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
-from wtb.cli.views.batch_tables import interval, number, verdict_data
+from wtb.cli.views.batch_tables import interval, number
 from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import BatchNotFound, InvalidInput
@@ -86,11 +87,14 @@ def compare(
         else:
             found, against, only, notes = _across(bench, name, after, metrics, errors=errors, max_errors=max_errors)
     if errors == Errors.DROP:
-        echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
+        echo(
+            "Warning: --errors drop leaves out failed cases, which flatters combinations that fail on hard ones.",
+            err=True,
+        )
     shown = found if as_json or metrics else _worth_a_row(found)
     several = len({each.comparison.metric.name for each in shown}) > 1
     rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
-    show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
+    show_rows(rows, as_json=as_json, empty="There is only one combination, so there is nothing to compare.")
     if found and not as_json:
         _print_legend(shown, against)
         _print_dropped(found, only)
@@ -108,7 +112,7 @@ def _print_legend(shown: Sequence[Verdict], against: str) -> None:
     families = dict.fromkeys(each.family for each in shown)
     told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
     echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
-    echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
+    echo("w/t/l: cases won, tied and lost; needed: about how many cases would show the difference.")
 
 
 def _across(
@@ -151,7 +155,7 @@ def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Seq
             few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
             echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
     if not only and any(each.comparison.dropped for each in found):
-        echo("Not all cases have a score on both sides: --json has how many.")
+        echo("Some cases have no score on both sides and were left out; --json shows how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:
@@ -217,13 +221,13 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
         result = bench.get_baseline(kept.name)
     record = result.batch.record
     count, total = len(result.results), len(record.cases) * record.repeats
-    text = f"{name} is {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
+    text = f"Saved baseline {name}: {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
     if count < total:
-        text += f" {total - count:,} of {total:,} are missing: not every batch has run every case."
+        text += f" {total - count:,} of {total:,} are missing, because not every batch has run every case."
     if len(record.pooled) > 1 and record.copies:
         text += (
-            f"\n{', '.join(record.copies)} executed nothing: the results are copies of another batch's, and their"
-            " average moves as much by chance. Run it with --no-share."
+            f"\n{', '.join(record.copies)} executed nothing: its results are copies of another batch's, so they do not"
+            " make the average more certain. Run it with --no-share."
         )
     data = {
         "baseline": name,
@@ -244,7 +248,7 @@ def list_baselines(*, url: str | None, as_json: bool) -> None:
         rows = [_baseline_row(each, bench.get_baseline(each.name)) for each in bench.list_baselines()]
     if not as_json:
         rows = [{**row, "batches": ", ".join(row["batches"])} for row in rows]
-    show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` makes one.")
+    show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` saves one.")
 
 
 def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
@@ -275,7 +279,7 @@ def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
         gone = bench.delete_baseline(name)
     show(
         {"baseline": gone.name, "combination": gone.combination, "deleted": True},
-        f"Baseline {gone.name} is deleted. Batches and runs stay; `wtb baseline set {gone.name} BATCH` makes it anew.",
+        f"Deleted baseline {gone.name}. Batches and runs stay; `wtb baseline set {gone.name} BATCH` saves it again.",
         as_json=as_json,
     )
 

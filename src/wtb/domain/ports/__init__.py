@@ -24,7 +24,7 @@ from wtb.domain.ports.runs import (
     WorkflowRepository,
 )
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
-from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Owners
+from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DependencyObserver",
     "EvaluationRepository",
     "EventBus",
     "EventLog",
@@ -53,7 +54,6 @@ __all__ = [
     "NodeRunRepository",
     "ObjectStore",
     "ObservationRepository",
-    "Observer",
     "Owners",
     "Pages",
     "RollbackRepository",

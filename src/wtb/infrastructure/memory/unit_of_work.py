@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from wtb.domain.ports import Clock, Codec, EventBus
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
@@ -118,8 +118,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
-        around = Around(self.executions, self.branches, self.node_runs)
-        self.checkpoints = self._storage.checkpoint_store(rows, lambda: around)
+        sources = HistorySources(self.executions, self.branches, self.node_runs)
+        self.checkpoints = self._storage.checkpoint_store(rows, lambda: sources)
         self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)
         self.pages = MemoryPages(transaction, rows, self._storage.codec)
         return transaction

@@ -100,7 +100,7 @@ class SqlExecutionRepository:
 
     def add(self, execution: Execution) -> None:
         if self._transaction.change(_ADD_EXECUTION, _execution_row(execution)) == 0:
-            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+            raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
 
     def get(self, execution_id: ExecutionId) -> Execution:
         statement = f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE id = ?"
@@ -304,7 +304,7 @@ class SqlBranchRepository:
         row = (*facts, BRANCH_SEAL.of(facts), branch.head_id, HEAD_SEAL.of(head))
         if self._transaction.change(_ADD_BRANCH, row) == 0:
             raise AlreadyExists(
-                f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
+                f"run {branch.execution_id!r} already has a branch {branch.name!r}; choose another name"
             )
 
     def get(self, branch_id: BranchId) -> Branch:

@@ -1,4 +1,4 @@
-"""The tables. Migrations make them; this is what they must add up to.
+"""The tables. Migrations create them; this is their required result.
 
 On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
 boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`,

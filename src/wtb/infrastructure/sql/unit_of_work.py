@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from wtb.domain.ports import Clock, Codec, EventBus
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
@@ -102,7 +102,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
 
     @lazy
     def checkpoints(self) -> DeltaCheckpointStore:
-        return self._storage.checkpoint_store(self._rows, partial(_around, self._sql, self._storage.codec))
+        return self._storage.checkpoint_store(self._rows, partial(_history_sources, self._sql, self._storage.codec))
 
     @lazy
     def files(self) -> DeltaFileCommits:
@@ -128,8 +128,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return self.checkpoints
 
 
-def _around(transaction: Transaction, codec: Codec) -> Around:
-    return Around(
+def _history_sources(transaction: Transaction, codec: Codec) -> HistorySources:
+    return HistorySources(
         SqlExecutionRepository(transaction),
         SqlBranchRepository(transaction),
         SqlNodeRunRepository(transaction, codec),
