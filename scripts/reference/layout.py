@@ -26,7 +26,7 @@ from wtb.domain.rollback import RollbackPlan
 from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
-from wtb.domain.statistics.effects import Effect, Effects
+from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
@@ -394,8 +394,18 @@ SECTIONS = (
                 "combination",
                 "method",
             ),
-            Effects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
-            Effect: ("name", "factors", "difference", "interval", "p_value", "is_shown", "gain", "units", "means"),
+            VariantEffects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
+            VariantEffect: (
+                "name",
+                "factors",
+                "difference",
+                "interval",
+                "p_value",
+                "is_shown",
+                "gain",
+                "units",
+                "means",
+            ),
             Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
             Family: ("is_primary", "metrics", "comparisons"),
             NeededCases: ("low", "about", "high"),

@@ -39,7 +39,7 @@ _FORMULA = tuple("=+-@\t\r\n")
 if TYPE_CHECKING:
     from wtb.bench import Bench
     from wtb.domain.statistics.comparisons import Summary
-    from wtb.domain.statistics.effects import Effects
+    from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
     from wtb.runs import Run
 
@@ -302,7 +302,7 @@ class BatchResult:
             self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
         return self._verdicts[errors, max_errors]
 
-    def effects(self, metric: str | None = None, *, errors: str = "worst") -> Effects:
+    def effects(self, metric: str | None = None, *, errors: str = "worst") -> VariantEffects:
         """Return how much each variant matters for a metric, averaged over the variants of all other nodes.
 
         Without a metric, it is the primary one. The effects of all variants, and the interactions of every two, are

@@ -15,7 +15,7 @@ from wtb.batch_results import BatchResult, JobResult, known_or_worst
 from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
-from wtb.domain.statistics.effects import Effects
+from wtb.domain.statistics.effects import VariantEffects
 from wtb.domain.statistics.intervals import Interval
 from wtb.domain.statistics.verdicts import Family, Finding, Verdict
 from wtb.domain.variants import parse_label
@@ -274,14 +274,14 @@ class Report:
         )
 
     @cached_property
-    def effects(self) -> tuple[Effects, ...]:
+    def effects(self) -> tuple[VariantEffects, ...]:
         """The effects of the variants on each metric; none where only one node varies, as verdicts say it all then."""
         if len({node for row in self.rows for node in parse_label(row.name)}) < 2:
             return ()
         return tuple(self.result.effects(metric.name) for metric in self.metrics if metric != FAILED)
 
     @property
-    def prices(self) -> tuple[Effects, ...]:
+    def prices(self) -> tuple[VariantEffects, ...]:
         """The effects on what quality is paid for with."""
         return tuple(each for each in self.effects if each.metric.name in PRICES)
 
