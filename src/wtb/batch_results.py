@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
+from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
@@ -29,6 +30,8 @@ from wtb.domain.job_record import error_data
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
 from wtb.domain.statistics.near_copies import NearCopies
+from wtb.domain.variants import parse_label
+from wtb.domain.workflow import BASELINE
 
 _FORMULA = tuple("=+-@\t\r\n")
 """A spreadsheet takes a cell that begins with one of these for a formula."""
@@ -36,6 +39,7 @@ _FORMULA = tuple("=+-@\t\r\n")
 if TYPE_CHECKING:
     from wtb.bench import Bench
     from wtb.domain.statistics.comparisons import Summary
+    from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
     from wtb.runs import Run
 
@@ -66,16 +70,6 @@ class JobResult:
     def state(self) -> dict[str, Any]:
         """The final state of the run."""
         return self.run.state
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixRow:
-    """One combination: its summary on each metric and on `failed`, and its verdicts against the baseline."""
-
-    combination: str
-    is_baseline: bool
-    summaries: Mapping[str, Summary]
-    verdicts: Mapping[str, Verdict]
 
 
 class BatchResult:
@@ -308,6 +302,21 @@ class BatchResult:
             self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
         return self._verdicts[errors, max_errors]
 
+    def effects(self, metric: str | None = None, *, errors: str = "worst") -> VariantEffects:
+        """Return how much each variant matters for a metric, averaged over the variants of all other nodes.
+
+        Without a metric, it is the primary one. The effects of all variants, and the interactions of every two, are
+        tested together. `errors` means the same as in `compare`.
+        """
+        from wtb.domain.statistics.effects import effects
+
+        chosen = {name: parse_label(name) for name in self.combinations}
+        nodes = dict.fromkeys(node for each in chosen.values() for node in each)
+        settings = {name: {node: each.get(node, BASELINE) for node in nodes} for name, each in chosen.items()}
+        varied = {node for node in nodes if len({each[node] for each in settings.values()}) > 1}
+        defaults = {node: settings[self.baseline][node] for node in nodes if node in varied}
+        return effects(self.table(metric or self.primary), settings, defaults, errors=Errors(errors))
+
     @property
     def matrix(self) -> list[MatrixRow]:
         """One row per combination with its summaries and verdicts on each metric; the baseline comes first."""
@@ -322,6 +331,24 @@ class BatchResult:
             )
             for name in self.combinations
         ]
+
+    def overview(self, rows: Sequence[MatrixRow] | None = None) -> BatchOverview:
+        """Return the results for programs, with these rows of the matrix or with all."""
+        failed = failed_jobs(self)
+        return BatchOverview(
+            batch=self.batch,
+            primary=self.primary,
+            notes=self.notes,
+            completed=len(self.results) - len(failed),
+            failed=len(failed),
+            sharing=self.sharing,
+            spent=self.spent,
+            measured_apart=self.measured_apart,
+            unpriced=self.unpriced,
+            matrix=self.matrix if rows is None else rows,
+            failures=[_failure(job) for job in failed],
+            evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
+        )
 
     def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
         from wtb.domain.statistics.comparisons import summarise
@@ -403,10 +430,46 @@ class BatchResult:
         return pd.DataFrame(self.rows())
 
 
+def failed_jobs(result: BatchResult) -> list[JobResult]:
+    """Return the jobs that failed."""
+    return [job for job in result.results if job.status == JobStatus.FAILED]
+
+
+def unscored_jobs(result: BatchResult) -> dict[str, list[JobResult]]:
+    """Return, for each evaluator that failed, the jobs that it could not score."""
+    found = {
+        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
+        for metric in result.batch.record.metric_names
+    }
+    return {metric: jobs for metric, jobs in found.items() if jobs}
+
+
+def error_line(job: JobResult) -> str:
+    """Return the error of a failed job in one line; empty if it did not fail."""
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+
+
+def _failure(job: JobResult) -> JobFailure:
+    return JobFailure(
+        combination=job.combination,
+        case_id=job.case_id,
+        repeat=job.repeat,
+        error=error_line(job),
+        run_id=job.run_id,
+    )
+
+
+def _evaluator_failures(metric: str, jobs: Sequence[JobResult]) -> EvaluatorFailures:
+    first = jobs[0]
+    return EvaluatorFailures(
+        evaluator=metric, failed=len(jobs), error=error_of(first.scores[metric]), run_id=first.run_id
+    )
+
+
 def _why(job: JobResult) -> str | None:
     """Return why a job failed, or why evaluators gave it no score."""
     if job.error is not None:
-        return f"{job.error.get('type')}: {job.error.get('message')}"
+        return error_line(job)
     return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
 
 
@@ -479,8 +542,10 @@ def _joined(
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
     first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
-    if first == second:
+    if first == second and before.batch.id == after.batch.id:
         raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
+    if first == second:  # another batch of the same name, or a baseline that looks like one
+        first = f"{before.batch.name} ({before.batch.id}):{pair[0]}"
     scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
     return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
 

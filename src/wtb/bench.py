@@ -22,7 +22,8 @@ from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Subscription
+from wtb.domain.ports.events import Subscription
+from wtb.domain.run_scores import RunScore
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.gates import GateResult, judge
@@ -231,12 +232,17 @@ class Bench:
         expected: Any = None,
         cases: Any = None,
         workers: int | None = None,
+        created_by: str | None = None,
     ) -> Any:
         """Score finished runs without running them again.
 
-        For a run or its id, return the scores by name. For a batch or its name, add the new scores to those its jobs
-        have and return the result. The evaluators see what the batch's cases expect, unless you pass other `cases`. For
-        a single run, pass what you expect as `expected`.
+        For a run or its id, return the scores by name. Pass what you expect as `expected`. The scores are kept with the
+        run: see `run.scores`. `created_by` is kept with them.
+
+        For a batch or its name, add the new scores to those its jobs have and return the result. The evaluators see
+        what the batch's cases expect, unless you pass other `cases`.
+
+        An evaluator that fails gives `{"error": …}` instead of a score.
         """
         chosen = read_evaluators(evaluators)
         if not chosen:
@@ -244,7 +250,9 @@ class Bench:
         if isinstance(what, str):
             what = self._run_or_batch(what)
         if isinstance(what, Run):
-            return self.services.scoring.score_run(what.id, chosen, expected, what._restored)
+            score_run = self.services.run_scoring.score
+            scores = score_run(what.id, chosen, expected, what._restored, created_by=created_by)
+            return {each.metric: _score_or_error(each) for each in scores}
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)
@@ -281,7 +289,12 @@ class Bench:
         """
         names = [batch] if isinstance(batch, str) else batch
         batches = [self.services.queries.batch_record(each) for each in names]
-        return self.services.batch_editor.keep_baseline(name, batches, combination)
+        return self.services.baselines.save(name, batches, combination)
+
+    def get_baseline(self, name: str) -> BatchResult:
+        """Return the saved results of a baseline, to look at them or to compare them with a batch."""
+        found = self.services.queries.baseline(name).results
+        return BatchResult(self, found.batch, found.jobs)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines, sorted by name."""
@@ -289,9 +302,7 @@ class Bench:
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with its saved scores and return it; batches and runs stay."""
-        found = self.services.queries.baseline(name)
-        self.services.batch_editor.delete_baseline(name)
-        return found
+        return self.services.baselines.delete(name)
 
     def gate(
         self,
@@ -314,10 +325,10 @@ class Bench:
 
         The outcome is `fine`, `regression` or `inconclusive`.
         """
-        kept = self.services.queries.baseline(baseline)
+        saved = self.services.queries.baseline(baseline)
         return judge(
-            kept,
-            self.get_batch(kept.batch_id),
+            saved.baseline,
+            BatchResult(self, saved.results.batch, saved.results.jobs),
             self.get_batch(batch),
             combination=combination,
             metric=metric,
@@ -357,6 +368,10 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _score_or_error(score: RunScore) -> float | dict[str, str]:
+    return {"error": score.error or ""} if score.score is None else float(score.score)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
+from wtb.application.batches.run_scoring import RunScoring
 from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
@@ -30,7 +32,7 @@ from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
-from wtb.application.time_travel.comparison import Comparison
+from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.run_editor import RunEditor
 from wtb.application.time_travel.time_travel import TimeTravel
@@ -47,10 +49,10 @@ from wtb.domain.ports import (
     Clock,
     Codec,
     Conditions,
+    DependencyObserver,
     EventBus,
     Ids,
     ObjectStore,
-    Observer,
     Owners,
     Telemetry,
 )
@@ -70,6 +72,7 @@ from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
+from wtb.infrastructure.runners.parallel_map import map_in_threads
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -112,7 +115,7 @@ class _Parts:
     heartbeat: Heartbeat
     caller: FunctionCaller
     garbage: SweptGarbage
-    observer: Observer
+    observer: DependencyObserver
     telemetry: Telemetry
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
@@ -137,9 +140,11 @@ class Services(_Parts):
     run_editor: RunEditor
     batches: BatchTestRunner
     batch_editor: BatchEditor
+    baselines: Baselines
     scoring: Scoring
+    run_scoring: RunScoring
     replay: Replayer
-    comparison: Comparison
+    comparison: CheckpointComparison
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
@@ -176,17 +181,19 @@ def bootstrap(
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
     controller = _controller(parts)
     evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
-    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
+    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(
         **vars(parts),
         controller=controller,
         travel=_travel(parts),
         run_editor=_run_editor(parts),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
-        comparison=Comparison(parts.storage, parts.objects),
+        comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
-        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids),
+        batch_editor=BatchEditor(parts.storage, parts.clock),
+        baselines=Baselines(parts.storage, parts.clock, parts.ids),
         scoring=scoring,
+        run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation),
         retention=_retention(parts),
         collection=_collection(parts),
         integrity=_integrity(parts),

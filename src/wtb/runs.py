@@ -17,13 +17,14 @@ from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
 from wtb.domain.events import RecordedEvent
-from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.figures import Usage
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackPlan
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
@@ -168,6 +169,15 @@ class Run:
         return usage_data(self._queries.spent(self.id))
 
     @property
+    def scores(self) -> RunScores:
+        """The scores that `bench.evaluate` gave the run: `run.scores["exact_match"].score` is the newest one.
+
+        `run.scores.all` has all of them, oldest first. If the evaluator failed, `score` is None and `error` says why.
+        The scores of a batch are in its result, not here.
+        """
+        return self._queries.scores(self.id)
+
+    @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
         """What each node returned on the active branch, one entry per visit. Pass it to `flow.mocked`."""
         found = self._bench.services.replay.returned(self.id)
@@ -288,7 +298,7 @@ class Run:
 
     def _loaded(self, call: str) -> Workflow:
         source = self.execution.workflow_source
-        if self.execution.workflow_name == THREAD:
+        if self.execution.is_thread:
             raise InvalidInput(
                 f"run {self.id!r} is a LangGraph thread: only its graph goes on with it; "
                 f"graph.invoke(None, {{'configurable': {{'thread_id': {self.id!r}}}}})"
@@ -367,7 +377,7 @@ class Run:
         `in_doubt` says whether a call that was interrupted is `done` or to be made `again`. `take_over` is as for
         `resume`.
         """
-        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+        if any(journal.is_open and journal.direction is RollbackDirection.REDO for journal in self.rollbacks):
             self._learn_tools()
         else:  # a rollback can be abandoned even if its workflow is gone
             with suppress(InvalidInput):
@@ -418,7 +428,7 @@ class Run:
     ) -> Forked:
         """Do the same as `fork`, but return the new run's record and the checkpoint it begins at."""
         is_changed = bool(update) or input is not None
-        if is_changed and self.execution.workflow_name == THREAD:
+        if is_changed and self.execution.is_thread:
             raise InvalidInput(
                 f"run {self.id!r} is a LangGraph thread: only its graph changes what it holds; fork it as it is, then "
                 "call graph.update_state on the new thread"

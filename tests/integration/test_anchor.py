@@ -141,7 +141,7 @@ class TestLostCalls:
     def test_whoever_opens_the_database_is_warned_of_them(self, lost: Shop, caplog: pytest.LogCaptureFixture) -> None:
         with lost.bench():
             [warning] = caplog.messages
-        assert "wtb.db has lost its end, and with it external calls of run order; `wtb doctor`" in warning
+        assert "wtb.db has lost its last steps, and with them external calls of run order; `wtb doctor`" in warning
 
     def test_one_that_is_lost_again_while_it_is_in_doubt_is_asked_about_again(self, lost: Shop) -> None:
         copy = lost.keep()
@@ -402,7 +402,7 @@ class TestTheFile:
         with shop.bench(), shop.bench():
             [warning] = caplog.messages
         assert "wtb.db-anchor was missing" in warning
-        assert "cannot be told" in warning
+        assert "WTB cannot tell" in warning
         assert shop.faults() == []
 
     def test_with_a_damaged_line_is_told_and_the_other_lines_count(self, lost: Shop) -> None:
@@ -428,10 +428,10 @@ class TestTheFile:
         newer.close()
         with lost.bench() as bench:
             assert "cannot be compared with the database" in caplog.text
-            with pytest.raises(UnknownFormat, match="install a newer one"):
+            with pytest.raises(UnknownFormat, match="install a newer wtb"):
                 bench.resume(RUN, lost.flow())
         [fault] = lost.faults()
-        assert "install a newer one" in fault.problem
+        assert "install a newer wtb" in fault.problem
         assert lost.paid == ["tea", "milk"]
 
     def test_tells_of_a_call_whose_place_in_the_database_is_damaged(self, shop: Shop) -> None:

@@ -590,7 +590,7 @@ def test_a_key_that_the_state_does_not_have_is_told_with_those_that_it_has(bench
 
 def test_a_reused_run_id_is_refused(bench: Bench) -> None:
     bench.run(chain(one), {}, run_id="mine")
-    with pytest.raises(AlreadyExists, match="there is a run 'mine' already"):
+    with pytest.raises(AlreadyExists, match="there is already a run 'mine'"):
         bench.run(chain(one), {}, run_id="mine")
 
 

@@ -14,7 +14,7 @@ from wtb.domain.values import evolve
 
 
 class ExecutionStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -39,7 +39,7 @@ ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
 
 THREAD = "LangGraph thread"
-"""What a thread that LangGraph alone drives is a run of: nothing here knows its workflow."""
+"""The mark of a thread that LangGraph alone drives: the name of its workflow, which no other workflow can have."""
 
 _S = ExecutionStatus
 
@@ -133,14 +133,14 @@ def _kind_in_text(reason: str) -> PauseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """Who may write to an execution, until when; the token only ever grows, so that a stale owner is known."""
+    """Who may write to an execution, and until when; the token only grows, so that a stale owner is recognised."""
 
     owner: str
     token: int
     expires_at: datetime
 
     def expired(self, now: datetime) -> bool:
-        """Whether the owner has not been heard of in time."""
+        """Whether the owner has not extended it in time."""
         return now >= self.expires_at
 
     def is_too_long(self, now: datetime) -> bool:
@@ -190,6 +190,11 @@ class Execution:
     created_at: datetime
     updated_at: datetime
 
+    @property
+    def is_thread(self) -> bool:
+        """Whether LangGraph alone drives it: the store holds its checkpoints, but not its workflow."""
+        return self.workflow_name == THREAD
+
     def moved_to(
         self,
         status: ExecutionStatus,
@@ -200,7 +205,7 @@ class Execution:
     ) -> Execution:
         """Return the execution in another status, or raise when that is not a legal step.
 
-        Whoever ran it gives it up, unless it goes on.
+        The process that ran it gives up its lease, unless the run goes on.
         """
         if status not in TRANSITIONS[self.status]:
             legal = ", ".join(sorted(TRANSITIONS[self.status]))
@@ -226,8 +231,8 @@ class Execution:
     ) -> None:
         """Raise Conflict when somebody else holds the lease and is not known to be gone.
 
-        Where nobody can look whether the holder still lives, the end of the lease decides. Who distrusts the clock by
-        which the lease was written may take one that ends later than any lease does.
+        If we cannot see whether the holder is alive, the end of the lease decides. A caller who distrusts the clock by
+        which the lease was written may take a lease that ends impossibly late.
         """
         lease = self.lease
         if lease is None or lease.owner == owner or holder_gone:
@@ -237,7 +242,7 @@ class Execution:
                 return
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC, "
-                "longer than any lease lasts: some clock is or was wrong. Set the clocks right. If that process has "
+                "longer than any lease lasts: a clock is or was wrong. Correct the clocks. If that process has "
                 f"ended, take the run over with `{self.take_over_command}`"
             )
         if holder_gone is False or not lease.expired(now):
@@ -248,17 +253,17 @@ class Execution:
 
     @property
     def take_over_command(self) -> str:
-        """What a person types to go on with a run whose lease a wrong clock has put far into the future."""
+        """The command that continues a run whose lease a wrong clock has put far into the future."""
         is_half_done = self.status is ExecutionStatus.ROLLING_BACK
         return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
 
     @property
     def is_busy(self) -> bool:
-        """Whether some process should be at it."""
+        """Whether a process should be working on it."""
         return self.status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
-        """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
+        """Return why a run that claims to be running makes no progress; None if it does, or does not claim to.
 
         A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
         """
@@ -271,7 +276,7 @@ class Execution:
         return Neglect.GONE if holder_gone or (holder_gone is None and silent) else None
 
     def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
-        """Return the execution under a new lease as part of the change that is being made."""
+        """Return the execution under a new lease, as part of another change."""
         return evolve(self, **self._new_lease(owner, now, duration))
 
     def _new_lease(self, owner: str, now: datetime, duration: timedelta) -> dict[str, Any]:
@@ -293,7 +298,7 @@ class Execution:
         return self._changed(now, lease=None)
 
     def check_lease(self, token: int) -> None:
-        """Raise LeaseLost unless this token is the living one."""
+        """Raise LeaseLost unless this token is the current one."""
         if self.lease is None or self.lease.token != token:
             owner = self.lease.owner if self.lease else "nobody"
             raise LeaseLost(f"run {self.id!r} now belongs to {owner}; this process must stop writing to it")

@@ -13,7 +13,7 @@ from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
-from wtb.application.node_cache import Attempt, NodeCache, Sharing
+from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
 from wtb.application.store_time import store_time
@@ -56,9 +56,9 @@ class BatchServices:
     traces: Traces
     telemetry: Telemetry = NO_TELEMETRY
 
-    def new_attempt(self) -> Attempt:
+    def new_attempt(self) -> AttemptRef:
         """Return a new attempt at a batch or a job; within it, failures are final."""
-        return Attempt(id=self.ids.new(), began_at=store_time(self.storage))
+        return AttemptRef(id=self.ids.new(), began_at=store_time(self.storage))
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class JobRunner:
     """How long the batch has taken so far."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
-    _attempt: Attempt = field(init=False)
+    _attempt: AttemptRef = field(init=False)
 
     def __post_init__(self) -> None:
         self._work = {job.number: _Work(job, job.spent) for job in self.jobs}

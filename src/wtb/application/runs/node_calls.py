@@ -12,8 +12,7 @@ from typing import Any
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.domain.anchor import first_id
 from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
-from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
-from wtb.domain.tools import InDoubt as WhenInDoubt
+from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, WhenInDoubt
 
 
 class NodeCalls:

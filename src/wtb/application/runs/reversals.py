@@ -15,7 +15,7 @@ from wtb.domain.events import Event, EventType
 from wtb.domain.ports import CallAnchor, Clock, Codec, Storage
 from wtb.domain.rollback import can_reverse
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
+from wtb.domain.tools import CallStatus, Tool, ToolCall, WhenInDoubt
 from wtb.domain.values import evolve
 
 
@@ -171,7 +171,7 @@ class Reversals:
         if tool.confirm is not None:
             is_in_effect = tool.confirm(call) is not None
             return is_in_effect if call.status is CallStatus.REVERSING else not is_in_effect
-        if tool.spec.in_doubt is InDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
+        if tool.spec.in_doubt is WhenInDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
             return True
         if doubt is Doubt.DONE:
             return False

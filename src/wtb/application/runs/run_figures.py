@@ -80,6 +80,6 @@ def _figures_in_events(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Fig
 
 def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[Any]:
     after = 0
-    while page := uow.events.list_stream(stream, types=_TOLD, after=after, limit=_PAGE):
+    while page := uow.events.list_events(stream=stream, by="sequence", types=_TOLD, after=after, limit=_PAGE):
         yield from page
         after = page[-1].sequence

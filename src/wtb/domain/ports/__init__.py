@@ -4,27 +4,33 @@ Laws that hold for all of them: implementations are safe to use from several thr
 is changed later by them or may be changed by the caller; foreign exceptions never pass through.
 """
 
-from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.batches import (
+    BaselineRepository,
+    BatchRepository,
+    NodeCacheRepository,
+    ObservationRepository,
+)
 from wtb.domain.ports.events import EventBus, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.runs import (
     BranchRepository,
     CallAnchor,
     CheckpointStore,
+    EvaluationRepository,
     ExecutionRepository,
     NodeRunRepository,
-    PendingWriteRepository,
     RollbackRepository,
     ToolCallRepository,
     WorkflowRepository,
 )
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
-from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Owners
+from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
 
 __all__ = [
     "NO_TELEMETRY",
+    "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
     "CallAnchor",
@@ -33,6 +39,8 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DependencyObserver",
+    "EvaluationRepository",
     "EventBus",
     "EventLog",
     "ExecutionRepository",
@@ -49,10 +57,8 @@ __all__ = [
     "NodeRunRepository",
     "ObjectStore",
     "ObservationRepository",
-    "Observer",
     "Owners",
     "Pages",
-    "PendingWriteRepository",
     "RollbackRepository",
     "ScannedFolder",
     "Storage",

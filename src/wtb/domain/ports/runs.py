@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from wtb.domain.anchor import AnchoredCall
-from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
 from wtb.domain.rollback import CallKey, Rollback
+from wtb.domain.run_scores import RunScore
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -105,6 +106,13 @@ class BranchRepository(Protocol):
 
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
         """Point the branch at another checkpoint; Conflict when its head is not the expected one."""
+        ...
+
+    def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        """Move the head for a rollback: as `move_head`, and unfinished work after the new head is dropped.
+
+        A storage holds such work for libraries that drive their runs themselves.
+        """
         ...
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
@@ -301,28 +309,16 @@ class RollbackRepository(Protocol):
         ...
 
 
-class PendingWriteRepository(Protocol):
-    """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
+class EvaluationRepository(Protocol):
+    """Scores of single runs, one for each time that an evaluator looked at a run. They are deleted with the run."""
 
-    def add(self, writes: Sequence[PendingWrite]) -> None:
-        """Keep writes. When a task writes a number again, the first write stays; at a negative number the last does.
+    def add(self, scores: Sequence[RunScore]) -> None:
+        """Keep new scores, or raise ExecutionNotFound if a run does not exist.
 
-        The same holds for writes of one call.
+        Nobody else can delete these runs until the end of the transaction.
         """
         ...
 
-    def list_writes(
-        self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
-    ) -> tuple[PendingWrite, ...]:
-        """Return the writes of these executions, all or those after these checkpoints, by path, task and number."""
-        ...
-
-    def copy(
-        self, sources: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId], execution_id: ExecutionId
-    ) -> None:
-        """Give another execution the writes that these have now after these checkpoints, where it has none itself."""
-        ...
-
-    def delete(self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None = None) -> None:
-        """Remove the writes of an execution, all or those after these checkpoints."""
+    def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:
+        """Return all scores of a run, oldest first; those of one moment by their ids."""
         ...

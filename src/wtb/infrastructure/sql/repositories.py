@@ -100,7 +100,7 @@ class SqlExecutionRepository:
 
     def add(self, execution: Execution) -> None:
         if self._transaction.change(_ADD_EXECUTION, _execution_row(execution)) == 0:
-            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+            raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
 
     def get(self, execution_id: ExecutionId) -> Execution:
         statement = f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE id = ?"
@@ -190,7 +190,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.change("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)) == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_evaluations", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
         # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
@@ -279,6 +279,10 @@ _BRANCH_FIELDS = f"{BRANCH_SEAL.covered}, seal, head_id, head_seal"
 _ADD_BRANCH = f"INSERT INTO wtb_branches ({_BRANCH_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _SELECT_BRANCH = f"SELECT {_BRANCH_FIELDS} FROM wtb_branches"
 _FORK_FROM = "UPDATE wtb_branches SET forked_from_id = ?, seal = ? WHERE id = ?"
+_DROP_WRITES = (
+    "DELETE FROM wtb_pending_writes WHERE execution_id = (SELECT execution_id FROM wtb_branches WHERE id = ?) "
+    "AND checkpoint_id = ?"
+)
 
 
 @cache
@@ -300,7 +304,7 @@ class SqlBranchRepository:
         row = (*facts, BRANCH_SEAL.of(facts), branch.head_id, HEAD_SEAL.of(head))
         if self._transaction.change(_ADD_BRANCH, row) == 0:
             raise AlreadyExists(
-                f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
+                f"run {branch.execution_id!r} already has a branch {branch.name!r}; choose another name"
             )
 
     def get(self, branch_id: BranchId) -> Branch:
@@ -317,6 +321,10 @@ class SqlBranchRepository:
             found = self.get(branch_id)
             self._check_head(head_id)
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
+
+    def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        self.move_head(branch_id, head_id, expected=expected)
+        self._transaction.run(_DROP_WRITES, (branch_id, head_id))
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
         branch = evolve(self.get(branch_id), forked_from_id=checkpoint_id)

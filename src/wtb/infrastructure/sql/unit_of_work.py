@@ -6,11 +6,13 @@ from datetime import datetime
 from functools import partial
 
 from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Telemetry, measured
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
@@ -74,8 +76,16 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlRollbackRepository(self._sql)
 
     @lazy
+    def evaluations(self) -> SqlEvaluationRepository:
+        return SqlEvaluationRepository(self._sql)
+
+    @lazy
     def batches(self) -> SqlBatchRepository:
         return SqlBatchRepository(self._sql)
+
+    @lazy
+    def baselines(self) -> SqlBaselineRepository:
+        return SqlBaselineRepository(self._sql)
 
     @lazy
     def cache(self) -> SqlNodeCacheRepository:
@@ -90,12 +100,12 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
 
     @lazy
-    def writes(self) -> SqlPendingWriteRepository:
+    def pending_writes(self) -> SqlPendingWriteRepository:
         return SqlPendingWriteRepository(self._sql, self._storage.codec, self._rows)
 
     @lazy
     def checkpoints(self) -> DeltaCheckpointStore:
-        return self._storage.checkpoint_store(self._rows, partial(_around, self._sql, self._storage.codec))
+        return self._storage.checkpoint_store(self._rows, partial(_history_sources, self._sql, self._storage.codec))
 
     @lazy
     def files(self) -> DeltaFileCommits:
@@ -123,8 +133,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return self.checkpoints
 
 
-def _around(transaction: Transaction, codec: Codec) -> Around:
-    return Around(
+def _history_sources(transaction: Transaction, codec: Codec) -> HistorySources:
+    return HistorySources(
         SqlExecutionRepository(transaction),
         SqlBranchRepository(transaction),
         SqlNodeRunRepository(transaction, codec),

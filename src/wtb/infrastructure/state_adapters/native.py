@@ -91,7 +91,10 @@ class NativeEngine:
         return call
 
     def _lost(self, view: StateView, returned: Mapping[str, Any]) -> str:
-        """Name what a node changed and did not return; unless it is to be told of all, when it returned nothing."""
+        """Return the keys that a node changed in place and did not return, for a warning.
+
+        Unless all changes are to be reported, only a node that returned nothing is, with the keys that it assigned.
+        """
         if self._warn_of_changes:
             return ", ".join(key for key in view.changed_in_place() if key not in returned)
         return "" if returned else ", ".join(sorted(view.assigned))
