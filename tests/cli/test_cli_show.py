@@ -181,7 +181,7 @@ def test_what_cannot_be_exported_is_said(done: Shell) -> None:
 
 def test_a_new_project_runs_with_the_commands_that_are_printed(tmp_path: Path) -> None:
     said = Shell(tmp_path).wtb("init", "my bench").stdout
-    assert "Made writer.py, wtb.toml, .gitignore in my bench." in said
+    assert "Created writer.py, wtb.toml, .gitignore in my bench." in said
     commands = said.partition("Now type:\n\n")[2]
     script = f'set -e\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}\ncat first-draft/draft.txt\n'
     done = subprocess.run(
