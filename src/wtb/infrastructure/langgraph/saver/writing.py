@@ -1,4 +1,4 @@
-"""Writing: stores a LangGraph checkpoint as one of ours, by what changed since its parent, in one transaction."""
+"""Writing: stores what changed between a LangGraph checkpoint and its parent, in one transaction."""
 
 from __future__ import annotations
 
