@@ -59,7 +59,7 @@ from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.state_adapters.native import NativeEngine
-from wtb.infrastructure.system import SystemClock, Uuid7Ids
+from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings
@@ -76,6 +76,8 @@ class _Parts:
     """What several services are made of: there is one of each."""
 
     settings: Settings
+    user: str
+    """Who works here: the name that runs, checkpoints and events carry."""
     clock: Clock
     ids: Ids
     owners: Owners
@@ -166,7 +168,7 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=Comparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
-        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids),
+        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
         retention=_retention(parts),
         collection=_collection(parts),
@@ -184,9 +186,11 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
     anchor = _anchor(storage)
+    user = settings.user or login_name()
     folders = LocalFolders(objects, home / "indexes", store)
     return _Parts(
         settings=settings,
+        user=user,
         clock=clock,
         ids=ids,
         owners=ProcessOwners(),
@@ -202,10 +206,10 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         folders=folders,
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
-        creator=RunCreator(storage, clock, ids),
-        recorder=Recorder(storage, clock, ids, masker),
-        head_editor=HeadEditor(storage, clock, ids),
-        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
+        creator=RunCreator(storage, clock, ids, user=user),
+        recorder=Recorder(storage, clock, ids, masker, user=user),
+        head_editor=HeadEditor(storage, clock, ids, user=user),
+        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
@@ -232,6 +236,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         price=price_usd,
         caller=parts.caller,
         engine_of=parts.engine_of,
+        user=parts.user,
     )
 
 
@@ -247,6 +252,7 @@ def _travel(parts: _Parts) -> TimeTravel:
         reversals=parts.reversals,
         heartbeat=parts.heartbeat,
         masker=parts.masker,
+        user=parts.user,
     )
 
 
@@ -259,6 +265,7 @@ def _run_editor(parts: _Parts) -> RunEditor:
         recorder=parts.recorder,
         head_editor=parts.head_editor,
         workspaces=parts.workspaces,
+        user=parts.user,
     )
 
 
@@ -278,13 +285,16 @@ def _batches(
         masker=parts.masker,
         planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
+        user=parts.user,
     )
     return BatchTestRunner(services)
 
 
 def _retention(parts: _Parts) -> Retention:
     policy_for = parts.settings.retention.policy
-    return Retention(parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace)
+    return Retention(
+        parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace, user=parts.user
+    )
 
 
 def _collection(parts: _Parts) -> WorkspaceCollection:
@@ -309,6 +319,7 @@ def _integrity(parts: _Parts) -> Integrity:
         workspaces=parts.workspaces,
         folders=parts.folders,
         grace=parts.grace,
+        user=parts.user,
     )
 
 

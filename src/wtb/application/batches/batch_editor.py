@@ -9,6 +9,8 @@ from itertools import count
 from wtb.domain.batch import Baseline, Batch, BatchStatus, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_catalogue import BaselineDeleted, BaselineKept, BatchCancelled, BatchDeleted
+from wtb.domain.events import Event
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.variants import label, parse_label
 
@@ -19,17 +21,20 @@ KEPT = "baseline/"
 class BatchEditor:
     """Changes what is stored of batches; runs stay as they are."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._user = user
 
     def cancel(self, batch: Batch) -> None:
         """Mark a batch as cancelled: no process begins another job of it."""
         if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {batch.name!r} is {batch.status}: there is nothing to cancel")
+        now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            uow.batches.save(batch.moved_to(BatchStatus.CANCELLED, self._clock.now()))
+            uow.batches.save(batch.moved_to(BatchStatus.CANCELLED, now))
+            uow.events.append(Event.of(BatchCancelled(by=self._user), stream=batch.id, at=now))
             uow.commit()
 
     def delete(self, batch: Batch) -> None:
@@ -38,6 +43,8 @@ class BatchEditor:
             raise InvalidInput(f"batch {batch.name!r} is running; cancel it first: `wtb batch cancel {batch.name}`")
         with self._storage.unit_of_work() as uow:
             uow.batches.delete(batch.id)
+            body = BatchDeleted(name=batch.name, by=self._user)
+            uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()
 
     def keep_baseline(self, name: str, batches: Sequence[Batch], combination: str | None) -> Baseline:
@@ -61,6 +68,9 @@ class BatchEditor:
             uow.batches.save(copy)
             uow.batches.save_jobs([*_pooled(batches, jobs, batch_id)])
             uow.batches.save_baseline(baseline)
+            names = tuple(batch.name for batch in batches)
+            body = BaselineKept(name=name, combination=chosen, batches=names, by=self._user)
+            uow.events.append(Event.of(body, at=now))
             uow.commit()
         return baseline
 
@@ -69,6 +79,7 @@ class BatchEditor:
         with self._storage.unit_of_work() as uow:
             _forget_copies(uow, name)
             uow.batches.delete_baseline(name)
+            uow.events.append(Event.of(BaselineDeleted(name=name, by=self._user), at=self._clock.now()))
             uow.commit()
 
 

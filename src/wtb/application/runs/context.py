@@ -20,6 +20,7 @@ from wtb.application.runs.question_schema import check_schema
 from wtb.domain.anchor import first_id
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.figures import Usage
 from wtb.domain.history import check_name
 from wtb.domain.secrets import Masker
@@ -72,7 +73,7 @@ class Context:
         self._under_way: set[Future[None]] = set()
         self.is_of_graph = False
         """Whether another engine runs the node; its tools are recorded wherever they are called."""
-        self.inside: list[Mapping[str, Any]] = []
+        self.inside: list[NodeInside] = []
         """Nodes that ran inside this one, each by its path and with its duration."""
 
     @property

@@ -59,6 +59,7 @@ class TimeTravel:
         reversals: Reversals,
         heartbeat: Heartbeat,
         masker: Masker,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -67,9 +68,10 @@ class TimeTravel:
         self._recorder = recorder
         self._head_editor = head_editor
         self._reversals = reversals
-        self._leases = Leases(storage, clock, owners)
+        self._leases = Leases(storage, clock, owners, user=user)
         self._heartbeat = heartbeat
-        self._executor = RollbackExecutor(storage, clock, workspaces, reversals, masker)
+        self._masker = masker
+        self._user = user
 
     def plan(self, execution_id: ExecutionId, target: str | int, **options: Any) -> RollbackPlan:
         """Return what going back to a target would do (options as for `rollback`); nothing is changed."""
@@ -102,10 +104,10 @@ class TimeTravel:
                 )
             if plan.irreversible and not allow_irreversible:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
-            safety, goal = self._safety(at, plan.target, files=files)
+            safety, goal = self._safety(at, plan.target, files=files, created_by=created_by)
             calls = keys_of(plan.reverse)
-            journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by)
-            self._executor.carry_out(at, journal)
+            journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by or self._user)
+            self._executor(journal.created_by).carry_out(at, journal)
         return plan
 
     def continue_rollback(
@@ -117,7 +119,7 @@ class TimeTravel:
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
-            return self._executor.carry_out(at, journal, doubt)
+            return self._executor(self._user).carry_out(at, journal, doubt)
 
     def abandon_rollback(
         self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
@@ -129,7 +131,7 @@ class TimeTravel:
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
-            return self._executor.give_up(at, journal, doubt)
+            return self._executor(self._user).give_up(at, journal, doubt)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
         """Go forward again to where the last rollback came from, if the run stands where it left it.
@@ -140,10 +142,13 @@ class TimeTravel:
         """
         with self._claimed(execution_id) as at:
             last = self._last_rollback(at)
-            self._keep_changes(at)
+            self._keep_changes(at, created_by)
             calls = tuple(reversed(last.calls))
-            journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by)
-            return self._executor.carry_out(at, journal)
+            journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by or self._user)
+            return self._executor(journal.created_by).carry_out(at, journal)
+
+    def _executor(self, user: str | None) -> RollbackExecutor:
+        return RollbackExecutor(self._storage, self._clock, self._workspaces, self._reversals, self._masker, user=user)
 
     def _still(self, execution_id: ExecutionId) -> Position:
         at = self._recorder.load(execution_id)
@@ -175,7 +180,9 @@ class TimeTravel:
                 reverse_shared=shared == "reverse",
             )
 
-    def _safety(self, at: Position, target: Checkpoint, *, files: bool) -> tuple[Checkpoint, Checkpoint]:
+    def _safety(
+        self, at: Position, target: Checkpoint, *, files: bool, created_by: str | None
+    ) -> tuple[Checkpoint, Checkpoint]:
         """Keep the run as it is, and return that checkpoint with the one to go to.
 
         When the files are to stay as they are, that is a new one behind the target, which holds them.
@@ -184,10 +191,12 @@ class TimeTravel:
         save = None if present is None else present.save
         with self._storage.unit_of_work() as uow:
             heads = _heads_of_thread(uow, at.execution)
-            safety = self._head_editor.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
+            why = f"before a rollback to {target.id}"
+            safety = self._head_editor.safety_checkpoint(uow, at, why, save, heads, created_by=created_by)
             if not files and safety.file_commit != target.file_commit:
                 behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
-                target = self._head_editor.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
+                why = "with the files of before the rollback"
+                target = self._head_editor.safety_checkpoint(uow, behind, why, None, created_by=created_by)
             uow.commit()
         return safety, target
 
@@ -223,12 +232,13 @@ class TimeTravel:
         folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
         return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
 
-    def _keep_changes(self, at: Position) -> None:
+    def _keep_changes(self, at: Position, created_by: str | None) -> None:
         """Keep files that a person has changed since the rollback: a redo puts others in their place."""
         present = self._present_files(at)
         if present is not None:
             with self._storage.unit_of_work() as uow:
-                safety = self._head_editor.safety_checkpoint(uow, at, "before a redo", present.save)
+                why = "before a redo"
+                safety = self._head_editor.safety_checkpoint(uow, at, why, present.save, created_by=created_by)
                 if safety.file_commit != at.head.file_commit:
                     uow.commit()
 

@@ -17,6 +17,8 @@ from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
 
 EVENTS = 100
 """How many events people see by default."""
+_UNSAID = ("node", "visit", "checkpoint", "call", "by")
+"""Fields that the text of an event leaves out, or shows elsewhere."""
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 
 
@@ -137,12 +139,12 @@ def _data(event: RecordedEvent) -> dict[str, Any]:
 
 
 def _row(event: RecordedEvent) -> dict[str, Any]:
-    return {**_data(event), "data": _said(event.data)}
+    return {**_data(event), "by": event.data.get("by", ""), "data": _said(event.data)}
 
 
 def _said(data: Mapping[str, Any]) -> str:
-    """Return the data of an event for people: the node first, then the rest without ids."""
-    rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
+    """Return the data of an event for people: the node first, then the rest without ids and without who did it."""
+    rest = {key: item for key, item in data.items() if key not in _UNSAID and item is not None}
     where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
     if "ms" in rest:
         where += f" {duration(rest.pop('ms') / 1000)}"

@@ -53,11 +53,20 @@ class StoreSaver(BaseCheckpointSaver[str]):
     Everything that returned is stored: each call is one transaction.
     """
 
-    def __init__(self, storage: Storage, *, clock: Clock, ids: Ids, serde: SerializerProtocol | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        clock: Clock,
+        ids: Ids,
+        serde: SerializerProtocol | None = None,
+        user: str | None = None,
+    ) -> None:
         super().__init__(serde=serde)
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._user = user
         self._lines = Lines()
         self._waiting = WaitingWrites()
         self._arrange()
@@ -66,9 +75,15 @@ class StoreSaver(BaseCheckpointSaver[str]):
         values = self._values = ChannelValues(self.serde)
         self._reader = CheckpointReader(self._storage, values)
         self._writer = CheckpointWriter(
-            self._storage, self._clock, self._ids, values=values, lines=self._lines, waiting=self._waiting
+            self._storage,
+            self._clock,
+            self._ids,
+            values=values,
+            lines=self._lines,
+            waiting=self._waiting,
+            user=self._user,
         )
-        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._lines.forget)
+        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._lines.forget, user=self._user)
 
     def with_allowlist(self, extra_allowlist: Any) -> StoreSaver:
         """Return a saver over the same store that may build these types too."""
