@@ -375,13 +375,13 @@ class Run:
         self._bench.services.travel.abandon_rollback(self.id, in_doubt, take_over=take_over)
         return self
 
-    def redo(self) -> Run:
+    def redo(self, *, created_by: str | None = None) -> Run:
         """Undo the last rollback.
 
         It raises `InvalidInput` if there is none, or if the run has gone on since.
         """
         self._learn_tools()
-        self._bench.services.travel.redo(self.id)
+        self._bench.services.travel.redo(self.id, created_by=created_by)
         return self
 
     def fork(
