@@ -123,7 +123,6 @@ class NullStorage:
         self.batches: Any = SimpleNamespace()
         self.cache: Any = SimpleNamespace()
         self.observations: Any = SimpleNamespace()
-        self.writes: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()

@@ -24,6 +24,7 @@ from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
+from wtb.domain.statistics.effects import Effect, Effects
 from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
@@ -197,7 +198,7 @@ _RESULT = Described(
     groups={
         "Batch": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
         "Metrics": ("metrics", "shown_metrics", "primary", "weights"),
-        "Verdicts": ("matrix", "compare", "pareto", "weighted", "notes"),
+        "Verdicts": ("matrix", "compare", "effects", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
         "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
@@ -387,6 +388,8 @@ SECTIONS = (
                 "combination",
                 "method",
             ),
+            Effects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
+            Effect: ("name", "factors", "difference", "interval", "p_value", "is_shown", "gain", "units", "means"),
             Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
             Family: ("is_primary", "metrics", "comparisons"),
             NeededCases: ("low", "about", "high"),

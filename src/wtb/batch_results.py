@@ -29,6 +29,8 @@ from wtb.domain.job_record import error_data
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
 from wtb.domain.statistics.near_copies import NearCopies
+from wtb.domain.variants import parse_label
+from wtb.domain.workflow import BASELINE
 
 _FORMULA = tuple("=+-@\t\r\n")
 """A spreadsheet takes a cell that begins with one of these for a formula."""
@@ -36,6 +38,7 @@ _FORMULA = tuple("=+-@\t\r\n")
 if TYPE_CHECKING:
     from wtb.bench import Bench
     from wtb.domain.statistics.comparisons import Summary
+    from wtb.domain.statistics.effects import Effects
     from wtb.domain.statistics.verdicts import Verdict
     from wtb.runs import Run
 
@@ -307,6 +310,21 @@ class BatchResult:
             found = compare(tables, self.baseline, errors=Errors(errors))
             self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
         return self._verdicts[errors, max_errors]
+
+    def effects(self, metric: str | None = None, *, errors: str = "worst") -> Effects:
+        """Return how much each variant matters for a metric, averaged over the variants of all other nodes.
+
+        Without a metric, it is the primary one. The effects of all variants, and the interactions of every two, are
+        tested together. `errors` means the same as in `compare`.
+        """
+        from wtb.domain.statistics.effects import effects
+
+        chosen = {name: parse_label(name) for name in self.combinations}
+        nodes = dict.fromkeys(node for each in chosen.values() for node in each)
+        settings = {name: {node: each.get(node, BASELINE) for node in nodes} for name, each in chosen.items()}
+        varied = {node for node in nodes if len({each[node] for each in settings.values()}) > 1}
+        defaults = {node: settings[self.baseline][node] for node in nodes if node in varied}
+        return effects(self.table(metric or self.primary), settings, defaults, errors=Errors(errors))
 
     @property
     def matrix(self) -> list[MatrixRow]:

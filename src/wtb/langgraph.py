@@ -1,4 +1,4 @@
-"""The public module for LangGraph: run its graphs here, or store its threads here and open them as runs."""
+"""The public module for LangGraph: run graphs with WTB, or store LangGraph's threads and open them as runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ try:
     from langgraph.types import Command
 
     from wtb.infrastructure.langgraph.engine.graphs import Graph
-    from wtb.infrastructure.langgraph.engine.node_output import spelled_out
-    from wtb.infrastructure.langgraph.engine.tools import through_context
+    from wtb.infrastructure.langgraph.engine.node_output import as_mappings
+    from wtb.infrastructure.langgraph.engine.tools import recorded_tool
     from wtb.infrastructure.langgraph.saver.history import history_of as history
     from wtb.infrastructure.langgraph.saver.importing import Imported, import_threads
     from wtb.infrastructure.langgraph.saver.saver import StoreSaver
     from wtb.infrastructure.state_adapters.langgraph import GraphEngine, Hosting
 except ImportError as error:
-    raise MissingLibrary("this needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
+    raise MissingLibrary("wtb.langgraph needs LangGraph: pip install 'workflow-test-bench[langgraph]'") from error
 
 __all__ = [
     "GraphWorkflow",
@@ -65,15 +65,15 @@ class GraphWorkflow(Workflow):
 
     def add_node(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the nodes belong to the graph."""
-        raise InvalidInput("add nodes to the StateGraph; a workflow of it can only have variants of them")
+        raise InvalidInput("add nodes to the StateGraph; its workflow can only add variants of them")
 
     def edge(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the edges belong to the graph."""
-        raise InvalidInput("add edges to the StateGraph; a workflow of it can only have variants of its nodes")
+        raise InvalidInput("add edges to the StateGraph; its workflow can only add variants of its nodes")
 
     def reducer(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the graph's channels have their own reducers."""
-        raise InvalidInput("reducers are annotations of the StateGraph's state")
+        raise InvalidInput("annotate the reducer in the state of the StateGraph")
 
     def add_variant(
         self,
@@ -87,22 +87,25 @@ class GraphWorkflow(Workflow):
     ) -> Self:
         """Add another implementation of a node: anything `StateGraph.add_node` takes, or a function with `ctx`."""
         if reads is not None:
-            raise InvalidInput("a node of a graph reads what its input schema says; leave out reads=")
+            raise InvalidInput("the input schema of the node says what it reads; leave out reads=")
         if isinstance(function, StateGraph):
             raise InvalidInput(f"the variant {name!r} of {node!r} is a StateGraph; compile it first")
-        super().add_variant(node, name, self._hosting.graph.known_by(function), config=config, depends_on=depends_on)
+        super().add_variant(
+            node, name, self._hosting.graph.function_for(function), config=config, depends_on=depends_on
+        )
         return self
 
     def _check_function(self, what: str, function: Any) -> None:
-        """Accept whatever LangGraph accepts; it reports itself what it cannot call."""
+        """Accept everything: LangGraph itself reports what it cannot call."""
 
     def given(self, input: Any) -> Mapping[str, Any]:
-        """Return the input of a run as a mapping; a model or a dataclass becomes its values for the channels."""
+        """Return the input of a run as a mapping of channels, also from a model or a dataclass."""
         if isinstance(input, Command):
             raise InvalidInput(
-                "a Command is for a run that waits: run.resume(answer=…) answers, run.resume(update=…) sets its state"
+                "a Command cannot begin a run; when a run waits, run.resume(answer=…) answers and run.resume(update=…) "
+                "sets its state"
             )
-        return super().given(spelled_out(input))
+        return super().given(as_mappings(input))
 
     def definition(self) -> WorkflowDefinition:
         """Return the workflow as it is now; the graph itself does not change."""
@@ -164,7 +167,7 @@ def recorded(
         confirm=confirm,
     )
     # A rollback, perhaps in another process, finds the function that undoes a call by the name of its tool.
-    return through_context(langchain_tool, known if reverse is None else TOOLS.add(known))
+    return recorded_tool(langchain_tool, known if reverse is None else TOOLS.add(known))
 
 
 def reversible(langchain_tool: BaseTool, *, reverse: Callable[..., Any], **rules: Any) -> BaseTool:

@@ -17,7 +17,7 @@ from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.figures import Usage
 from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
@@ -288,7 +288,7 @@ class Run:
 
     def _loaded(self, call: str) -> Workflow:
         source = self.execution.workflow_source
-        if self.execution.workflow_name == THREAD:
+        if self.execution.is_thread:
             raise InvalidInput(
                 f"run {self.id!r} is a LangGraph thread: only its graph goes on with it; "
                 f"graph.invoke(None, {{'configurable': {{'thread_id': {self.id!r}}}}})"
@@ -418,7 +418,7 @@ class Run:
     ) -> Forked:
         """Do the same as `fork`, but return the new run's record and the checkpoint it begins at."""
         is_changed = bool(update) or input is not None
-        if is_changed and self.execution.workflow_name == THREAD:
+        if is_changed and self.execution.is_thread:
             raise InvalidInput(
                 f"run {self.id!r} is a LangGraph thread: only its graph changes what it holds; fork it as it is, then "
                 "call graph.update_state on the new thread"

@@ -186,8 +186,8 @@ def test_many_combinations_are_drawn_and_fit(
     expect(page.locator(".headline")).to_contain_text("baseline on token_f1")
     assert fits(page)
     check_drawn(page)
-    for label in texts(page.locator(".tabs > label")):
-        page.locator(".tabs > label", has_text=label).click()
+    for label in page.locator(".tabs > label").all():
+        label.click()
         check_drawn(page)
         assert fits(page)
     for table in ("#result-table", "#case-table"):
@@ -282,7 +282,7 @@ def test_keys_in_the_scatter_cover_neither_each_other_nor_a_point(browser: Brows
 def test_every_link_leads_to_a_part_of_the_page(many: wtb.BatchResult, open_report: Open) -> None:
     page = open_report(many)
     links = page.locator("a")
-    assert texts(links) == ["Results", "Intervals", "Trade-off", "Cases", "Comparisons", "How to read this"]
+    assert texts(links) == ["Results", "Nodes", "Intervals", "Trade-off", "Cases", "Comparisons", "How to read this"]
     for link in links.all():
         link.click()
         target = page.locator(str(link.get_attribute("href")))
@@ -384,8 +384,8 @@ def test_everything_that_can_be_used_is_reached_with_the_tabulator(many: wtb.Bat
     page.locator("#interval-0").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#interval-1")).to_be_checked()
-    expect(page.locator(".panel").nth(1)).to_be_visible()
-    expect(page.locator(".panel").nth(0)).to_be_hidden()
+    expect(page.locator("#intervals .panel").nth(1)).to_be_visible()
+    expect(page.locator("#intervals .panel").nth(0)).to_be_hidden()
 
 
 def test_it_is_printed_whole_and_without_controls(many: wtb.BatchResult, open_report: Open, tmp_path: Path) -> None:

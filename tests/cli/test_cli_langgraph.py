@@ -97,4 +97,4 @@ def test_a_database_of_langgraphs_own_saver_is_imported(shell: Shell) -> None:
     assert shell.json("import", "langgraph", "theirs.db") == {"threads": 1, "checkpoints": 5, "present": []}
     assert "Left as they are: other" in shell.wtb("import", "langgraph", "theirs.db").stdout
     assert shell.json("show", "other")["state"]["count"] == 4
-    assert "is no file" in shell.wtb("import", "langgraph", "missing.db", code=2).stderr
+    assert "is not a file" in shell.wtb("import", "langgraph", "missing.db", code=2).stderr

@@ -14,7 +14,6 @@ from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.batch_record import BatchRecord
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.figures import Figures, Usage
 from wtb.domain.integrity import Fault
 from wtb.domain.observation import Observation, Source, SourceKind
@@ -24,6 +23,7 @@ from wtb.domain.state import SetValue, StateDelta
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.values import evolve
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.infrastructure.sql import batches, node_runs, observations, pending_writes, repositories, rollbacks, tool_calls
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
@@ -38,7 +38,7 @@ READERS: dict[RowSeal, Callable[[UnitOfWork, Kept], object]] = {
     node_runs.NODE_RUN_SEAL: lambda uow, kept: uow.node_runs.list_runs(kept.at.execution.id),
     tool_calls.FIGURES_SEAL: lambda uow, kept: uow.tool_calls.list_calls(kept.at.execution.id),
     rollbacks.ROLLBACK_SEAL: lambda uow, kept: uow.rollbacks.list_rollbacks(kept.at.execution.id),
-    pending_writes.WRITE_SEAL: lambda uow, kept: uow.writes.list_writes([kept.at.execution.id]),
+    pending_writes.WRITE_SEAL: lambda uow, kept: pending_writes_of(uow).list_writes([kept.at.execution.id]),
     batches.BATCH_SEAL: lambda uow, kept: uow.batches.list_batches(),
     batches.JOB_SEAL: lambda uow, kept: uow.batches.list_jobs("batch"),
     batches.BASELINE_SEAL: lambda uow, kept: uow.batches.list_baselines(),
@@ -121,7 +121,7 @@ def kept_rows(storage: Storage) -> Kept:
         uow.batches.save_jobs([job])
         uow.batches.save_baseline(Baseline(name="main", batch_id="batch", combination="a", created_at=now))
         uow.observations.add("trace", {0: seen})
-        uow.writes.add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
+        pending_writes_of(uow).add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
         uow.commit()
     kept = Kept(storage, Disk(storage), at)
     assert kept.faults() == []

@@ -359,7 +359,7 @@ def changed_after_compile() -> Any:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (graph_of(dict, {"a": lambda state: {"x": 1}}, row("a")), "its state is one value without keys"),
+        (graph_of(dict, {"a": lambda state: {"x": 1}}, row("a")), "its state is a single value"),
         (changed_after_compile(), "late was added or removed after it was compiled"),
     ],
 )
@@ -381,7 +381,7 @@ def test_a_model_may_be_the_input(bench: wtb.Bench, schema: Any, given: Any) -> 
 
 
 def test_a_command_is_no_input(bench: wtb.Bench) -> None:
-    with pytest.raises(wtb.InvalidInput, match="is for a run that waits"):
+    with pytest.raises(wtb.InvalidInput, match="a Command cannot begin a run"):
         bench.run(graph_of(Log, {"a": says("a")}, row("a")), Command(resume="yes"))
 
 

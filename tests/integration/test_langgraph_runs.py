@@ -349,7 +349,7 @@ def test_a_batch_of_variants_shares_what_they_have_in_common(bench: wtb.Bench) -
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (chain("a").compile(checkpointer=InMemorySaver()), "compiled with a InMemorySaver"),
+        (chain("a").compile(checkpointer=InMemorySaver()), "compiled with the checkpointer InMemorySaver"),
         (StateGraph(Log), "it has no nodes"),
         (chain("a b"), "a node cannot be called 'a b'"),
         (object(), "a object is no workflow"),

@@ -113,7 +113,7 @@ def test_a_thread_cannot_have_the_id_of_a_run(bench: Bench) -> None:
         lambda: saver.delete_thread("t"),
         lambda: saver.copy_thread("t", "u"),
     ):
-        with pytest.raises(InvalidInput, match="'t' is a run, and no LangGraph thread; choose another thread_id"):
+        with pytest.raises(InvalidInput, match="'t' is a run of WTB, not a LangGraph thread; choose another thread_id"):
             call()
     assert bench.get("t").state == {"log": ["run", "a"]}
 

@@ -292,6 +292,56 @@ def test_a_batch_too_large_for_a_file_keeps_the_cases_that_differ_most(
     assert set(result.different("answer")[:35]) == set(kept)
 
 
+def two_nodes() -> wtb.Workflow:
+    """Return a workflow in which `answer=more` gains 1 and `polish=twice` changes nothing."""
+    made = wtb.Workflow("two")
+
+    @made.node(start=True)
+    def answer(state: dict[str, Any], ctx: wtb.Context) -> dict[str, Any]:
+        return {"answer": state["n"] % 5 + ctx.config.get("more", 0) * (1 + state["n"] % 2)}
+
+    @made.node
+    def polish(state: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": state["answer"]}
+
+    made.edge("answer", "polish")
+    made.edge("polish", wtb.END)
+    made.add_variant("answer", "more", config={"more": 1})
+    made.add_variant("polish", "twice", config={"times": 2})
+    return made
+
+
+def test_the_report_says_which_node_matters(bench: wtb.Bench, tmp_path: Path) -> None:
+    page, markdown = pages(bench.batch(two_nodes(), cases=cases(), evaluators=[Answer()]), tmp_path)
+    for text in (page.text, markdown):
+        assert "On answer: answer matters most; polish shows no effect." in text
+    assert "better +1.50" in page.text.replace("\n", " ")
+
+
+def test_a_batch_that_varies_one_node_has_no_section_on_nodes(bench: wtb.Bench, tmp_path: Path) -> None:
+    page, _ = pages(bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer()]), tmp_path)
+    assert "Which node matters" not in page.text
+
+
+def test_the_command_tells_effects_to_people_and_to_programs(tmp_path: Path) -> None:
+    with wtb.Bench(folder=tmp_path / ".wtb") as bench:
+        bench.batch(two_nodes(), name="both", cases=cases(), evaluators=[Answer()])
+        bench.batch(two_nodes(), name="single", variants="one_at_a_time", cases=cases(), evaluators=[Answer()])
+        bench.batch(flow({}), name="plain", cases=cases(1), evaluators=[Answer()])
+    shell = Shell(tmp_path)
+    said = shell.wtb("effects", "both").stdout
+    assert said.startswith("On answer: `answer` matters most; `polish` shows no effect.\n")
+    assert "answer=more" in said
+    assert "1 interaction of two variants not shown" in said
+    rows = shell.json("effects", "both", "--metric", "answer")
+    assert rows[0]["variants"] == [{"node": "answer", "variant": "more"}]
+    assert (rows[0]["difference"], rows[0]["shown"]) == (pytest.approx(1.5), True)
+    assert "1 interaction cannot be told apart" in shell.wtb("effects", "single").stdout
+    assert shell.json("effects", "single")[-1]["confounded_with"] == []
+    assert "more than one variant" in shell.wtb("effects", "plain", code=2).stderr
+    assert "there is no metric 'absent'" in shell.wtb("effects", "both", "--metric", "absent", code=2).stderr
+
+
 def test_a_report_is_html_or_markdown(bench: wtb.Bench, tmp_path: Path) -> None:
     result = bench.batch(flow({}), cases=cases(1), evaluators=[Answer()])
     with pytest.raises(wtb.InvalidInput, match=r"written as \.html or \.md"):

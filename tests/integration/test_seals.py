@@ -14,13 +14,13 @@ from tests.integration.sealed_rows import READERS, Kept, kept_rows
 from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Ending, Position
 from wtb.domain.batch import CacheEntry, CacheStatus
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import DamagedData
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Storage
 from wtb.domain.state import SetValue, StateDelta
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 from wtb.infrastructure.sql import node_runs, observations, pending_writes, repositories, tool_calls
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
@@ -154,7 +154,7 @@ def test_nothing_is_collected_while_a_row_is_damaged_that_may_refer_to_it(kept: 
             kept.at.execution.id, kept.at.head.id, "large", 0, "", "answer", "yes " * 9_000, kept.storage.clock.now()
         )
         with kept.storage.unit_of_work() as uow:
-            uow.writes.add([write])
+            uow.pending_writes.add([write])
             uow.commit()
         row = next(row._asdict() for row in kept.disk.rows(metadata.tables[seal.table]) if row.task_id == "large")
         kept.set(seal, row, address=b"x" * 32)

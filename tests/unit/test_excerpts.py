@@ -22,7 +22,7 @@ class Hostile:
         raise RuntimeError("looked at")
 
     __str__ = __repr__
-    __len__ = __repr__  # type: ignore[assignment]
+    __len__ = __repr__
 
 
 class LoudText(str):

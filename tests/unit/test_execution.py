@@ -6,8 +6,9 @@ from itertools import product
 import pytest
 
 from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
-from wtb.domain.execution import TRANSITIONS, Branch, Execution, ExecutionStatus, Failure, Lease, Neglect
+from wtb.domain.execution import THREAD, TRANSITIONS, Branch, Execution, ExecutionStatus, Failure, Lease, Neglect
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.values import evolve
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -77,6 +78,12 @@ def test_a_step_changes_nothing_but_version_and_time() -> None:
 def test_another_branch_can_become_the_active_one() -> None:
     moved = an_execution().on_branch(BranchId("other"), NOW)
     assert (moved.branch_id, moved.version) == ("other", 1)
+
+
+def test_a_thread_is_known_by_the_reserved_name_of_its_workflow() -> None:
+    run = an_execution()
+    assert not run.is_thread
+    assert evolve(run, workflow_name=THREAD).is_thread
 
 
 def test_a_free_run_can_be_leased_and_its_token_grows_with_every_owner() -> None:

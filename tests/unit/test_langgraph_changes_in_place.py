@@ -13,8 +13,9 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from wtb.infrastructure.langgraph.engine.state_values import KeptValues, LiveList
-from wtb.infrastructure.langgraph.saver.channel_values import packed
+from wtb.infrastructure.langgraph.plain_data import packed
+from wtb.infrastructure.langgraph.tracked_lists import LiveList, StoreItem
+from wtb.infrastructure.langgraph.values import StateValues
 from wtb.langgraph import Saver
 
 START: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -63,6 +64,10 @@ def content(saver: Saver, at: Any) -> str:
     return str((held[0] if isinstance(held, list) else held).content)
 
 
+def storing(values: StateValues) -> StoreItem:
+    return lambda item: values.store_item(item, "messages")
+
+
 def redact(message: AIMessage) -> Callable[[], None]:
     def redacted() -> None:
         message.content = "redacted"
@@ -106,22 +111,23 @@ def test_a_change_while_a_list_is_compared_with_the_stored_one_is_in_the_next_ch
 
 def test_a_change_while_the_list_of_a_run_is_kept_is_seen_in_the_next_step(serde: Interrupting) -> None:
     messages = [AIMessage("secret", id="1")]
-    known = LiveList([], KeptValues(serde))
+    values = StateValues(serde)
+    known = LiveList(None, values.restore_item)
     serde.then = redact(messages[0])
-    known.change(messages, "messages")
+    known.change(messages, storing(values))
 
-    assert known.change(messages, "messages") is not None
+    assert known.change(messages, storing(values)) is not None
     assert known.restored()[0].content == "redacted"
 
 
 def test_a_change_while_the_list_of_a_run_is_compared_is_seen_in_the_next_step(serde: Interrupting) -> None:
-    values = KeptValues(serde)
-    known = LiveList([values.keep_item(AIMessage("secret", id="1"), "messages")], values)
+    values = StateValues(serde)
+    known = LiveList([values.store_item(AIMessage("secret", id="1"), "messages")], values.restore_item)
     other = [AIMessage("secret", id="1")]
     serde.then = redact(other[0])
 
-    assert known.change(other, "messages") is None
-    assert known.change(other, "messages") is not None
+    assert known.change(other, storing(values)) is None
+    assert known.change(other, storing(values)) is not None
 
 
 def test_plain_data_that_changes_while_it_is_encoded_is_told_apart_by_what_was_stored(

@@ -9,9 +9,9 @@ from time import sleep
 
 import pytest
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
-from wtb.infrastructure.langgraph.saver.write_buffer import Handed, Place, WaitingWrites, settle
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
+from wtb.infrastructure.langgraph.saver.write_buffer import Place, TaskWrites, WriteBuffer, settle
 
 LONG_S = 3600.0
 """Longer than a test may take: whoever waits that long fails it."""
@@ -38,7 +38,7 @@ class Graph:
     """Hands in what tasks write, in threads as LangGraph does, and remembers what was stored by itself."""
 
     def __init__(self, linger_s: float) -> None:
-        self.waiting = WaitingWrites(linger_s)
+        self.waiting = WriteBuffer(linger_s)
         self.alone: list[PendingWrite] = []
 
     def task(self, at: Place, name: str = "task", *, wait: bool = True) -> threading.Thread:
@@ -47,14 +47,14 @@ class Graph:
         thread.start()
         return thread
 
-    def taken(self, at: Place) -> list[Handed]:
+    def taken(self, at: Place) -> list[TaskWrites]:
         """Take what waits for the checkpoint after this one, once something does."""
         while not (handed := self.waiting.take(at)):
             sleep(0.001)
         return handed
 
     def wait_for_a_task(self, at: Place) -> None:
-        while at not in self.waiting._handed:
+        while at not in self.waiting._waiting:
             sleep(0.001)
 
 

@@ -93,6 +93,7 @@ def test_loops_fan_outs_joins_and_conditions_are_ordinary() -> None:
     ("workflow", "fault"),
     [
         (WorkflowDefinition(name="", nodes=nodes("a")), "a workflow needs a name"),
+        (WorkflowDefinition(name="LangGraph thread", nodes=nodes("a")), "'LangGraph thread' is reserved for threads"),
         (WorkflowDefinition(name="flow", nodes=()), "a workflow needs at least one node"),
         (WorkflowDefinition(name="flow", nodes=(Node(name="a", function=work),)), "no entry"),
         (WorkflowDefinition(name="flow", nodes=nodes("a") + nodes("b")), "several entries: a, b"),

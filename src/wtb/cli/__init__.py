@@ -12,6 +12,7 @@ import click
 from wtb.cli.commands.batch import batch
 from wtb.cli.commands.db import db
 from wtb.cli.commands.diff import diff
+from wtb.cli.commands.effects import effects
 from wtb.cli.commands.events import events
 from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
@@ -34,7 +35,7 @@ _WHOLE = 200
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
-    "Batches and verdicts": (batch, compare, baseline, gate, report),
+    "Batches and verdicts": (batch, compare, effects, baseline, gate, report),
     "Upkeep": (prune, doctor, db, import_group),
 }
 """All commands, grouped by task."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Failure
@@ -235,20 +235,3 @@ class NodeBoundary:
     def duration(self) -> timedelta | None:
         """How long the visit took; None while it runs."""
         return None if self.ended_at is None else self.ended_at - self.started_at
-
-
-class PendingWrite(NamedTuple):
-    """What a task wrote to a channel after a checkpoint, kept before the next checkpoint is made of it.
-
-    A task writes once at each number; a negative one is for what may change: an error, an interrupt, an answer.
-    `path` is where the task stands among those of its superstep, and so in which order writes are applied.
-    """
-
-    execution_id: ExecutionId
-    checkpoint_id: CheckpointId
-    task_id: str
-    number: int
-    path: str
-    channel: str
-    value: Any
-    created_at: datetime

@@ -48,6 +48,10 @@ Scores = Mapping[str, Sequence[Score]]
 """The scores of one combination by case id, one per repeat."""
 
 
+PRICES = ("latency_s", "cost_usd", "tokens")
+"""The metrics that quality is usually paid for with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """What an evaluator measures, and the ends of its scale if it has any."""

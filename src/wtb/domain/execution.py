@@ -39,7 +39,7 @@ ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
 
 THREAD = "LangGraph thread"
-"""What a thread that LangGraph alone drives is a run of: nothing here knows its workflow."""
+"""The mark of a thread that LangGraph alone drives: the name of its workflow, which no other workflow can have."""
 
 _S = ExecutionStatus
 
@@ -136,6 +136,11 @@ class Execution:
     created_by: str | None = None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def is_thread(self) -> bool:
+        """Whether LangGraph alone drives it: the store holds its checkpoints, but not its workflow."""
+        return self.workflow_name == THREAD
 
     def moved_to(
         self,

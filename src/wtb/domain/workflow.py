@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
+from wtb.domain.execution import THREAD
 from wtb.domain.state import Reducer
 
 if TYPE_CHECKING:
@@ -236,6 +237,8 @@ class WorkflowDefinition:
     def _name_faults(self) -> Iterator[str]:
         if not self.name:
             yield "a workflow needs a name"
+        if self.name == THREAD:
+            yield f"the name {THREAD!r} is reserved for threads that LangGraph drives; choose another"
         if not self.nodes:
             yield "a workflow needs at least one node"
         for node in self.nodes:

@@ -11,17 +11,17 @@ from typing import Any
 
 from wtb.application.evaluation_engine import error_of
 from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
-from wtb.domain.evaluation import FAILED, Absent, Direction, Metric, ScoreTable
+from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
+from wtb.domain.statistics.effects import Effects
 from wtb.domain.statistics.intervals import Interval
 from wtb.domain.statistics.verdicts import Family, Finding, Verdict
+from wtb.domain.variants import parse_label
 
 BASELINE_KEY = "B"
 _MASKER = Masker()
 
-_TRADED = ("latency_s", "cost_usd", "tokens")
-"""What one usually pays for quality with, the first that was measured."""
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
 
 METHOD = (
@@ -273,11 +273,23 @@ class Report:
         )
 
     @cached_property
+    def effects(self) -> tuple[Effects, ...]:
+        """The effects of the variants on each metric; none where only one node varies, as verdicts say it all then."""
+        if len({node for row in self.rows for node in parse_label(row.name)}) < 2:
+            return ()
+        return tuple(self.result.effects(metric.name) for metric in self.metrics if metric != FAILED)
+
+    @property
+    def prices(self) -> tuple[Effects, ...]:
+        """The effects on what quality is paid for with."""
+        return tuple(each for each in self.effects if each.metric.name in PRICES)
+
+    @cached_property
     def front(self) -> Front | None:
         """The first quality metric against latency, cost or what else is best low; None when there are not two."""
         quality = next((each for each in self.metrics if each.direction is Direction.HIGHER), None)
         lower = {each.name: each for each in self.metrics if each.direction is Direction.LOWER}
-        price = next((lower[name] for name in _TRADED if name in lower), next(iter(lower.values()), None))
+        price = next((lower[name] for name in PRICES if name in lower), next(iter(lower.values()), None))
         if quality is None or price is None:
             return None
         if all(row.summaries[each.name].mean is None for each in (quality, price) for row in self.rows):

@@ -16,6 +16,7 @@ from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
 from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted
+from wtb.reporting.effects import effect_parts
 from wtb.reporting.markup import Markup, element, joined
 
 MOST_LINES = 101
@@ -263,6 +264,11 @@ def _front_row(report: Report, row: Row, metrics: Sequence[Metric]) -> Markup:
     )
 
 
+def _effects(report: Report) -> Section | None:
+    parts = effect_parts(report)
+    return Section(id="effects", name="Nodes", title="Which node matters", parts=parts) if parts else None
+
+
 def _cases(report: Report) -> Section | None:
     if len(report.rows) < 2 or not report.jobs:
         return None
@@ -362,7 +368,7 @@ def _method(report: Report) -> Section:
 
 
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
-    _matrix, _plots, _front, _cases, _failures, _comparisons, _method,
+    _matrix, _effects, _plots, _front, _cases, _failures, _comparisons, _method,
 )  # fmt: skip
 
 

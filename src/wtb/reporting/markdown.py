@@ -29,7 +29,13 @@ def to_markdown(report: Report) -> str:
     """Return the report for a pull request."""
     answer, rows = report.answer, [_row(report, row) for row in report.rows]
     parts = [f"## {_plain(report.title)}", f"**{_plain(answer.headline)}** {_plain(answer.detail)}".rstrip()]
-    parts += [_table(report, rows[:SHOWN_ROWS]), *_more(report, rows[SHOWN_ROWS:]), *_front(report), *_failures(report)]
+    parts += [
+        _table(report, rows[:SHOWN_ROWS]),
+        *_more(report, rows[SHOWN_ROWS:]),
+        *_effects(report),
+        *_front(report),
+        *_failures(report),
+    ]
     facts = " · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items())
     note = " ".join([_NOTE, *map(_plain, report.notes)])
     return "\n\n".join([*parts, note, f"<sub>{facts}</sub>"]) + "\n"
@@ -80,6 +86,11 @@ def _verdict(row: Row, metric: Metric, figures: Figures) -> list[str]:
         return ["not comparable"]
     word = f"{finding} {figures.change(row.verdicts[metric.name].comparison.difference)}"
     return [word if finding == Finding.NO_EVIDENCE else f"**{word}**"]
+
+
+def _effects(report: Report) -> list[str]:
+    """Say which node matters for the primary metric."""
+    return [_plain(found.sentence(report.prices).replace("`", "")) for found in report.effects[:1]]
 
 
 def _front(report: Report) -> list[str]:

@@ -123,6 +123,34 @@ def scatter(points: Sequence[Point], title: str, names: tuple[str, str], format:
     )
 
 
+_LONGEST_WORD = 16
+LINES = ("one", "two")
+"""The names that the style has for the two lines of a crossing."""
+
+
+def crossing(lines: Sequence[tuple[str, tuple[float, float]]], across: tuple[str, str], title: str) -> Markup:
+    """Draw two lines between two settings: parallel where the settings do not interact."""
+    width, height, left, bottom, top = 300, 170, 52, 140, 12
+    y_axis = Axis.around([value for _, ends in lines for value in ends], bottom, top)
+    x_axis = Axis.around((0.0, 1.0), left, width - 12)
+    begin, end = left + 50, width - 62
+    parts = [*_y_axis(y_axis, x_axis)]
+    for kind, (name, ends) in zip(LINES, lines, strict=True):
+        ys = [y_axis.at(value) for value in ends]
+        marks = [element("circle", cx=x, cy=y, r=4) for x, y in zip((begin, end), ys, strict=True)]
+        parts.append(
+            element(
+                "g", element("title", name), _rule(begin, ys[0], end, ys[1], "join"), *marks, class_=f"cross {kind}"
+            )
+        )
+    words = [_text(x, height - 8, _short(word), "middle") for x, word in zip((begin, end), across, strict=True)]
+    return _drawing(width, height, title, "crossing", *parts, *words)
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD - 1]}…"
+
+
 def legend() -> Markup:
     """Say what the marks of a scatter mean."""
     kinds = (("on the front", True, False), ("not on it", False, False), ("baseline", False, True))

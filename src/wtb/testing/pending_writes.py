@@ -6,9 +6,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Storage
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.testing.stories import Story, StoryFixtures
 
 
@@ -44,17 +44,18 @@ class PendingWriteRepositoryContract(StoryFixtures):
         _add(storage, here, there)
         other = ExecutionId("other")
         with storage.unit_of_work() as uow:
-            uow.writes.copy([story.id], [CheckpointId("here")], other)
-            uow.writes.copy([story.id], [CheckpointId("here")], other)
+            pending_writes_of(uow).copy([story.id], [CheckpointId("here")], other)
+            pending_writes_of(uow).copy([story.id], [CheckpointId("here")], other)
             uow.commit()
 
         assert _listed(storage, story, "here") == (here,)
         with storage.unit_of_work() as uow:
-            assert uow.writes.list_writes([other]) == (here._replace(execution_id=other),)
-            uow.writes.delete(story.id, [CheckpointId("here")])
-            assert set(uow.writes.list_writes([story.id, other])) == {here._replace(execution_id=other), there}
-            uow.writes.delete(other)
-            assert uow.writes.list_writes([story.id, other]) == (there,)
+            writes, copied = pending_writes_of(uow), here._replace(execution_id=other)
+            assert writes.list_writes([other]) == (copied,)
+            writes.delete(story.id, [CheckpointId("here")])
+            assert set(writes.list_writes([story.id, other])) == {copied, there}
+            writes.delete(other)
+            assert writes.list_writes([story.id, other]) == (there,)
 
     def test_what_is_done_to_a_value_afterwards_is_not_stored(self, storage: Storage, story: Story) -> None:
         value = [1]
@@ -63,9 +64,38 @@ class PendingWriteRepositoryContract(StoryFixtures):
 
         assert _listed(storage, story)[0].value == [1]
 
+    def test_a_checkpoint_that_is_deleted_takes_the_writes_after_it_along(self, storage: Storage, story: Story) -> None:
+        gone, stays = story.line({}, {})
+        _add(storage, *(_write(story, "a", 0, "", 1, at=each.id) for each in (gone, stays)))
+        story.delete(gone)
+
+        assert [write.checkpoint_id for write in _listed(storage, story)] == [stays.id]
+
+    def test_an_execution_that_is_deleted_takes_its_writes_along(self, storage: Storage, story: Story) -> None:
+        other = ExecutionId("other")
+        _add(storage, _write(story, "a", 0, "", 1), _write(story, "a", 0, "", 1)._replace(execution_id=other))
+        with storage.unit_of_work() as uow:
+            uow.executions.delete(story.id)
+            uow.commit()
+
+        with storage.unit_of_work(readonly=True) as uow:
+            assert [write.execution_id for write in pending_writes_of(uow).list_writes([story.id, other])] == [other]
+
+    def test_a_branch_that_goes_back_drops_the_writes_after_its_new_head(self, storage: Storage, story: Story) -> None:
+        first, second = story.line({}, {})
+        story.move_head(second)
+        _add(storage, *(_write(story, "a", 0, "", 1, at=each.id) for each in (first, second)))
+        with storage.unit_of_work() as uow:
+            uow.branches.rewind(story.main.id, first.id, expected=second.id)
+            uow.commit()
+        assert [write.checkpoint_id for write in _listed(storage, story)] == [second.id]
+
+        story.move_head(second)
+        assert [write.checkpoint_id for write in _listed(storage, story)] == [second.id]
+
     def test_what_is_not_committed_is_not_there(self, storage: Storage, story: Story) -> None:
         with storage.unit_of_work() as uow:
-            uow.writes.add([_write(story, "a", 0, "", 1)])
+            pending_writes_of(uow).add([_write(story, "a", 0, "", 1)])
         assert _listed(storage, story) == ()
 
 
@@ -84,10 +114,10 @@ def _write(story: Story, task: str, number: int, path: str, value: Any, *, at: s
 
 def _add(storage: Storage, *writes: PendingWrite) -> None:
     with storage.unit_of_work() as uow:
-        uow.writes.add(writes)
+        pending_writes_of(uow).add(writes)
         uow.commit()
 
 
 def _listed(storage: Storage, story: Story, at: str | None = None) -> tuple[PendingWrite, ...]:
     with storage.unit_of_work(readonly=True) as uow:
-        return uow.writes.list_writes([story.id], None if at is None else [CheckpointId(at)])
+        return pending_writes_of(uow).list_writes([story.id], None if at is None else [CheckpointId(at)])

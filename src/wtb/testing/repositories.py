@@ -175,6 +175,16 @@ class BranchRepositoryContract(StoryFixtures):
             uow.commit()
         assert _head(storage, story.main) == first.id
 
+    def test_a_branch_goes_back_from_where_its_head_is_expected(self, storage: Storage, story: Story) -> None:
+        first, second = story.line({}, {})
+        story.move_head(second)
+        with storage.unit_of_work() as uow:
+            with pytest.raises(Conflict, match="main"):
+                uow.branches.rewind(story.main.id, first.id, expected=first.id)
+            uow.branches.rewind(story.main.id, first.id, expected=second.id)
+            uow.commit()
+        assert _head(storage, story.main) == first.id
+
     def test_a_head_that_is_elsewhere_does_not_move(self, storage: Storage, story: Story) -> None:
         first, second = story.line({}, {})
         with storage.unit_of_work() as uow:

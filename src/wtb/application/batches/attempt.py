@@ -142,7 +142,7 @@ class BatchAttempt:
 
     def run(self, jobs: Jobs, runner: Runner) -> None:
         """Run until no job is left, or until it is stopped and the jobs that have started are finished."""
-        stop_listening = self._cache.listen(self._news.put)
+        stop_listening = self._cache.listen(self._result_settled)
         runner.start(jobs.run, self._workers, self._news.put)
         try:
             self._go_on(jobs, runner)
@@ -165,6 +165,14 @@ class BatchAttempt:
             self._hear(jobs)
             with suppress(StorageUnavailable):  # if the database does not answer now, ask again later
                 self._look_around(jobs)
+
+    def _result_settled(self, key: bytes) -> None:
+        """Wake this thread if a job waits for the result: each wake-up takes the processor from the workers.
+
+        A job that begins to wait at this moment looks itself whether the result is there.
+        """
+        if self._schedule.is_awaited(key):
+            self._news.put(key)
 
     def _begin(self, jobs: Jobs, runner: Runner) -> None:
         if self._stop.is_set():

@@ -40,6 +40,10 @@ class JobSchedule:
         """The results that jobs wait for."""
         return tuple(self._waiting)
 
+    def is_awaited(self, key: bytes) -> bool:
+        """Whether a job waits for this result; may be asked from any thread."""
+        return key in self._waiting
+
     def stop(self) -> None:
         """Start no more jobs."""
         self.is_stopped = True

@@ -267,13 +267,13 @@ class ExecutionController:
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
         """Return what is not as it was when the run began."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            began_with = uow.workflows.get(at.execution.workflow_id)
-        if "edges" not in began_with:
+        if at.execution.is_thread:
             raise InvalidInput(
                 f"{at.execution.id!r} is a thread that LangGraph runs itself; go on with graph.invoke and its "
                 "thread_id, or begin a run with bench.run(graph, …)"
             )
+        with self._storage.unit_of_work(readonly=True) as uow:
+            began_with = uow.workflows.get(at.execution.workflow_id)
         return list(differences(began_with, with_code(definition)))
 
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:

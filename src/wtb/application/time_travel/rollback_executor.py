@@ -204,9 +204,9 @@ class RollbackExecutor:
             if was_done:
                 for run in _left_or_taken_up(uow, at, journal, head):
                     uow.node_runs.save(run)
-                uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
-                if journal.direction is Direction.ROLLBACK and head.id != at.head.id:
-                    uow.writes.delete(execution.id, [head.id])  # else LangGraph takes its tasks for done
+                is_back = journal.direction is Direction.ROLLBACK and head.id != at.head.id
+                move = uow.branches.rewind if is_back else uow.branches.move_head
+                move(at.branch.id, head.id, expected=at.head.id)
                 there = CheckpointRestored(checkpoint=head.id, step=head.step, node=head.node, by=self._user)
                 uow.events.append(Event.of(there, stream=execution.id, at=now))
             uow.executions.save(execution, token=at.token)

@@ -20,7 +20,7 @@ from wtb.application.time_travel.run_editor import STILL, check_still, resolved
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, InvalidTransition
-from wtb.domain.execution import THREAD, Execution, ExecutionStatus
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
@@ -314,7 +314,7 @@ def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapp
     Its subgraphs stand on branches of their own, which a rollback does not move: what they made before it is told by
     these heads, whatever the clock says.
     """
-    if execution.workflow_name != THREAD:
+    if not execution.is_thread:
         return None
     return {HEADS: {branch.id: branch.head_id for branch in uow.branches.list_branches(execution.id)}}
 

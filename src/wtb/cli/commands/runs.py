@@ -17,7 +17,7 @@ from wtb.cli.output import as_json, echo, echo_state, example, print_json, show,
 from wtb.cli.views.half_done import ways_on
 from wtb.cli.views.live import LiveDisplay
 from wtb.domain.errors import InvalidInput
-from wtb.domain.execution import THREAD, Execution, ExecutionStatus
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.options import Keep, OnFailure
 from wtb.infrastructure.json_text import read_json
 from wtb.loading import load_workflow
@@ -291,7 +291,7 @@ def outcome(view: RunView) -> dict[str, Any]:
 
 def advice(view: RunView) -> str:
     """Return the status of a run and the next command to type, in a sentence or two."""
-    if view.execution.workflow_name == THREAD:
+    if view.execution.is_thread:
         return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {view.id!r}."
     return _advice(view, view.execution)
 

@@ -19,7 +19,7 @@ from wtb.cli.commands.runs import FAILED, advice, drive, end, read_input, read_s
 from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
 from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.domain.errors import DamagedData, InvalidInput
-from wtb.domain.execution import THREAD, ExecutionStatus
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.rollback import RollbackPlan, chosen, redoable
 from wtb.loading import load_workflow
@@ -263,7 +263,7 @@ def fork(
             end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
         else:
             result = {"run": run.id, **facts, "status": run.status.value}
-            is_thread = forked.execution.workflow_name == THREAD
+            is_thread = forked.execution.is_thread
             show(result, advice(run.view()) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
 
 

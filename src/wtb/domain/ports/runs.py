@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from wtb.domain.anchor import AnchoredCall
-from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, PendingWrite, Snapshot
+from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
@@ -105,6 +105,13 @@ class BranchRepository(Protocol):
 
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
         """Point the branch at another checkpoint; Conflict when its head is not the expected one."""
+        ...
+
+    def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        """Move the head for a rollback: as `move_head`, and unfinished work after the new head is dropped.
+
+        A storage holds such work for libraries that drive their runs themselves.
+        """
         ...
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
@@ -295,31 +302,4 @@ class RollbackRepository(Protocol):
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
         """Return the journals of an execution in the order of their making."""
-        ...
-
-
-class PendingWriteRepository(Protocol):
-    """What tasks of LangGraph wrote after a checkpoint; values come back with their types."""
-
-    def add(self, writes: Sequence[PendingWrite]) -> None:
-        """Keep writes. When a task writes a number again, the first write stays; at a negative number the last does.
-
-        The same holds for writes of one call.
-        """
-        ...
-
-    def list_writes(
-        self, execution_ids: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId] | None = None
-    ) -> tuple[PendingWrite, ...]:
-        """Return the writes of these executions, all or those after these checkpoints, by path, task and number."""
-        ...
-
-    def copy(
-        self, sources: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId], execution_id: ExecutionId
-    ) -> None:
-        """Give another execution the writes that these have now after these checkpoints, where it has none itself."""
-        ...
-
-    def delete(self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None = None) -> None:
-        """Remove the writes of an execution, all or those after these checkpoints."""
         ...

@@ -17,7 +17,6 @@ from wtb.domain.ports.runs import (
     CheckpointStore,
     ExecutionRepository,
     NodeRunRepository,
-    PendingWriteRepository,
     RollbackRepository,
     ToolCallRepository,
     WorkflowRepository,
@@ -137,11 +136,6 @@ class UnitOfWork(Protocol):
     @property
     def observations(self) -> ObservationRepository:
         """What runs read."""
-        ...
-
-    @property
-    def writes(self) -> PendingWriteRepository:
-        """Pending writes."""
         ...
 
     @property

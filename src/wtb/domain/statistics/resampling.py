@@ -88,6 +88,16 @@ def step_down(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]
     return [float(p) for p in adjusted]
 
 
+def highest_reach(centred: Array, alpha: float, *, draws: int = DRAWS, seed: int) -> float:
+    """How far from 0 the largest of all columns reaches in all but a share `alpha` of the sign patterns.
+
+    The columns are centred: this is what chance alone does when each column has exactly its own mean.
+    """
+    columns = Columns(values=centred, slack=np.zeros(centred.shape[1]))
+    reached = [np.abs(signs @ centred / columns.norms).max(axis=1) for signs in _draws(draws, len(centred), seed)]
+    return float(np.quantile(np.concatenate(reached), 1 - alpha))
+
+
 def _share_reached(columns: Columns, draws: int, seed: int, *, joint: bool = False) -> Array:
     """In which share of the sign patterns each column, or with `joint` it or a later one, reaches as far from 0."""
     values = columns.values[np.any(columns.values != 0, axis=1)]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound
 from wtb.infrastructure.checkpoints.rows import ChainLink, CheckpointRow, ParentRow
+from wtb.infrastructure.memory.pending_writes import drop_writes_after
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
 StoredCheckpoint = tuple[CheckpointRow, bytes]
@@ -129,6 +130,7 @@ class MemoryCheckpointRows:
             found = self.find(checkpoint_id)
             if found is not None:
                 self._transaction.put("checkpoints", checkpoint_id, (found[0], b""))
+                drop_writes_after(self._transaction, found[0].execution_id, checkpoint_id)
             self._transaction.drop("keyframes", checkpoint_id)
 
     def remove(self, checkpoint_ids: Collection[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Codec
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 from wtb.infrastructure.memory.tables import MemoryTransaction
+
+_Stored = tuple[PendingWrite, bytes]
 
 
 class MemoryPendingWriteRepository:
@@ -33,13 +35,11 @@ class MemoryPendingWriteRepository:
         writes = (write._replace(value=self._codec.decode(data)) for write, data in found)
         return tuple(sorted(writes, key=lambda write: (write.path, write.task_id, write.number)))
 
-    def _stored(
-        self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None
-    ) -> Iterator[tuple[PendingWrite, bytes]]:
+    def _stored(self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None) -> Iterator[_Stored]:
         if checkpoint_ids is None:
-            yield from self._transaction.group("pending_writes", 0, execution_id)
+            yield from _of_run(self._transaction, execution_id)
         for checkpoint_id in checkpoint_ids or ():
-            yield from self._transaction.group("pending_writes", 1, (execution_id, checkpoint_id))
+            yield from _after(self._transaction, execution_id, checkpoint_id)
 
     def copy(
         self, sources: Collection[ExecutionId], checkpoint_ids: Collection[CheckpointId], execution_id: ExecutionId
@@ -51,8 +51,30 @@ class MemoryPendingWriteRepository:
                     self._put(copy, data)
 
     def delete(self, execution_id: ExecutionId, checkpoint_ids: Collection[CheckpointId] | None = None) -> None:
-        for write, _ in list(self._stored(execution_id, checkpoint_ids)):
-            self._transaction.drop("pending_writes", _key(write))
+        _drop(self._transaction, self._stored(execution_id, checkpoint_ids))
+
+
+def drop_writes_of(transaction: MemoryTransaction, execution_id: str) -> None:
+    """Drop the writes of an execution, which is deleted."""
+    _drop(transaction, _of_run(transaction, execution_id))
+
+
+def drop_writes_after(transaction: MemoryTransaction, execution_id: str, checkpoint_id: str) -> None:
+    """Drop the writes after a checkpoint, which is deleted or which a rollback returns to."""
+    _drop(transaction, _after(transaction, execution_id, checkpoint_id))
+
+
+def _of_run(transaction: MemoryTransaction, execution_id: str) -> Iterator[_Stored]:
+    return transaction.group("pending_writes", 0, execution_id)
+
+
+def _after(transaction: MemoryTransaction, execution_id: str, checkpoint_id: str) -> Iterator[_Stored]:
+    return transaction.group("pending_writes", 1, (execution_id, checkpoint_id))
+
+
+def _drop(transaction: MemoryTransaction, stored: Iterable[_Stored]) -> None:
+    for write, _ in list(stored):
+        transaction.drop("pending_writes", _key(write))
 
 
 def _key(write: PendingWrite) -> tuple[str, str, str, int]:

@@ -26,6 +26,7 @@ from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
 from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
 from wtb.infrastructure.json_text import json_text, workflow_id_of
+from wtb.infrastructure.memory.pending_writes import drop_writes_after, drop_writes_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
 from wtb.infrastructure.timestamps import to_us
 
@@ -143,8 +144,7 @@ class MemoryExecutionRepository:
             self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
-        for write, _ in list(self._transaction.group("pending_writes", 0, execution_id)):
-            self._transaction.drop("pending_writes", (execution_id, write.checkpoint_id, write.task_id, write.number))
+        drop_writes_of(self._transaction, execution_id)
 
 
 class MemoryBranchRepository:
@@ -173,6 +173,10 @@ class MemoryBranchRepository:
         if found.head_id != expected:
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
         self._transaction.put("branches", branch_id, found.moved(head_id))
+
+    def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        self.move_head(branch_id, head_id, expected=expected)
+        drop_writes_after(self._transaction, self.get(branch_id).execution_id, head_id)
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
         self._transaction.put("branches", branch_id, evolve(self.get(branch_id), forked_from_id=checkpoint_id))

@@ -77,7 +77,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     batches: MemoryBatchRepository
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
-    writes: MemoryPendingWriteRepository
+    pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
     files: DeltaFileCommits
@@ -109,7 +109,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
-        self.writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
+        self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         around = Around(self.executions, self.branches, self.node_runs)
         self.checkpoints = self._storage.checkpoint_store(rows, lambda: around)

@@ -39,6 +39,10 @@ _STEP = CheckpointRow._fields.index("step")
 _CHILDREN = f"SELECT {_FIELDS} FROM wtb_checkpoints WHERE parent_id IN (??)"
 _HEADS = "SELECT head_id, execution_id FROM wtb_branches WHERE execution_id <> ? AND head_id IN (??)"
 
+_DROP_WRITES = (
+    "DELETE FROM wtb_pending_writes WHERE (execution_id, checkpoint_id) IN "
+    "(SELECT execution_id, id FROM wtb_checkpoints WHERE id IN (??))"
+)
 _ANCESTORS = f"""
 WITH RECURSIVE line (line_id, line_parent) AS (
     SELECT id, parent_id FROM wtb_checkpoints WHERE id = ?
@@ -171,6 +175,7 @@ class SqlCheckpointRows:
 
     def bury(self, checkpoint_ids: Collection[str]) -> None:
         self._transaction.change_in("DELETE FROM wtb_keyframes WHERE checkpoint_id IN (??)", checkpoint_ids)
+        self._transaction.change_in(_DROP_WRITES, checkpoint_ids)
         self._transaction.change_in("UPDATE wtb_checkpoints SET payload = ? WHERE id IN (??)", checkpoint_ids, b"")
 
     def remove(self, checkpoint_ids: Collection[str]) -> None:

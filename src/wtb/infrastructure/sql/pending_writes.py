@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import DamagedData
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.manifest import INLINE_APPEND_BYTES
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.seals import RowSeal

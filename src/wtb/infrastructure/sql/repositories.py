@@ -279,6 +279,10 @@ _BRANCH_FIELDS = f"{BRANCH_SEAL.covered}, seal, head_id, head_seal"
 _ADD_BRANCH = f"INSERT INTO wtb_branches ({_BRANCH_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _SELECT_BRANCH = f"SELECT {_BRANCH_FIELDS} FROM wtb_branches"
 _FORK_FROM = "UPDATE wtb_branches SET forked_from_id = ?, seal = ? WHERE id = ?"
+_DROP_WRITES = (
+    "DELETE FROM wtb_pending_writes WHERE execution_id = (SELECT execution_id FROM wtb_branches WHERE id = ?) "
+    "AND checkpoint_id = ?"
+)
 
 
 @cache
@@ -317,6 +321,10 @@ class SqlBranchRepository:
             found = self.get(branch_id)
             self._check_head(head_id)
             raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
+
+    def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
+        self.move_head(branch_id, head_id, expected=expected)
+        self._transaction.run(_DROP_WRITES, (branch_id, head_id))
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
         branch = evolve(self.get(branch_id), forked_from_id=checkpoint_id)

@@ -87,7 +87,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
 
     @lazy
-    def writes(self) -> SqlPendingWriteRepository:
+    def pending_writes(self) -> SqlPendingWriteRepository:
         return SqlPendingWriteRepository(self._sql, self._storage.codec, self._rows)
 
     @lazy

@@ -24,14 +24,15 @@ from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.langgraph.engine.finished import updates_in, with_updates
 from wtb.infrastructure.langgraph.engine.graphs import App, Graph
-from wtb.infrastructure.langgraph.engine.hosted_node import STEP, Hosted, Step, restored_update
-from wtb.infrastructure.langgraph.engine.messages import Identified, ids_in, message_channels
-from wtb.infrastructure.langgraph.engine.state_values import KeptValues, LiveList
+from wtb.infrastructure.langgraph.engine.hosted_node import STEP, HostedNode, Superstep, restored_update
+from wtb.infrastructure.langgraph.engine.messages import MessageIds, ids_in, message_channels
 from wtb.infrastructure.langgraph.engine.tools import record_tool_nodes
-from wtb.infrastructure.langgraph.saver.records import SENT, is_inner
+from wtb.infrastructure.langgraph.saver.records import SENT, is_routing
+from wtb.infrastructure.langgraph.tracked_lists import LiveList
+from wtb.infrastructure.langgraph.values import StateValues
 
 _KNOWN = frozenset({"id", "channel_values", "channel_versions", "versions_seen"})
-_INPUTS = KeptValues()
+_INPUTS = StateValues()
 
 
 class Hosting:
@@ -41,16 +42,16 @@ class Hosting:
         self.graph = graph
         self.messages = message_channels(graph.channels)
         record_tool_nodes()
-        self._compiled: dict[tuple[int, ...], tuple[Any, App, KeptValues]] = {}
+        self._compiled: dict[tuple[int, ...], tuple[Any, App, StateValues]] = {}
 
-    def compiled(self, definition: WorkflowDefinition) -> tuple[App, KeptValues]:
+    def compiled(self, definition: WorkflowDefinition) -> tuple[App, StateValues]:
         """Return the graph with the nodes of a definition, and how its values are stored."""
         key = tuple(id(node.function) for node in definition.nodes)
         if key not in self._compiled:
             hosted = {node.name: self._hosted(node) for node in definition.nodes}
             app = self.graph.with_nodes(hosted, _StepSaver(None))
             home = self.graph.builder.state_schema.__module__
-            values = KeptValues(_saver_of(app).serde, home=home)  # which knows the types of the state
+            values = StateValues(_saver_of(app).serde, home=home)  # which knows the types of the state
             for each in hosted.values():
                 each.values = values
             self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
@@ -58,19 +59,19 @@ class Hosting:
 
     def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an input as it is stored, with its messages and other objects."""
-        return {key: _INPUTS.keep(value, f"input {key!r}") for key, value in given.items()}
+        return {key: _INPUTS.store(value, f"input {key!r}") for key, value in given.items()}
 
     def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is stored of channels as the nodes of the graph see it."""
         return {name: self._values.restore(value) for name, value in stored.items()}
 
     @cached_property
-    def _values(self) -> KeptValues:
+    def _values(self) -> StateValues:
         """How values are stored, whatever the variants: the schema says which classes there are."""
         return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
-    def _hosted(self, node: Node) -> Hosted:
-        return Hosted(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
+    def _hosted(self, node: Node) -> HostedNode:
+        return HostedNode(node.name, self.graph.runnable(node), self.messages, is_async=self.graph.is_async)
 
 
 class GraphEngine:
@@ -89,7 +90,7 @@ class GraphEngine:
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
         saver = _StepSaver(None)
-        begun = Identified(self._messages, "input").update(dict(given))
+        begun = MessageIds(self._messages, "input").update(dict(given))
         try:
             nodes = self._invoked(saver, begun, Standpoint(state=State(), next_nodes=()), interrupt_before="*")
         except EmptyInputError as error:
@@ -112,7 +113,7 @@ class GraphEngine:
             channel = self._graph.channels[name]
             if name not in values and channel.is_available():
                 with suppress(StateNotSerialisable):
-                    self._values.keep(channel.checkpoint(), name)
+                    self._values.store(channel.checkpoint(), name)
                     values[name], versions[name] = channel.checkpoint(), 1
         return {**checkpoint, "channel_values": values, "channel_versions": versions}
 
@@ -120,8 +121,8 @@ class GraphEngine:
         unknown = [key for key in update if key not in self._keys]
         if unknown:
             raise InvalidInput(f"the graph has no channel {', '.join(unknown)}; it has {', '.join(self._keys)}")
-        given = Identified(self._messages, f"update {uuid4()}").update(dict(update))
-        return {key: self._values.keep(value, f"update of {key!r}") for key, value in given.items()}
+        given = MessageIds(self._messages, f"update {uuid4()}").update(dict(update))
+        return {key: self._values.store(value, f"update of {key!r}") for key, value in given.items()}
 
     @property
     def _keys(self) -> list[str]:
@@ -190,11 +191,11 @@ class GraphEngine:
         due: tuple[str, ...] = self._runs.run(self._graph.name, awaited, None)
         return due
 
-    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> Step:
+    def _step(self, saver: _StepSaver, at: Standpoint, made: Make) -> Superstep:
         taken = partial(ids_in, saver.values, self._messages)
-        return Step(at.next_nodes, made, self._runs, taken)
+        return Superstep(at.next_nodes, made, self._runs, taken)
 
-    def _config(self, at: Standpoint, step: Step | None) -> RunnableConfig:
+    def _config(self, at: Standpoint, step: Superstep | None) -> RunnableConfig:
         own: Any = {"configurable": {"thread_id": at.run_id, STEP: step}, "recursion_limit": max(at.steps_left, 1)}
         given: Any = dict(self._graph.config)
         return merge_configs(given, own)
@@ -226,7 +227,7 @@ class GraphEngine:
         """Return the lists of a state: those of the last step, unless somebody has changed the state since."""
         if state is not self._made:
             found = {name: value for name, value in state.items() if type(value) is list}
-            self._lists = {name: LiveList(value, self._values) for name, value in found.items()}
+            self._lists = {name: LiveList(value, self._values.restore_item) for name, value in found.items()}
             self._made = state
         return self._lists
 
@@ -254,11 +255,10 @@ class GraphEngine:
         where = f"channel {channel!r}"
         if type(value) is not list:
             lists.pop(channel, None)
-            return SetValue(self._values.keep(value, where))
-        if channel in lists:
-            return lists[channel].change(value, where)
-        known = lists[channel] = LiveList([], self._values)
-        return known.change(value, where) or SetValue([])
+            return SetValue(self._values.store(value, where))
+        if channel not in lists:
+            lists[channel] = LiveList(None, self._values.restore_item)
+        return lists[channel].change(value, lambda item: self._values.store_item(item, where))
 
     def _memory(self, saver: _StepSaver) -> Mapping[str, Any]:
         """Return what LangGraph needs beside the state in order to go on.
@@ -266,14 +266,14 @@ class GraphEngine:
         What each node has seen is not needed, and would grow with the graph: what starts a node of a StateGraph is gone
         when it has run.
         """
-        checkpoint, keep = saver.checkpoint, self._values.keep
+        checkpoint, store = saver.checkpoint, self._values.store
         values = checkpoint["channel_values"]
         return {
             "id": checkpoint["id"],
             "step": saver.metadata["step"],
             "versions": {name: version for name, version in checkpoint["channel_versions"].items() if name in values},
-            "hidden": {name: keep(values[name], _place(name)) for name in values if _is_hidden(name)},
-            "more": {key: keep(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
+            "hidden": {name: store(values[name], _place(name)) for name in values if _is_hidden(name)},
+            "more": {key: store(checkpoint[key], key) for key in checkpoint if key not in _KNOWN},
         }
 
 
@@ -299,7 +299,7 @@ def _place(channel: str) -> str:
 
 def _is_hidden(channel: str) -> bool:
     """Whether a channel is LangGraph's own: who starts whom, and what was sent to whom."""
-    return is_inner(channel) or channel.startswith("__")
+    return is_routing(channel) or channel.startswith("__")
 
 
 class _StepSaver(BaseCheckpointSaver[str]):
@@ -333,7 +333,7 @@ class _StepSaver(BaseCheckpointSaver[str]):
         return self
 
     def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
-        """Keep nothing: WTB keeps what nodes returned."""
+        """StoreResult nothing: WTB keeps what nodes returned."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)

@@ -1,4 +1,4 @@
-"""Observer: what LangChain's callbacks tell of a node: models and nodes inside it, tokens, undeclared tools."""
+"""CallbackObserver: learns from LangChain's callbacks which models, inner nodes and undeclared tools a node uses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from langchain_core.outputs import LLMResult
 from wtb.application.runs.context import Context
 from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.tools import ToolCall
-from wtb.infrastructure.langgraph.engine.tools import RECORDED, kept_text
+from wtb.infrastructure.langgraph.engine.tools import RECORDED, stored_or_text
 
 _NAMESPACE = "langgraph_checkpoint_ns"
 _STEP = "graph:step:"
 
 
-class Observer(BaseCallbackHandler):
-    """Reports to the context of one node run."""
+class CallbackObserver(BaseCallbackHandler):
+    """Reports what happens inside one node run to its context."""
 
     raise_error = True
     run_inline = True
@@ -88,12 +88,12 @@ class Observer(BaseCallbackHandler):
     ) -> None:
         if not (metadata or {}).get(RECORDED):
             name = serialized.get("name", "tool")
-            arguments = {key: kept_text(value, name) for key, value in (inputs or {"input": input_str}).items()}
+            arguments = {key: stored_or_text(value, name) for key, value in (inputs or {"input": input_str}).items()}
             self._calls[run_id] = self._context.saw_begin(name, arguments)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         if (call := self._calls.pop(run_id, None)) is not None:
-            self._context.saw_end(call, kept_text(output, call.tool))
+            self._context.saw_end(call, stored_or_text(output, call.tool))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         if (call := self._calls.pop(run_id, None)) is not None:
@@ -110,6 +110,6 @@ class Observer(BaseCallbackHandler):
 
 
 def _path(metadata: Mapping[str, Any] | None) -> str:
-    """Return where in the graph something runs: `outer/inner` for a node of a subgraph."""
+    """Return the path of a node in the graph: `outer/inner` for a node of a subgraph."""
     namespace = str((metadata or {}).get(_NAMESPACE, ""))
     return "/".join(part.partition(":")[0] for part in namespace.split("|"))

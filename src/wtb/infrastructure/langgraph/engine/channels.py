@@ -1,4 +1,4 @@
-"""Channels: those that LangGraph leaves out of its checkpoints, as ones that are in every checkpoint of ours."""
+"""Channels: replaces those that LangGraph leaves out of its checkpoints by ones whose value is always stored."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, LastValue,
 
 
 def stored_whole(channel: Any) -> Any:
-    """Return a channel that combines writes as this one does, and whose value is part of every checkpoint.
+    """Return a channel that combines writes as this one does, and whose value is in every checkpoint.
 
-    Of a DeltaChannel a saver would have to keep the writes, and an UntrackedValue would be gone after one step.
+    A DeltaChannel would need all its writes to be stored, and an UntrackedValue would be gone after one step.
     """
     if isinstance(channel, DeltaChannel):
-        return _named(channel, Folded(channel.typ, _one_by_one(channel.reducer)))
+        return _named(channel, WholeDelta(channel.typ, _one_by_one(channel.reducer)))
     if isinstance(channel, UntrackedValue):
         kept = LastValue(channel.typ) if channel.guard else BinaryOperatorAggregate(Any, _last)
         return _named(channel, kept)
     return channel
 
 
-class Folded(BinaryOperatorAggregate[Any]):
-    """A DeltaChannel that is stored as a value."""
+class WholeDelta(BinaryOperatorAggregate[Any]):
+    """A DeltaChannel whose value is stored, not its writes."""
 
     __slots__ = ()
 
     @property
     def reducer(self) -> Callable[[Any, Sequence[Any]], Any]:
-        """How the DeltaChannel combines all writes of a superstep."""
+        """The function that combines all writes of a superstep."""
         return self.operator.__wrapped__  # type: ignore[attr-defined, no-any-return]
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Let a DeltaChannel combine the writes: what it makes of an Overwrite is for LangGraph to say."""
+        """Let a DeltaChannel combine the writes, so that an Overwrite means what it means to LangGraph."""
         channel: DeltaChannel[Any] = DeltaChannel(self.reducer, self.typ)
         channel.value = self.value
         is_updated = channel.update(values)
@@ -47,7 +47,7 @@ def _named(channel: Any, stored: Any) -> Any:
 
 
 def _one_by_one(reducer: Callable[[Any, Sequence[Any]], Any]) -> Callable[[Any, Any], Any]:
-    """Return a reducer of batches as one of single writes, for whoever asks how a channel combines them."""
+    """Return a reducer of many writes as a reducer of one write, the usual form of a channel's reducer."""
 
     @wraps(reducer)
     def reduced(value: Any, write: Any) -> Any:

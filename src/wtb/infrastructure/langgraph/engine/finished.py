@@ -1,6 +1,6 @@
-"""Finished: the state in the middle of a superstep, when some of its nodes have returned and others wait.
+"""Finished: the state in the middle of a superstep, when some nodes have returned and others wait.
 
-Nothing of it is stored as a state: the superstep applies all results together. This is what `get_state` shows of it.
+This state is not stored, because a superstep applies all results together. LangGraph's `get_state` shows the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 
 def updates_in(returned: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the channels that a node writes to, and what, from what it returned as `spelled_out` gives it."""
+    """Yield the writes to channels in what a node returned, which `as_mappings` has converted."""
     if isinstance(returned, dict):
         yield from returned.items()
     elif isinstance(returned, Command):
@@ -25,7 +25,7 @@ def updates_in(returned: Any) -> Iterator[tuple[str, Any]]:
 def with_updates(
     channels: Mapping[str, Any], values: Mapping[str, Any], updates: Iterable[tuple[str, Any]]
 ) -> dict[str, Any]:
-    """Return the values of channels after these writes, which belong to one superstep."""
+    """Return the values of channels after these writes of one superstep."""
     written: dict[str, list[Any]] = {}
     for name, value in updates:
         written.setdefault(name, []).append(value)

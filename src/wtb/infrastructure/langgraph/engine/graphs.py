@@ -1,4 +1,4 @@
-"""Graphs: a StateGraph as a workflow of ours, whose nodes can have variants; the user's builder is only read."""
+"""Graphs: a StateGraph as a workflow of WTB, whose nodes can have variants. The user's builder is only read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wtb.infrastructure.langgraph.engine.channels import stored_whole
 from wtb.infrastructure.langgraph.saver.saver import StoreSaver
 
 RAW = "__returned__"
-"""Stands for the one value that a node returned when that was no mapping: a Command, an object."""
+"""The key of a value that a node returned alone, not in a mapping: a Command, an object."""
 
 
 App = CompiledStateGraph[Any, Any, Any, Any]
@@ -36,7 +36,7 @@ App = CompiledStateGraph[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """What a user gave us, and what goes with every invocation of it."""
+    """The user's graph, and the arguments of every invocation."""
 
     builder: StateGraph[Any, Any, Any, Any]
     name: str
@@ -44,9 +44,9 @@ class Graph:
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
     is_async: bool = False
-    """Whether nodes that can be both called and awaited are awaited."""
+    """Whether nodes that can be called and awaited are awaited."""
     _known: dict[int, tuple[Any, Runnable[Any, Any]]] = field(default_factory=dict)
-    """What LangGraph runs, by the function whose code it is known by."""
+    """The runnable of each node, by the id of the function that stands for its code."""
 
     @classmethod
     def of(
@@ -58,15 +58,17 @@ class Graph:
         context: Any = None,
         is_async: bool = False,
     ) -> Graph:
-        """Take a StateGraph or a compiled one; InvalidInput says what to do about anything that cannot be run here."""
+        """Take a StateGraph, compiled or not; InvalidInput says what to change when WTB cannot run it."""
         builder = graph.builder if isinstance(graph, CompiledStateGraph) else graph
         if not isinstance(builder, StateGraph):
-            raise InvalidInput(f"a {type(graph).__name__} is no StateGraph; {_INSTEAD.get(_kind(graph), _OTHERWISE)}")
+            raise InvalidInput(
+                f"a {type(graph).__name__} is not a StateGraph; {_INSTEAD.get(_kind(graph), _OTHERWISE)}"
+            )
         compiled = graph if isinstance(graph, CompiledStateGraph) else None
         builder = _with_defaults(builder)
         faults = [*_compiled_faults(compiled), *_node_faults(builder), *_channel_faults(builder)]
         if faults:
-            raise InvalidInput(f"this graph cannot be run by wtb: {'; '.join(faults)}")
+            raise InvalidInput(f"WTB cannot run this graph: {'; '.join(faults)}")
         return cls(
             builder=builder,
             name=name or (None if compiled is None or compiled.name == "LangGraph" else compiled.name) or "graph",
@@ -78,26 +80,26 @@ class Graph:
 
     @property
     def break_before(self) -> tuple[str, ...]:
-        """Where it was compiled to interrupt."""
+        """The nodes before which it was compiled to interrupt."""
         return () if self.compiled is None else self._names(self.compiled.interrupt_before_nodes)
 
     @property
     def break_after(self) -> tuple[str, ...]:
-        """Where it was compiled to interrupt."""
+        """The nodes after which it was compiled to interrupt."""
         return () if self.compiled is None else self._names(self.compiled.interrupt_after_nodes)
 
     def _names(self, nodes: Any) -> tuple[str, ...]:
         return tuple(self.builder.nodes) if nodes == "*" else tuple(nodes)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return its nodes as ours: how each is tried again, within which time, and what its code is.
+        """Return its nodes as nodes of WTB, with their retries, timeouts and code.
 
-        What a node did to a store of LangGraph's would not be done when its result is taken from elsewhere.
+        A graph with a LangGraph store shares no results: sharing one would not repeat the node's changes to the store.
         """
         return tuple(
             Node(
                 name=name,
-                function=self.known_by(spec.runnable),
+                function=self.function_for(spec.runnable),
                 retry=_retry(spec.retry_policy),
                 timeout_s=_seconds(spec.timeout),
                 cache=self._store is None,
@@ -110,7 +112,7 @@ class Graph:
         return None if self.compiled is None else self.compiled.store
 
     def edges(self) -> tuple[Edge, ...]:
-        """Return its edges for people to look at and to compare; LangGraph itself follows them."""
+        """Return its edges, for people and for comparisons; LangGraph itself follows them."""
         plain = [Edge(sources=(a,), target=b) for a, b in sorted(self.builder.edges)]
         joins = [Edge(sources=tuple(sorted(a)), target=b) for a, b in sorted(self.builder.waiting_edges)]
         return (*plain, *joins, *self._branches())
@@ -123,17 +125,17 @@ class Graph:
                     yield Edge(sources=(source,), target=target, when=function_of(branch.path))
 
     def reducers(self) -> dict[str, Callable[..., Any]]:
-        """Return how writes to its channels combine, for comparison; LangGraph itself combines them."""
+        """Return the reducers of its channels, for comparisons; LangGraph itself applies them."""
         channels = self.builder.channels
         return {name: each.operator for name, each in channels.items() if isinstance(each, BinaryOperatorAggregate)}
 
     @property
     def surroundings(self) -> Mapping[str, Any]:
-        """What results depend on beside the state and the nodes."""
+        """Everything else that results depend on, beside the state and the nodes."""
         return {"context": self.context, "config": dict(self.config), "schema": self.builder.state_schema}
 
     def with_nodes(self, runnables: Mapping[str, Runnable[Any, Any]], checkpointer: BaseCheckpointSaver[Any]) -> App:
-        """Return the graph, compiled, with these in place of its nodes; retries, timeouts and caches are ours."""
+        """Return the graph, compiled with these in place of its nodes; WTB does the retries, timeouts and caching."""
         builder = copy.copy(self.builder)
         builder.nodes = {
             name: replace(spec, runnable=runnables[name], retry_policy=None, cache_policy=None, timeout=None)
@@ -143,12 +145,12 @@ class Graph:
         return builder.compile(checkpointer, store=self._store, name=self.name)
 
     def runnable(self, node: Node) -> Runnable[Any, Any]:
-        """Return what LangGraph runs for a node or one of its variants."""
+        """Return the runnable of a node or of one of its variants."""
         known = self._known.get(id(node.function))
         return self._coerced(node) if known is None else known[1]
 
-    def known_by(self, implementation: Any) -> Any:
-        """Return the function by whose code an implementation of a node is known."""
+    def function_for(self, implementation: Any) -> Any:
+        """Return the function that stands for the code of a node's implementation."""
         if not isinstance(implementation, Runnable):
             return implementation
         function = function_of(implementation)
@@ -156,26 +158,26 @@ class Graph:
         return function
 
     def _coerced(self, node: Node) -> Runnable[Any, Any]:
-        """Return a function as LangGraph makes a node of it."""
+        """Return the runnable that LangGraph makes of a function."""
         scratch: StateGraph[Any, Any, Any, Any] = StateGraph(self.builder.state_schema, self.builder.context_schema)
         scratch.add_node(node.name, _without_context(node.function))
         return scratch.nodes[node.name].runnable  # type: ignore[return-value]
 
     @property
     def channels(self) -> Mapping[str, Any]:
-        """What its state may hold."""
+        """The channels of its state."""
         return self.builder.channels
 
     @property
     def is_routed_async(self) -> bool:
-        """Whether a function that decides where to go can only be awaited."""
+        """Whether a routing function can only be awaited."""
         return _is_routed_async(self.builder)
 
 
 def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
-    """Return a graph whose nodes have themselves what `set_node_defaults` says of all, as compile would do it.
+    """Return a graph whose nodes have their defaults (`set_node_defaults`), as `compile` would apply them.
 
-    Each of its channels is in every checkpoint, since every step begins from one.
+    The value of every channel is in every checkpoint, because every step begins from one.
     """
     defaults = builder._node_defaults
     settled = copy.copy(builder)
@@ -193,7 +195,7 @@ def _with_defaults(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, A
 
 
 def _without_context(function: Any) -> Any:
-    """Return a function that takes `ctx`, as nodes of our own and mocks do, as one that needs only a state."""
+    """Return a function that needs only a state; nodes written for WTB, and mocks, also take `ctx`."""
     try:
         takes_context = "ctx" in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -210,12 +212,12 @@ def _without_context(function: Any) -> Any:
 
 
 def _given(returned: Any) -> Any:
-    """Return what a mock gives: an object that was recorded stands alone under a name of its own."""
+    """Return what a mock gives; an object that was recorded alone is under the key RAW."""
     return returned[RAW] if type(returned) is dict and RAW in returned else returned
 
 
 class Nested:
-    """A graph as a node of another: known by what its own nodes, edges and channels are."""
+    """A graph as a node of another; its nodes, edges and channels stand for its code."""
 
     def __init__(self, graph: App) -> None:
         builder = graph.builder
@@ -234,33 +236,33 @@ class Nested:
 
 @known_as(CompiledStateGraph)
 def _of_graph(graph: App) -> Any:
-    """Return what a graph depends on that a function has captured, or that a chain holds."""
+    """Return the code of a graph that a function has captured, or that a chain holds."""
     return Nested(graph)
 
 
 @known_as(Nested)
 def _of_nested(nested: Nested) -> Any:
-    """Return the nodes, edges and channels that a graph is known by."""
+    """Return the nodes, edges and channels that stand for a graph's code."""
     return vars(nested)
 
 
 @known_as(Runnable)
 def _of_runnable(runnable: Runnable[Any, Any]) -> Any:
-    """Return the function that one was made of; chains and models show their fields instead."""
+    """Return the function in a runnable; chains and models have none, and their fields count instead."""
     return vars(runnable).get("func") or vars(runnable).get("afunc")
 
 
 def function_of(runnable: Any) -> Callable[..., Any]:
-    """Return the function that a node was made of, by which its code is known; the runnable when there is none."""
+    """Return the function that a node was made of, which stands for its code; the runnable when there is none."""
     if isinstance(runnable, CompiledStateGraph):
         return Nested(runnable)
-    if isinstance(runnable, RunnableBinding):  # what it binds counts, and it passes on what it is asked for
+    if isinstance(runnable, RunnableBinding):  # what it binds counts too
         return runnable  # type: ignore[return-value]
     return getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable  # type: ignore[no-any-return]
 
 
 def must_be_async(runnable: Any) -> bool:
-    """Whether something can only be awaited: an async function, or what holds one: a graph, tools, a chain."""
+    """Whether a runnable can only be awaited: an async function, or a graph, tools or a chain with one."""
     if isinstance(runnable, CompiledStateGraph):
         inner = runnable.builder
         return _is_routed_async(inner) or any(must_be_async(spec.runnable) for spec in inner.nodes.values())
@@ -276,7 +278,7 @@ def must_be_async(runnable: Any) -> bool:
 
 
 def may_be_async(runnable: Any) -> bool:
-    """Whether something can be awaited, and is not only a function that is called on another thread then."""
+    """Whether a runnable has an async form of its own, not only a sync function to call in another thread."""
     return getattr(runnable, "func", None) is None or getattr(runnable, "afunc", None) is not None
 
 
@@ -289,7 +291,7 @@ def _is_routed_async(builder: StateGraph[Any, Any, Any, Any]) -> bool:
 
 
 class _StepsLeft(ManagedValue[int]):
-    """How many steps may follow this one. LangGraph would count from the invocation, which is one superstep here."""
+    """The number of steps that may follow. LangGraph would count within the invocation, which is one superstep here."""
 
     @staticmethod
     def get(scratchpad: Any) -> int:
@@ -297,7 +299,7 @@ class _StepsLeft(ManagedValue[int]):
 
 
 class _IsLast(ManagedValue[bool]):
-    """Whether LangGraph would call this the last step: the one before the limit."""
+    """Whether this is the last step by LangGraph's definition: the one before the limit."""
 
     @staticmethod
     def get(scratchpad: Any) -> bool:
@@ -311,7 +313,7 @@ def _kind(graph: Any) -> str:
     return "pregel" if isinstance(graph, Pregel) else ""
 
 
-_OTHERWISE = "give a StateGraph, or what its compile() returns"
+_OTHERWISE = "give a StateGraph, or the result of its compile()"
 _INSTEAD = {"pregel": "the functional API (@entrypoint) is not supported: write it as a StateGraph"}
 
 
@@ -319,8 +321,8 @@ def _compiled_faults(compiled: App | None) -> Iterator[str]:
     saver = None if compiled is None else compiled.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, StoreSaver):
         yield (
-            f"it was compiled with a {type(saver).__name__}, but wtb keeps the checkpoints of what it runs; give the "
-            "graph compiled without a checkpointer (`wtb import langgraph` takes over what the old one holds)"
+            f"it was compiled with the checkpointer {type(saver).__name__}, but WTB stores the checkpoints of its runs "
+            "itself; compile it without one (`wtb import langgraph` imports the threads that the old one holds)"
         )
 
     changed = set() if compiled is None else ({*compiled.nodes} - {START}) ^ {*compiled.builder.nodes}
@@ -344,7 +346,7 @@ def _node_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
         if isinstance(spec.runnable, CompiledStateGraph):
             yield from _nested_faults(name, spec.runnable)
     try:
-        copy.copy(builder).validate()  # of a copy: it marks the builder as compiled
+        copy.copy(builder).validate()  # a copy, because validating marks the builder as compiled
     except ValueError as error:
         yield str(error)
 
@@ -352,11 +354,11 @@ def _node_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
 def _nested_faults(path: str, graph: App) -> Iterator[str]:
     if graph.checkpointer:
         yield (
-            f"the subgraph {path!r} was compiled with a checkpointer; it runs as one node here, which remembers "
-            "nothing from one visit to the next: compile it without, and keep in the state what it is to remember"
+            f"the subgraph {path!r} was compiled with a checkpointer, but it runs as one node here, which forgets "
+            "everything between two visits; compile it without one, and keep what it must remember in the state"
         )
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
-        yield f"the subgraph {path!r} was compiled to interrupt, but it runs as one node here: break before or after it"
+        yield f"the subgraph {path!r} was compiled to interrupt, but it runs as one node here; break before or after it"
     for name, spec in graph.builder.nodes.items():
         if isinstance(spec.runnable, CompiledStateGraph):
             yield from _nested_faults(f"{path}/{name}", spec.runnable)
@@ -364,7 +366,7 @@ def _nested_faults(path: str, graph: App) -> Iterator[str]:
 
 def _channel_faults(builder: StateGraph[Any, Any, Any, Any]) -> Iterator[str]:
     if "__root__" in builder.channels:
-        yield "its state is one value without keys; give it a schema with a key for each thing that it holds"
+        yield "its state is a single value; give it a schema with named keys"
 
 
 def _retry(policies: GraphRetryPolicy | Sequence[GraphRetryPolicy] | None) -> RetryPolicy | None:

@@ -1,4 +1,4 @@
-"""Hosting: a node of a graph whose runs are made by WTB."""
+"""HostedNode: a node of a graph that WTB runs in the place of LangGraph."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from wtb.application.runs.context import CURRENT, Context
 from wtb.application.runs.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
-from wtb.infrastructure.langgraph.engine.callbacks import Observer
+from wtb.infrastructure.langgraph.engine.callbacks import CallbackObserver
 from wtb.infrastructure.langgraph.engine.graphs import RAW, may_be_async, must_be_async
-from wtb.infrastructure.langgraph.engine.messages import Identified, Reading
-from wtb.infrastructure.langgraph.engine.node_output import Pushed, spelled_out
+from wtb.infrastructure.langgraph.engine.messages import MessageIds, MessageReading
+from wtb.infrastructure.langgraph.engine.node_output import PushedWrites, as_mappings
 from wtb.infrastructure.langgraph.engine.questions import CHECKPOINTER, NODE, answering, asked_by
-from wtb.infrastructure.langgraph.engine.state_values import KeptValues
+from wtb.infrastructure.langgraph.values import StateValues
 
 STEP = "__wtb_step"
-"""Under which key of the configuration nodes find the superstep that they belong to."""
+"""The key in the configuration under which a node finds its superstep."""
 _PUSH = "__pregel_push"
 _SEND = "__pregel_send"
 _RUNTIME = "__pregel_runtime"
 
 
-class Step:
+class Superstep:
     """One superstep as its nodes see it."""
 
     def __init__(self, nodes: tuple[str, ...], make: Make, runs: Runs, taken: Callable[[], frozenset[str]]) -> None:
@@ -40,25 +40,25 @@ class Step:
         self.make = make
         self.runs = runs
         self.taken = taken
-        """Says which ids messages have that the state holds."""
+        """Returns the ids of the messages in the state."""
 
     def position(self, metadata: Mapping[str, Any]) -> int:
-        """Return which of the due nodes a task is; what was sent comes first, in the order of sending."""
+        """Return the position of a task among the due nodes; those that got a `Send` come first, in its order."""
         path = metadata["langgraph_path"]
         if path[0] == _PUSH:
             return int(path[1])
         return len(self._nodes) - 1 - self._nodes[::-1].index(metadata["langgraph_node"])
 
 
-class _Seen(Mapping[str, Any]):
-    """What a node is given, as it would be stored; found out only when somebody looks."""
+class _StoredInput(Mapping[str, Any]):
+    """The input of a node as it would be stored; each value is converted when somebody reads it."""
 
-    def __init__(self, given: Any, values: KeptValues) -> None:
+    def __init__(self, given: Any, values: StateValues) -> None:
         self._given = given if type(given) is dict else {RAW: given}
         self._values = values
 
     def __getitem__(self, key: str) -> Any:
-        return self._values.keep(self._given[key], f"input {key!r}")
+        return self._values.store(self._given[key], f"input {key!r}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._given)
@@ -67,20 +67,20 @@ class _Seen(Mapping[str, Any]):
         return len(self._given)
 
 
-def restored_update(returned: Mapping[str, Any], values: KeptValues) -> Any:
-    """Return what a node returned, from what is stored of it."""
+def restored_update(returned: Mapping[str, Any], values: StateValues) -> Any:
+    """Return what a node returned, from its stored form."""
     if RAW in returned:
         return values.restore_item(returned[RAW])
     return {key: values.restore(value) for key, value in returned.items()}
 
 
-class Hosted(Runnable[Any, Any]):
-    """A node whose runs are made by WTB."""
+class HostedNode(Runnable[Any, Any]):
+    """A node that WTB runs."""
 
-    values: KeptValues
+    values: StateValues
 
     def __init__(
-        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, Reading], *, is_async: bool = False
+        self, node: str, inner: Runnable[Any, Any], messages: Mapping[str, MessageReading], *, is_async: bool = False
     ) -> None:
         self._node = node
         self._inner = inner
@@ -89,21 +89,23 @@ class Hosted(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         assert config is not None
-        step: Step = config["configurable"][STEP]
+        step: Superstep = config["configurable"][STEP]
         attempts = count(1)
 
         def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
-            visit = Identified(self._messages, f"{self._node}/{context.run.visit}", step.taken)
+            visit = MessageIds(self._messages, f"{self._node}/{context.run.visit}", step.taken)
             around = self._around(config, context, next(attempts))
-            return self._kept(visit.update(spelled_out(self._called(input, around, context, timeout_s, step))))
+            return self._stored(visit.update(as_mappings(self._called(input, around, context, timeout_s, step))))
 
-        returned = step.make(step.position(config["metadata"]), _Seen(input, self.values), call)
+        returned = step.make(step.position(config["metadata"]), _StoredInput(input, self.values), call)
         if returned is None:
-            raise GraphInterrupt  # nothing comes of this superstep, but its other nodes finish
-        return restored_update(returned, self.values)  # the same whether it was made here, elsewhere or before a crash
+            raise GraphInterrupt  # the superstep has no result, but its other nodes finish
+        return restored_update(returned, self.values)  # the same, wherever and whenever the node ran
 
-    def _called(self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Step) -> Any:
-        pushed = Pushed()
+    def _called(
+        self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Superstep
+    ) -> Any:
+        pushed = PushedWrites()
         around: RunnableConfig = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
         context.is_of_graph = True
         context.pass_questions()
@@ -119,13 +121,15 @@ class Hosted(Runnable[Any, Any]):
             CURRENT.reset(token)
 
     def _around(self, config: RunnableConfig, context: Context, attempt: int) -> RunnableConfig:
-        """Return what an attempt of the node is called with; LangGraph itself knows of one attempt only."""
+        """Return the configuration of an attempt; LangGraph itself knows only one attempt."""
         runtime: Runtime[Any] = config["configurable"][_RUNTIME]
         own = {CHECKPOINTER: None, _RUNTIME: runtime.patch_execution_info(node_attempt=attempt)}
-        return answering(merge_configs(config, {"callbacks": [Observer(context)]}), context.answers(inside=NODE), **own)
+        return answering(
+            merge_configs(config, {"callbacks": [CallbackObserver(context)]}), context.answers(inside=NODE), **own
+        )
 
     def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
-        """Return how to call the node with this configuration around it, which models and tools find by themselves."""
+        """Return a function that calls the node with this configuration, where models and tools look for it."""
 
         def called() -> Any:
             with set_config_context(config) as around:
@@ -133,7 +137,7 @@ class Hosted(Runnable[Any, Any]):
 
         async def awaited() -> Any:
             with set_config_context(config) as around:
-                around.run(CURRENT.set, context)  # the loop's thread has a context of its own
+                around.run(CURRENT.set, context)  # the thread of the event loop has its own context
                 try:
                     return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
                 except (Exception, Interruption):
@@ -142,24 +146,24 @@ class Hosted(Runnable[Any, Any]):
 
         return awaited if self._is_async else called
 
-    def _kept(self, raw: Any) -> Mapping[str, Any]:
-        """Return what a node returned as it is stored."""
+    def _stored(self, raw: Any) -> Mapping[str, Any]:
+        """Return the stored form of what a node returned."""
         where = f"what node {self._node!r} returned"
         if raw is None:
             return {}
         if type(raw) is dict and all(type(key) is str for key in raw):
-            return {key: self.values.keep(value, f"{where} for {key!r}") for key, value in raw.items()}
-        return {RAW: self.values.keep_item(raw, where)}
+            return {key: self.values.store(value, f"{where} for {key!r}") for key, value in raw.items()}
+        return {RAW: self.values.store_item(raw, where)}
 
     def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
         if not stop.args[0]:
             raise InvalidInput(
-                f"a graph that node {self._node!r} invokes was compiled to interrupt, but runs inside the node here: "
-                "compile it without interrupt_before and interrupt_after, and break before or after the node"
+                f"node {self._node!r} invokes a graph that was compiled to interrupt, but the graph runs inside the "
+                "node here; compile it without interrupt_before and interrupt_after, and break before or after the node"
             )
         interrupt: Interrupt = stop.args[0][0]
         schema = interrupt.response_schema if isinstance(interrupt.response_schema, Mapping) else None
-        question = self.values.legible(interrupt.value, f"the question of node {self._node!r}")
+        question = self.values.as_plain_data(interrupt.value, f"the question of node {self._node!r}")
         context.ask(question, schema=schema, inside=asked_by(interrupt))
-        raise AssertionError(f"{question!r} was answered, but the graph asks for it again")
+        raise AssertionError(f"{question!r} has an answer, but the graph asks again")

@@ -1,7 +1,7 @@
-"""Messages: those without an id get one that is the same whenever the same visit of the same node gives them.
+"""Messages: gives messages without an id one that depends only on the node, its visit and their position.
 
-LangGraph gives a random one. Two runs that took the same result would then differ in their states, and share nothing
-that comes after it. Which values become messages is as in LangGraph: it differs by channel, and inside an `Overwrite`.
+LangGraph gives random ids. Two runs with the same result would then have different states, and share nothing after it.
+As in LangGraph, the channel decides which values become messages, and an `Overwrite` has rules of its own.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from langgraph.channels.binop import _get_overwrite
 from langgraph.graph import message as reducers
 from langgraph.types import Command, Overwrite
 
-from wtb.infrastructure.langgraph.engine.channels import Folded
+from wtb.infrastructure.langgraph.engine.channels import WholeDelta
 
 Read = Callable[[list[Any]], list[Any]]
-"""Returns a list with messages in place of what stands for them; ValueError when something cannot be read."""
+"""Converts the values in a list that stand for messages; ValueError when one cannot be read."""
 
 _ROLES = frozenset({"user", "human", "assistant", "ai", "tool", "system", "function"})
 _TYPES = frozenset({"human", "ai", "tool", "system", "function", "remove"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How values that are written to a channel are read as messages."""
+class MessageReading:
+    """How a channel converts the values that are written to it into messages."""
 
     written: Read
     overwritten: Read
-    """The same for what an `Overwrite` holds."""
+    """The same for the values in an `Overwrite`."""
     keeps_mapping: bool = False
     """Whether a single mapping that stands for a message stays a mapping."""
 
 
-def message_channels(channels: Mapping[str, Any]) -> Mapping[str, Reading]:
-    """Return which channels hold messages that are known by their ids, and how what is written to each is read."""
+def message_channels(channels: Mapping[str, Any]) -> Mapping[str, MessageReading]:
+    """Return the channels that hold messages with ids, each with its way of reading."""
     found = {name: _reading(channel) for name, channel in channels.items()}
     return {name: reading for name, reading in found.items() if reading is not None}
 
 
-def _reading(channel: Any) -> Reading | None:
-    """Return how a channel is read.
+def _reading(channel: Any) -> MessageReading | None:
+    """Return how a channel reads messages; None if it holds none.
 
-    In a DeltaChannel LangGraph gives ids to messages whatever the reducer is, which may be of other things too.
+    In a DeltaChannel LangGraph gives ids to messages under every reducer, also among other values.
     """
-    if isinstance(channel, Folded) and channel.reducer is reducers._messages_delta_reducer:
-        return Reading(written=convert_to_messages, overwritten=_messages_if_possible)
-    if isinstance(channel, Folded):
-        return Reading(written=_messages_among, overwritten=list, keeps_mapping=True)
+    if isinstance(channel, WholeDelta) and channel.reducer is reducers._messages_delta_reducer:
+        return MessageReading(written=convert_to_messages, overwritten=_messages_if_possible)
+    if isinstance(channel, WholeDelta):
+        return MessageReading(written=_messages_among, overwritten=list, keeps_mapping=True)
     reducer = getattr(channel, "operator", None)
     function = reducer.func if isinstance(reducer, partial) else reducer
     if getattr(function, "__module__", None) == reducers.__name__:
-        return Reading(written=convert_to_messages, overwritten=_messages_among)
+        return MessageReading(written=convert_to_messages, overwritten=_messages_among)
     return None
 
 
@@ -79,8 +79,8 @@ def _is_said(written: Any) -> bool:
     return isinstance(written, dict) and (written.get("role") in _ROLES or written.get("type") in _TYPES)
 
 
-def ids_in(values: Mapping[str, Any], channels: Mapping[str, Reading]) -> frozenset[str]:
-    """Return the ids of the messages that a state holds."""
+def ids_in(values: Mapping[str, Any], channels: Mapping[str, MessageReading]) -> frozenset[str]:
+    """Return the ids of the messages in a state."""
     return frozenset(id for channel in channels for id in _ids(values.get(channel)))
 
 
@@ -89,22 +89,22 @@ def _ids(messages: Any) -> Iterator[str]:
     return (each.id for each in found if isinstance(each, BaseMessage) and each.id is not None)
 
 
-class Identified:
-    """Gives ids to the messages of one node run, or of an input; `place` is what tells it from all others.
+class MessageIds:
+    """Gives ids to the messages of one node run, or of an input; `place` names it within the run.
 
-    An id that the state has is passed over: messages of another run, which may have been made in a place of the same
-    name, are often given to the next.
+    An id that the state has already is skipped: a run is often given messages of another run, from a place of the same
+    name.
     """
 
     def __init__(
-        self, channels: Mapping[str, Reading], place: str, taken: Callable[[], frozenset[str]] = frozenset[str]
+        self, channels: Mapping[str, MessageReading], place: str, taken: Callable[[], frozenset[str]] = frozenset[str]
     ) -> None:
         self._channels = channels
         self._taken = taken
         self._ids: Iterator[str] = (str(uuid5(NAMESPACE_OID, f"{place}/{number}")) for number in count())
 
     def update(self, returned: Any) -> Any:
-        """Return what a node returned, whatever its form, with ids; the node's own messages are not touched."""
+        """Return what a node returned, in any form, with ids; the node's own messages stay unchanged."""
         if not self._channels:
             return returned
         if type(returned) is dict:
@@ -133,7 +133,7 @@ class Identified:
         try:
             messages = read(values)
         except (ValueError, NotImplementedError):
-            return values  # LangGraph says what is wrong with them
+            return values  # LangGraph reports what is wrong with them
         if any(isinstance(each, BaseMessage) and each.id is None for each in messages):
             taken = self._taken().union(_ids(messages))
             messages = [self._with_id(each, taken) for each in messages]

@@ -1,7 +1,7 @@
-"""Questions: `interrupt()` in a node, in a subgraph or in a tool, answered from the record.
+"""Questions: answers `interrupt()` in a node, a subgraph or a tool from the record.
 
-LangGraph finds answers by the order of a task's questions, which tools that run at the same time, or whose results come
-from the record, do not keep. Here a node and each call of a tool have a list of answers of their own.
+LangGraph finds answers by the order in which a task asks. Tools that run at the same time, or whose results come from
+the record, do not keep that order. So the node and each tool call have their own list of answers here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from wtb.application.runs.context import Context
 from wtb.domain.tools import ToolCall
 
 _SCRATCHPAD = "__pregel_scratchpad"
-"""Under which key of the configuration LangGraph keeps what is known of a task's questions."""
+"""LangGraph's key in the configuration for the questions and answers of a task."""
 CHECKPOINTER = "__pregel_checkpointer"
-"""Under which key it keeps the saver of the graph around: None in a node of ours, and in the graphs inside it."""
+"""LangGraph's key for the saver of the surrounding graph: None in our nodes, and in graphs inside them."""
 _ASKED_BY = "wtb:"
 NODE = "interrupt"
-"""Who asks when no tool does: the node itself, or a subgraph of it."""
+"""The asker of a question that no tool asks: the node itself, or a subgraph in it."""
 
 
 def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> RunnableConfig:
-    """Return a configuration in which `interrupt()` gives these answers one after the other, and then asks."""
+    """Return a configuration in which `interrupt()` returns these answers in order, and then asks."""
     around, left = config["configurable"], iter(answers)
     own = replace(
         around[_SCRATCHPAD],
@@ -43,7 +43,7 @@ def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> Ru
 
 @contextmanager
 def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
-    """Let a call of a tool ask, with the answers to what it asked before."""
+    """Let a tool call ask, and get the answers to its earlier questions."""
     config = var_child_runnable_config.get()
     if not _is_asked_here(config):
         yield
@@ -53,19 +53,19 @@ def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
         yield
     except GraphInterrupt as stop:
         for each in stop.args[0]:
-            if asked_by(each) == NODE:  # by no call inside this one
-                each.id = _ASKED_BY + call.identity  # which graphs around the tool pass on
+            if asked_by(each) == NODE:  # not asked by a call inside this one
+                each.id = _ASKED_BY + call.identity  # surrounding graphs pass the id on
         raise
     finally:
         var_child_runnable_config.reset(token)
 
 
 def _is_asked_here(config: RunnableConfig | None) -> TypeGuard[RunnableConfig]:
-    """Whether questions reach our node: outside of graphs nobody asks, and one with a saver is resumed by others."""
+    """Whether questions reach our node: not outside of graphs, nor in a graph with a saver, which others resume."""
     around = {} if config is None else config.get("configurable", {})
     return _SCRATCHPAD in around and around.get(CHECKPOINTER) is None
 
 
 def asked_by(question: Interrupt) -> str:
-    """Return the call of a tool that asks, or NODE."""
+    """Return the tool call that asks, or NODE."""
     return question.id.removeprefix(_ASKED_BY) if question.id.startswith(_ASKED_BY) else NODE

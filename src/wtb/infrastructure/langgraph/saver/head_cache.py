@@ -1,4 +1,4 @@
-"""Lines: what is known of the last checkpoints of threads, and the put that goes on from one."""
+"""HeadCache: the last checkpoints of threads, as this process stored them, for the next put to build on."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadat
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.ids import BranchId, CheckpointId
 from wtb.domain.state import State
-from wtb.infrastructure.langgraph.change_tracking import Watched
-from wtb.infrastructure.langgraph.saver.channel_values import encoded
+from wtb.infrastructure.langgraph.plain_data import encoded
 from wtb.infrastructure.langgraph.saver.records import Record
 from wtb.infrastructure.langgraph.saver.write_buffer import Place
+from wtb.infrastructure.langgraph.tracked_lists import TrackedList
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
-    """The end of a line of checkpoints: what the next one is told apart from."""
+class KnownCheckpoint:
+    """A stored checkpoint, with everything that the next one is compared with; empty when nothing is stored."""
 
     row_id: CheckpointId | None = None
     branch_id: BranchId | None = None
@@ -32,19 +32,19 @@ class Line:
     versions: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, Any] = field(default_factory=dict)
     visits: Mapping[str, int] = field(default_factory=dict)
-    inner: Mapping[str, Any] = field(default_factory=dict)
+    routing: Mapping[str, Any] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
     state: State | None = None
-    """What is stored, when the line was read; lists that were put by this process are watched instead."""
-    lists: dict[str, Watched | None] = field(default_factory=dict)
+    """The stored state, when the checkpoint was read; lists that this process stored are in `lists`."""
+    lists: dict[str, TrackedList | None] = field(default_factory=dict)
     touched_at: datetime | None = None
-    """When the execution was last said to have got on."""
+    """When the last activity of the thread was stored."""
     is_head: bool = True
-    """Whether its branch ends here, as far as is known: the transaction finds out."""
+    """Whether its branch ends here, as far as this process knows: the transaction checks it."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, record: Record) -> Line:
-        """Return the line that ends with a stored checkpoint."""
+    def of(cls, snapshot: Snapshot, record: Record) -> KnownCheckpoint:
+        """Return a checkpoint that was read from the store."""
         row = snapshot.checkpoint
         return cls(
             row_id=row.id,
@@ -53,75 +53,78 @@ class Line:
             versions=record.versions,
             seen=record.seen,
             visits=record.visits,
-            inner=record.inner,
+            routing=record.routing,
             keys=frozenset(snapshot.state),
             state=snapshot.state,
         )
 
-    def watched(self, channel: str) -> Watched | None:
-        """Return the list that a channel held; None when it held none."""
+    def tracked(self, channel: str) -> TrackedList | None:
+        """Return the list that a channel holds; None when it holds none."""
         if channel in self.lists:
             return self.lists[channel]
         held = None if self.state is None or channel not in self.keys else self.state[channel]
-        return Watched.stored(held, encoded) if type(held) is list else None
+        return TrackedList(map(encoded, held)) if type(held) is list else None
 
 
-class Lines:
-    """The ends that this process has written, by thread, namespace and LangGraph's id; each is taken by who goes on.
+class HeadCache:
+    """The last checkpoints that this process stored; the put that follows one takes it out.
 
-    What is missing here is read from the store: this saves reading and encoding again, and decides nothing.
+    The cache saves time only: what is missing here is read from the store.
     """
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._lines: OrderedDict[Place, Line] = OrderedDict()
+        self._heads: OrderedDict[Place, KnownCheckpoint] = OrderedDict()
         self._coming: set[Place] = set()
         self._active: dict[str, BranchId] = {}
         self._lock = threading.Lock()
 
-    def take(self, place: Place) -> Line | None:
+    def take(self, place: Place) -> KnownCheckpoint | None:
+        """Remove a checkpoint and return it."""
         with self._lock:
-            return self._lines.pop(place, None)
+            return self._heads.pop(place, None)
 
     def announce(self, place: Place) -> None:
-        """Let it be known that a checkpoint is being put: what tasks write after it often comes before it is stored."""
+        """Note that a checkpoint is being stored: tasks after it often write before that is done."""
         self._coming.add(place)
 
     def withdraw(self, place: Place) -> None:
-        """Forget what was announced, once it is kept or has failed."""
+        """Forget the announcement, once the checkpoint is stored or has failed."""
         self._coming.discard(place)
 
     def row_id(self, place: Place) -> CheckpointId | None:
-        """Return under which id a checkpoint lies, or is going to."""
+        """Return the id under which a checkpoint is stored, or is about to be."""
         with self._lock:
-            line = self._lines.get(place)
-            if line is not None:
-                return line.row_id
+            head = self._heads.get(place)
+            if head is not None:
+                return head.row_id
             return CheckpointId(place.checkpoint_id) if place in self._coming else None
 
-    def keep(self, place: Place, line: Line) -> None:
+    def keep(self, place: Place, head: KnownCheckpoint) -> None:
+        """Add a checkpoint; the oldest one goes when there are too many."""
         with self._lock:
-            self._lines[place] = line
-            if not place.namespace and line.branch_id is not None:
-                self._active[place.thread_id] = line.branch_id
-            if len(self._lines) > self._size:
-                forgotten, _ = self._lines.popitem(last=False)
+            self._heads[place] = head
+            if not place.namespace and head.branch_id is not None:
+                self._active[place.thread_id] = head.branch_id
+            if len(self._heads) > self._size:
+                forgotten, _ = self._heads.popitem(last=False)
                 self._active.pop(forgotten.thread_id, None)
 
     def is_active(self, thread_id: str, branch_id: BranchId) -> bool:
-        """Whether this process last put the thread on this branch."""
+        """Whether this process last stored a checkpoint of the thread on this branch."""
         return self._active.get(thread_id) == branch_id
 
     def forget(self, thread_id: str) -> None:
+        """Remove everything about a thread."""
         with self._lock:
             self._active.pop(thread_id, None)
-            for place in [place for place in self._lines if place.thread_id == thread_id]:
-                del self._lines[place]
+            for place in [place for place in self._heads if place.thread_id == thread_id]:
+                del self._heads[place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """One call of `put`."""
+    """The arguments of one call of `put`."""
 
     thread_id: str
     namespace: str

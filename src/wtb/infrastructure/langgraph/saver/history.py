@@ -1,4 +1,4 @@
-"""The history of a graph, whichever checkpointer it has, as an ExecutionHistory."""
+"""History: the history of a thread as an ExecutionHistory, whatever checkpointer the graph has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def history_of(graph: Any, thread_id: str) -> ExecutionHistory:
     long a node took, so a visit lasts from one checkpoint to the next.
     """
     if not getattr(graph, "checkpointer", None):
-        raise InvalidInput("this graph has no checkpointer, and so no history: compile it with one")
+        raise InvalidInput("this graph has no checkpointer, so it has no history; compile it with one")
     snapshots = list(graph.get_state_history({"configurable": {"thread_id": thread_id}}))[::-1]
     if not snapshots:
         raise ExecutionNotFound(thread_id)
@@ -32,7 +32,7 @@ def history_of(graph: Any, thread_id: str) -> ExecutionHistory:
 
 
 class _History:
-    """Goes through the snapshots from the first to the last."""
+    """Builds a history from the snapshots, first to last."""
 
     def __init__(self, thread_id: ExecutionId, snapshots: Sequence[Any]) -> None:
         self._thread_id = thread_id
@@ -95,7 +95,7 @@ class _History:
         )
 
     def _visited(self, id: CheckpointId, parent: Checkpoint | None, nodes: Sequence[str]) -> list[int]:
-        """Count the visits of nodes along the line."""
+        """Return the visit numbers of these nodes, counted along the line."""
         counted = Counter(self._visits[parent.id] if parent is not None else {})
         visits: list[int] = []
         for node in nodes:
@@ -105,7 +105,7 @@ class _History:
         return visits
 
     def _branch(self, id: CheckpointId, parent: Checkpoint | None) -> BranchId:
-        """Return the branch that a checkpoint goes on with: its parent's while that one ends there, else a new one."""
+        """Return the branch of a checkpoint: its parent's if that branch ends at the parent, else a new one."""
         for position, branch in enumerate(self._branches):
             if parent is not None and branch.head_id == parent.id:
                 self._branches[position] = branch.moved(id)
@@ -123,7 +123,7 @@ class _History:
         return branch.id
 
     def _add_unfinished(self, head_id: CheckpointId, branch: BranchId) -> None:
-        """Add the nodes that began at the head and have failed, wait for an answer or are next."""
+        """Add the nodes that began at the head and have failed or wait for an answer."""
         tasks = [task for task in self._by_id[head_id].tasks if task.error is not None or task.interrupts]
         for number, task in enumerate(tasks):
             status = NodeStatus.STARTED if task.error is None else NodeStatus.FAILED

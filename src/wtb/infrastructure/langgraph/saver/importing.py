@@ -1,4 +1,4 @@
-"""Importing: threads of LangGraph's own savers into ours, checkpoint by checkpoint."""
+"""Importing: copies threads of LangGraph's own savers, checkpoint by checkpoint."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _WRITES = (
     "ORDER BY {order}task_id, idx"
 )
 
-Place = tuple[str, str]
-"""A namespace of a thread, and the id of a checkpoint."""
+NamespacedId = tuple[str, str]
+"""A namespace of a thread, and the id of a checkpoint in it."""
 
 
 class Imported(NamedTuple):
@@ -40,19 +40,19 @@ class Imported(NamedTuple):
     """Threads that were not copied: they are here already, went on here, or have the id of a run."""
 
 
-class Source(ABC):
-    """A database of another saver; checkpoints are read one at a time, since each may hold all that came before it."""
+class SaverDatabase(ABC):
+    """A database of another saver; checkpoints are read one at a time, because each may hold the whole history."""
 
     @abstractmethod
     def threads(self) -> Sequence[str]:
         """Return the ids of all threads."""
 
     @abstractmethod
-    def places(self, thread_id: str) -> Sequence[Place]:
-        """Return where the checkpoints of a thread are, oldest first."""
+    def places(self, thread_id: str) -> Sequence[NamespacedId]:
+        """Return the namespaces and ids of the checkpoints of a thread, oldest first."""
 
     @abstractmethod
-    def load(self, thread_id: str, place: Place) -> CheckpointTuple:
+    def load(self, thread_id: str, place: NamespacedId) -> CheckpointTuple:
         """Return a checkpoint with the writes that follow it."""
 
 
@@ -60,22 +60,26 @@ def import_threads(address: str, saver: StoreSaver) -> Imported:
     """Copy all threads from a SqliteSaver database (a file) or a PostgresSaver database (an address)."""
     is_server = address.startswith(("postgresql://", "postgres://"))
     with _postgres(address) if is_server else _sqlite(Path(address.removeprefix("sqlite:///"))) as source:
-        counts = {thread_id: _Thread(source, thread_id, saver).bring() for thread_id in source.threads()}
+        counts = {thread_id: _ThreadImport(source, thread_id, saver).import_missing() for thread_id in source.threads()}
     present = tuple(thread_id for thread_id, count in counts.items() if not count)
     return Imported(len(counts) - len(present), sum(counts.values()), present)
 
 
-class _Thread:
-    """One thread on its way."""
+class _ThreadImport:
+    """The import of one thread."""
 
-    def __init__(self, source: Source, thread_id: str, saver: StoreSaver) -> None:
+    def __init__(self, source: SaverDatabase, thread_id: str, saver: StoreSaver) -> None:
         self._source = source
         self._id = thread_id
         self._saver = saver
-        self._versions: dict[Place, dict[str, Any]] = {}
+        self._versions: dict[NamespacedId, dict[str, Any]] = {}
 
-    def bring(self) -> int:
-        """Put what is not here yet, after a kill or since the thread went on there; none of one that went on here."""
+    def import_missing(self) -> int:
+        """Copy the checkpoints that are missing here, and return their number.
+
+        Some may be here from an import that was killed, or from before the thread went on there. A thread that went on
+        here is left alone.
+        """
         try:
             here = self._saver.places(self._id)
         except InvalidInput:  # a run has its id
@@ -83,14 +87,14 @@ class _Thread:
         there = self._source.places(self._id)
         if not here.issubset(there):
             return 0
-        if here:  # a kill may have come before these writes; what is here already is not written twice
+        if here:  # a kill may have come before these writes; existing ones are not written twice
             self._put_writes(self._source.load(self._id, max(here, key=lambda place: place[1])))
         missing = [place for place in there if place not in here]
         for place in missing:
             self._put(place)
         return len(missing)
 
-    def _put(self, place: Place) -> None:
+    def _put(self, place: NamespacedId) -> None:
         each = self._source.load(self._id, place)
         parent_id = None if each.parent_config is None else each.parent_config["configurable"]["checkpoint_id"]
         config: Any = {"configurable": {"thread_id": self._id, "checkpoint_ns": place[0]}}
@@ -102,8 +106,8 @@ class _Thread:
         self._saver.put(config, each.checkpoint, each.metadata, new)
         self._put_writes(each)
 
-    def _versions_of(self, parent: Place) -> dict[str, Any]:
-        if parent not in self._versions:  # here since an earlier import, or deleted there
+    def _versions_of(self, parent: NamespacedId) -> dict[str, Any]:
+        if parent not in self._versions:  # imported earlier, or deleted there
             is_there = parent in self._source.places(self._id)
             found = self._source.load(self._id, parent).checkpoint["channel_versions"] if is_there else {}
             self._versions[parent] = dict(found)
@@ -114,23 +118,25 @@ class _Thread:
         for number, (task_id, writes) in enumerate(by_task):
             values = [(channel, value) for _, channel, value in writes]
             special = [write for write in values if write[0] in WRITES_IDX_MAP]
-            # A path keeps the order of the tasks, which is that in which their writes are applied.
+            # The path keeps the order of the tasks: LangGraph applies their writes in it.
             for part in (special, [write for write in values if write[0] not in WRITES_IDX_MAP]):
                 self._saver.put_writes(each.config, part, task_id, f"{number:06}")
 
 
 @contextmanager
-def _sqlite(path: Path) -> Iterator[Source]:
+def _sqlite(path: Path) -> Iterator[SaverDatabase]:
     if not path.is_file():
-        raise InvalidInput(f"{path} is no file; give a database of SqliteSaver, or the address of one of PostgresSaver")
+        raise InvalidInput(
+            f"{path} is not a file; give the database of a SqliteSaver, or the address of a PostgresSaver"
+        )
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         try:
-            yield _SqliteSource(connection)
+            yield _SqliteDatabase(connection)
         except sqlite3.Error as error:
-            raise InvalidInput(f"{path} is no database of LangGraph's SqliteSaver: {error}") from error
+            raise InvalidInput(f"{path} is not a database of LangGraph's SqliteSaver: {error}") from error
 
 
-class _SqliteSource(Source):
+class _SqliteDatabase(SaverDatabase):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         columns = {row[1] for row in connection.execute("PRAGMA table_info(writes)")}
@@ -140,10 +146,10 @@ class _SqliteSource(Source):
     def threads(self) -> Sequence[str]:
         return [row[0] for row in self._connection.execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY 1")]
 
-    def places(self, thread_id: str) -> Sequence[Place]:
+    def places(self, thread_id: str) -> Sequence[NamespacedId]:
         return [tuple(row) for row in self._connection.execute(_PLACES.format("?"), (thread_id,))]
 
-    def load(self, thread_id: str, place: Place) -> CheckpointTuple:
+    def load(self, thread_id: str, place: NamespacedId) -> CheckpointTuple:
         parent_id, kind, checkpoint, metadata = self._connection.execute(_CHECKPOINT, (thread_id, *place)).fetchone()
         writes = self._connection.execute(self._writes, (thread_id, *place))
         loads = self._serde.loads_typed
@@ -157,19 +163,21 @@ class _SqliteSource(Source):
 
 
 @contextmanager
-def _postgres(address: str) -> Iterator[Source]:
+def _postgres(address: str) -> Iterator[SaverDatabase]:
     try:
         from langgraph.checkpoint.postgres import PostgresSaver
     except ImportError as error:
-        raise MissingLibrary("reading it needs: pip install langgraph-checkpoint-postgres 'psycopg[binary]'") from error
+        raise MissingLibrary(
+            "to read a PostgresSaver's database: pip install langgraph-checkpoint-postgres 'psycopg[binary]'"
+        ) from error
     with PostgresSaver.from_conn_string(address) as peer:
-        source = _PostgresSource(peer)
+        source = _PostgresDatabase(peer)
         if not source.rows("SELECT 1 WHERE to_regclass('checkpoint_blobs') IS NOT NULL"):
-            raise InvalidInput("that database holds no tables of LangGraph's PostgresSaver")
+            raise InvalidInput("that database has no tables of LangGraph's PostgresSaver; check the address")
         yield source
 
 
-class _PostgresSource(Source):
+class _PostgresDatabase(SaverDatabase):
     def __init__(self, peer: Any) -> None:
         self._peer = peer
 
@@ -180,10 +188,10 @@ class _PostgresSource(Source):
     def threads(self) -> Sequence[str]:
         return [row[0] for row in self.rows("SELECT DISTINCT thread_id FROM checkpoints ORDER BY 1")]
 
-    def places(self, thread_id: str) -> Sequence[Place]:
+    def places(self, thread_id: str) -> Sequence[NamespacedId]:
         return self.rows(_PLACES.format("%s"), thread_id)
 
-    def load(self, thread_id: str, place: Place) -> CheckpointTuple:
+    def load(self, thread_id: str, place: NamespacedId) -> CheckpointTuple:
         found: CheckpointTuple = self._peer.get_tuple(_config(thread_id, *place))
         return found
 

@@ -1,8 +1,8 @@
-"""LeftBehind: which checkpoints of subgraphs a rollback of their thread has left behind.
+"""LeftBehind: the checkpoints of subgraphs that a rollback of their thread has left behind.
 
-A rollback moves the root graph only: subgraphs stand on branches of their own. Clocks may be wrong, so that what was
-made before a rollback is told by where the branches stood then, and what lies behind its target by the checkpoint of
-the root graph in whose step a subgraph ran.
+A rollback moves only the root graph, because subgraphs have branches of their own. Clocks may be wrong, so nothing here
+is decided by time. The heads that the rollback recorded tell which checkpoints existed before it. The checkpoint of the
+root graph in whose step a subgraph ran tells whether that was after the target.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from wtb.domain.checkpoint import Checkpoint, Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import HEADS, Rollback
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
 from wtb.infrastructure.langgraph.saver.records import Record, has_record, langgraph_id
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _ROOT = ""
 
 
 class LeftBehind:
-    """What the rollbacks of one thread have left behind; `rows` are all checkpoints of the thread by id."""
+    """The checkpoints that the rollbacks of one thread left behind; `rows` are all checkpoints of the thread by id."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class LeftBehind:
         return False
 
     def _made_before(self, rollback: Rollback) -> Collection[CheckpointId]:
-        """Return the checkpoints that were there when a rollback began."""
+        """Return the checkpoints that existed when a rollback began."""
         safety = self._load(rollback.safety_id)
         heads = None if safety is None else safety.returned.get(HEADS)
-        if heads is None:  # a rollback from before heads were recorded, or whose safety copy was deleted: by time
+        if heads is None:  # an older rollback, or one whose safety checkpoint is gone: only the time is left
             ended_at = rollback.ended_at
             return {id for id, row in self._rows.items() if ended_at is not None and row.created_at <= ended_at}
         return {id for head in heads.values() for id in self._back_from(head)}
 
     def _before(self, rollback: Rollback) -> set[str]:
-        """Return LangGraph's ids of the checkpoints of the root graph before the one that a rollback went to."""
+        """Return LangGraph's ids of the root graph's checkpoints before the target of a rollback."""
         target: CheckpointId | None = rollback.target_id
         while target is not None:
             snapshot = self._load(target)
             if snapshot is None or has_record(snapshot):
                 break
-            target = snapshot.checkpoint.parent_id  # one that a person made: LangGraph stands at the one before it
+            target = snapshot.checkpoint.parent_id  # made by a person: LangGraph sees the one before
         line = [langgraph_id(id) for id in self._back_from(target)]
         return set(line[1:])
 
     def _ran_at(self, row: Checkpoint) -> str | None:
-        """Return the checkpoint of the root graph in whose step a subgraph made this one."""
+        """Return the root graph's checkpoint in whose step a subgraph made this one."""
         snapshot = self._load(row.id)
         record = None if snapshot is None else Record.of(snapshot, self._values)
         return None if record is None else record.metadata.get("parents", {}).get(_ROOT)

@@ -1,4 +1,4 @@
-"""Reading: our checkpoints as the tuples that LangGraph asks for."""
+"""Reading: returns our checkpoints as LangGraph's tuples."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 
-from wtb.domain.checkpoint import PendingWrite, Snapshot
+from wtb.domain.checkpoint import Snapshot
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
-from wtb.infrastructure.langgraph.saver.records import Record, gathered, has_record, langgraph_id
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
+from wtb.infrastructure.langgraph.saver.records import Record, has_record, joined_input, langgraph_id
 from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _PAGE = 200
-"""Checkpoints that are read at a time: what they share is decoded once."""
+"""The number of checkpoints that are read together: what they share is decoded once."""
 
 
 class _Candidate(NamedTuple):
@@ -27,14 +28,14 @@ class _Candidate(NamedTuple):
 
 
 class CheckpointReader:
-    """Answers from the store, in read-only transactions."""
+    """Reads from the store, in read-only transactions."""
 
     def __init__(self, storage: Storage, values: ChannelValues) -> None:
         self._storage = storage
         self._values = values
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint by its id, or where the namespace stands."""
+        """Return a checkpoint by its id; without an id, the current one of the namespace."""
         place = config["configurable"]
         namespace = place.get("checkpoint_ns", "")
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -58,7 +59,9 @@ class CheckpointReader:
             snapshot = next(uow.checkpoints.load_many([row_id]), None)
             if snapshot is None or has_record(snapshot):
                 return snapshot
-            row_id = snapshot.checkpoint.parent_id  # one that a person made or that secures a rollback: as before it
+            row_id = (
+                snapshot.checkpoint.parent_id
+            )  # made by a person, or to secure a rollback: LangGraph sees the one before
         return None
 
     def tuples(
@@ -87,9 +90,9 @@ class CheckpointReader:
         yield from islice(chain.from_iterable(pages), None if limit is None else max(limit, 0))
 
     def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, Any]:
-        """Return what rebuilds delta channels: the last value before a checkpoint that is stored, and writes since.
+        """Return what rebuilds delta channels: the last stored value before a checkpoint, and the writes since.
 
-        Each channel is followed back until it has a value, all of them in one pass over the line.
+        One pass over the ancestors follows every channel back to its value.
         """
         place = config["configurable"]
         writes: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
@@ -117,7 +120,7 @@ class CheckpointReader:
         }
 
     def _ancestors(self, uow: UnitOfWork, thread: Thread, place: Mapping[str, Any]) -> Sequence[CheckpointId]:
-        """Return what comes before a checkpoint, nearest first."""
+        """Return the ancestors of a checkpoint, nearest first."""
         rows = {row.id: row for row, _ in thread.rows(uow)}
         snapshot = self._snapshot(uow, thread, place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
         line: list[CheckpointId] = []
@@ -128,7 +131,7 @@ class CheckpointReader:
         return line
 
     def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> Iterator[CheckpointTuple]:
-        """Read some checkpoints, of however many threads, and yield them in their order."""
+        """Read some checkpoints, of any threads, and yield them in their order."""
         with self._storage.unit_of_work(readonly=True) as uow:
             row_ids = [candidate.row_id for candidate in found]
             threads = {candidate.thread.id: candidate.thread for candidate in found}
@@ -136,7 +139,7 @@ class CheckpointReader:
             snapshots = uow.checkpoints.load_many(row_ids)
         rest = iter(found)
         for snapshot in snapshots:
-            candidate = next(each for each in rest if each.row_id == snapshot.checkpoint.id)  # those between are gone
+            candidate = next(each for each in rest if each.row_id == snapshot.checkpoint.id)  # others are gone
             record = Record.of(snapshot, self._values)
             if record is not None and all(record.metadata.get(key) == value for key, value in wanted.items()):
                 own = writes[candidate.thread.id].get(candidate.row_id, [])
@@ -153,8 +156,8 @@ class CheckpointReader:
         checkpoint: Any = {
             **record.more,
             "id": record.id,
-            "channel_values": gathered(
-                {**{channel: restore(value) for channel, value in snapshot.state.items()}, **record.inner}
+            "channel_values": joined_input(
+                {**{channel: restore(value) for channel, value in snapshot.state.items()}, **record.routing}
             ),
             "channel_versions": record.versions,
             "versions_seen": record.seen,

@@ -1,8 +1,7 @@
-"""Records: what is kept of a LangGraph checkpoint beside its channel values, and where in our tables it lies.
+"""Records: the facts about a LangGraph checkpoint beside its channel values, and its place in our tables.
 
-A thread is an execution, a namespace a family of its branches, a checkpoint one of ours under the same id. What
-LangGraph needs beside the values (versions, metadata) stands with what the step returned, so that the state is what
-the user's channels hold and nothing else.
+A thread is an execution, a namespace is a family of its branches, and a checkpoint is one of ours with the same id. The
+record (versions, metadata) is stored with what the step returned, so that the state holds the user's channels only.
 """
 
 from __future__ import annotations
@@ -18,56 +17,57 @@ from langgraph.types import Send
 from wtb.domain.checkpoint import Snapshot
 from wtb.domain.execution import Branch
 from wtb.domain.ids import CheckpointId
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues, packed
+from wtb.infrastructure.langgraph.plain_data import packed
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 RETURNED = "langgraph"
-"""Under which name the record stands among what nodes returned."""
+"""The name of the record among what nodes returned."""
 _RECORD = "checkpoint"
 
 UNSNAPSHOTTED = "counters_since_delta_snapshot"
-"""What LangGraph's metadata calls the channels that are stored as their writes since their last value."""
+"""The key in LangGraph's metadata for channels that are stored as writes since their last value."""
 
 MAIN = "main"
 _SUBGRAPH = "subgraph "
 _NUMBER = re.compile(r" ~\d+$")
 _PLACE = re.compile(r"@[0-9a-f]{16}$")
 SENT = "__pregel_tasks"
-_INNER = ("branch:to:", "join:", SENT)
+_ROUTING = ("branch:to:", "join:", SENT)
 _START = "__start__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A LangGraph checkpoint without its channel values; `inner` are channels by which nodes start each other."""
+    """A LangGraph checkpoint without its channel values; `routing` are the channels that start nodes."""
 
     id: str
     namespace: str
     parent_id: str | None
     versions: Mapping[str, Any]
     seen: Mapping[str, Any]
-    inner: Mapping[str, Any]
+    routing: Mapping[str, Any]
     metadata: Mapping[str, Any]
     more: Mapping[str, Any]
     visits: Mapping[str, int]
 
     def returned(self, values: ChannelValues) -> dict[str, dict[str, Any]]:
-        """Return it as it is stored."""
+        """Return the record as it is stored."""
         facts = (self.id, self.namespace, self.parent_id, self.versions, self.seen, self.visits)
-        given = (self.inner, self.metadata, self.more)
+        given = (self.routing, self.metadata, self.more)
         plain = packed([*facts, *given]) if values.keeps_plain else None
         if plain is not None:
             return {RETURNED: {_RECORD: plain}}
-        kept = [{key: _kept(values, key, item) for key, item in each.items()} for each in given]
-        return {RETURNED: {_RECORD: [*facts, *kept]}}
+        stored = [{key: _stored(values, key, item) for key, item in each.items()} for each in given]
+        return {RETURNED: {_RECORD: [*facts, *stored]}}
 
     @classmethod
     def of(cls, snapshot: Snapshot, values: ChannelValues) -> Record | None:
-        """Return the record of a checkpoint; None of one that LangGraph did not make."""
+        """Return the record of a checkpoint; None if LangGraph did not make the checkpoint."""
         stored = snapshot.returned.get(RETURNED)
         if stored is None:
             return None
         id, namespace, parent_id, versions, seen, visits, *given = stored[_RECORD]
-        inner, metadata, more = ({key: values.restore(item) for key, item in each.items()} for each in given)
+        routing, metadata, more = ({key: values.restore(item) for key, item in each.items()} for each in given)
         return cls(
             id=id,
             namespace=namespace,
@@ -75,13 +75,13 @@ class Record:
             versions=versions,
             seen=seen,
             visits=visits,
-            inner=inner,
+            routing=routing,
             metadata=metadata,
             more=more,
         )
 
 
-def _kept(values: ChannelValues, key: str, item: Any) -> Any:
+def _stored(values: ChannelValues, key: str, item: Any) -> Any:
     return item if values.keeps_plain and packed(item) is not None else values.foreign(item, key)
 
 
@@ -90,13 +90,13 @@ def has_record(snapshot: Snapshot) -> bool:
     return RETURNED in snapshot.returned
 
 
-def is_inner(channel: str) -> bool:
-    """Whether a channel only carries who runs next; such channels are no part of what a user calls the state."""
-    return channel.startswith(_INNER)
+def is_routing(channel: str) -> bool:
+    """Whether a channel only says which node runs next; such channels are not part of the user's state."""
+    return channel.startswith(_ROUTING)
 
 
-def spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return channel values with each part of the input under a key of its own: stored once with its channel."""
+def split_input(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return channel values with each part of the input under its own key: it is stored once, with its channel."""
     given = values.get(_START)
     if type(given) is not dict or not given or not all(type(key) is str for key in given):
         return values
@@ -104,42 +104,42 @@ def spread(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, **{f"{_START}.{key}": value for key, value in given.items()}}
 
 
-def gathered(values: dict[str, Any]) -> dict[str, Any]:
-    """Return what `spread` was given."""
+def joined_input(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the channel values that `split_input` was given."""
     parts = [key for key in values if key.startswith(f"{_START}.")]
     if parts:
         values[_START] = {key.removeprefix(f"{_START}."): values.pop(key) for key in parts}
     return values
 
 
-def next_nodes(inner: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nodes that these channels start."""
-    started = {name.removeprefix(_INNER[0]) for name in inner if name.startswith(_INNER[0])}
-    return tuple(sorted(started.union(sent_to(inner))))
+def next_nodes(routing: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the nodes that these routing channels start."""
+    started = {name.removeprefix(_ROUTING[0]) for name in routing if name.startswith(_ROUTING[0])}
+    return tuple(sorted(started.union(sent_to(routing))))
 
 
-def sent_to(inner: Mapping[str, Any]) -> list[str]:
-    """Return the nodes to which something was sent, each once."""
-    return list(dict.fromkeys(sent.node for sent in inner.get(SENT, ()) if isinstance(sent, Send)))
+def sent_to(routing: Mapping[str, Any]) -> list[str]:
+    """Return the nodes that get a `Send`, each once."""
+    return list(dict.fromkeys(sent.node for sent in routing.get(SENT, ()) if isinstance(sent, Send)))
 
 
 def row_ids(thread_id: str, namespace: str, checkpoint_id: str) -> tuple[CheckpointId, CheckpointId]:
-    """Return the ids that a LangGraph checkpoint may have here: its own, or where that is taken one with its place."""
+    """Return the ids that a LangGraph checkpoint may have here: its own, or if that is taken, one with its place."""
     place = blake2b(f"{thread_id}\0{namespace}".encode(errors="surrogatepass"), digest_size=8).hexdigest()
     return CheckpointId(checkpoint_id), CheckpointId(f"{checkpoint_id}@{place}")
 
 
 def langgraph_id(row_id: str) -> str:
-    """Return the id that LangGraph knows a checkpoint of ours by."""
+    """Return LangGraph's id of a checkpoint of ours."""
     return _PLACE.sub("", row_id)
 
 
 def namespace_of(branch: Branch) -> str:
-    """Return the namespace that a branch belongs to."""
+    """Return the namespace of a branch."""
     return _NUMBER.sub("", branch.name.removeprefix(_SUBGRAPH)) if branch.name.startswith(_SUBGRAPH) else ""
 
 
 def branch_name(namespace: str, number: int) -> str:
-    """Return the name of the branch of this number in a namespace."""
+    """Return the name of a branch: the first of a namespace has no number."""
     name = f"{_SUBGRAPH}{namespace}" if namespace else MAIN
     return name if number == 1 else f"{name} ~{number}"

@@ -1,4 +1,4 @@
-"""StoreSaver: a LangGraph checkpointer on our store."""
+"""StoreSaver: a LangGraph checkpointer over our storage."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from wtb.domain.checkpoint import PendingWrite
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
-from wtb.infrastructure.langgraph.saver.head_cache import Lines, Put
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
+from wtb.infrastructure.langgraph.saver.head_cache import HeadCache, Put
 from wtb.infrastructure.langgraph.saver.reading import CheckpointReader
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, row_ids
 from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.saver.upkeep import ThreadUpkeep, all_but_latest, made_by
-from wtb.infrastructure.langgraph.saver.write_buffer import Place, WaitingWrites
+from wtb.infrastructure.langgraph.saver.write_buffer import Place, WriteBuffer
 from wtb.infrastructure.langgraph.saver.writing import CheckpointWriter
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 Result = TypeVar("Result")
 
 _DIGITS = 8
-"""Of the number in a version: versions are compared as text, and a thread stays below 100 million of them."""
+"""Digits of the number in a version: versions are compared as text, and no thread has 100 million of them."""
 
 _CHANCE = random.Random()
 os.register_at_fork(after_in_child=_CHANCE.seed)
 
 
 def _token() -> str:
-    """Return what tells versions of two lines apart; asking the system for each would take ten times as long."""
+    """Return the random part of a version; asking the system for each one would take ten times as long."""
     return f"{_CHANCE.getrandbits(24):06x}"
 
 
 class StoreSaver(BaseCheckpointSaver[str]):
-    """Keeps threads as executions: see records for what lies where. Safe to use from several threads and processes.
+    """Stores LangGraph threads as executions; the module `records` says how. Safe for several threads and processes.
 
-    Everything that returned is stored: each call is one transaction.
+    Each call is one transaction, and has stored everything when it returns.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class StoreSaver(BaseCheckpointSaver[str]):
         self._clock = clock
         self._ids = ids
         self._user = user
-        self._lines = Lines()
-        self._waiting = WaitingWrites()
-        self._arrange()
+        self._heads = HeadCache()
+        self._buffer = WriteBuffer()
+        self._build_parts()
 
-    def _arrange(self) -> None:
+    def _build_parts(self) -> None:
         values = self._values = ChannelValues(self.serde)
         self._reader = CheckpointReader(self._storage, values)
         self._writer = CheckpointWriter(
@@ -79,21 +79,21 @@ class StoreSaver(BaseCheckpointSaver[str]):
             self._clock,
             self._ids,
             values=values,
-            lines=self._lines,
-            waiting=self._waiting,
+            heads=self._heads,
+            buffer=self._buffer,
             user=self._user,
         )
-        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._lines.forget, user=self._user)
+        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._heads.forget, user=self._user)
 
     def with_allowlist(self, extra_allowlist: Any) -> StoreSaver:
-        """Return a saver over the same store that may build these types too."""
+        """Return a saver over the same storage that may also build these types."""
         clone: Any = super().with_allowlist(extra_allowlist)
         if clone is not self:
-            clone._arrange()
+            clone._build_parts()
         return clone  # type: ignore[no-any-return]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint by its id; without one, that at which the thread stands."""
+        """Return a checkpoint by its id; without an id, the current one of the thread."""
         return self._reader.get_tuple(config)
 
     def list(
@@ -104,7 +104,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield the checkpoints of a thread, or of all, newest first."""
+        """Yield the checkpoints of a thread, or of all threads, newest first."""
         return self._reader.tuples(config, filter=filter, before=before, limit=limit)
 
     def put(
@@ -114,7 +114,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint, and let its namespace stand there."""
+        """Store a checkpoint; it becomes the current one of its namespace."""
         put = Put.of(config, checkpoint, metadata, new_versions)
         self._writer.put(put)
         return {
@@ -128,12 +128,12 @@ class StoreSaver(BaseCheckpointSaver[str]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep what a task wrote, once."""
+        """Store what a task wrote; the same write is stored once."""
         if not writes:
             return
         place = _place(config)
         stored = [(channel, self._values.store_write(value, f"channel {channel!r}")) for channel, value in writes]
-        row_id = self._lines.row_id(place)
+        row_id = self._heads.row_id(place)
         if row_id is None:
             with self._storage.unit_of_work(readonly=True) as uow:
                 row_id = _row_id(uow, place)
@@ -151,26 +151,26 @@ class StoreSaver(BaseCheckpointSaver[str]):
             )
             for position, (channel, value) in enumerate(stored)
         ]
-        self._waiting.store(place, made, self._store_writes, wait=made[0].number >= 0)
+        self._buffer.store(place, made, self._store_writes, wait=made[0].number >= 0)
 
     def _store_writes(self, writes: Sequence[PendingWrite]) -> None:
         with self._storage.unit_of_work() as uow:
-            uow.writes.add(writes)
+            pending_writes_of(uow).add(writes)
             uow.commit()
 
     def places(self, thread_id: str) -> set[tuple[str, str]]:
-        """Return the namespaces and ids of the checkpoints of a thread; InvalidInput when a run has its id."""
+        """Return the namespaces and ids of a thread's checkpoints; InvalidInput when a run has its id."""
         with self._storage.unit_of_work(readonly=True) as uow:
             thread = Thread.find(uow, str(thread_id))
             rows = () if thread is None else thread.rows(uow)
             return {(namespace, langgraph_id(row.id)) for row, namespace in rows}
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all of a thread; threads that were copied from it keep what they have."""
+        """Delete a thread; its copies keep what they have."""
         self._upkeep.delete(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints that these runs made, in whichever threads."""
+        """Delete the checkpoints that these runs made, in all threads."""
         if run_ids:
             with self._storage.unit_of_work(readonly=True) as uow:
                 threads = [thread.id for thread in all_threads(uow)]
@@ -178,13 +178,13 @@ class StoreSaver(BaseCheckpointSaver[str]):
                 self._upkeep.drop(thread_id, made_by(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Let a new thread begin with all that another has; costs the same however long that one is."""
+        """Copy a thread; the cost does not depend on its length."""
         self._upkeep.copy(str(source_thread_id), str(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete all checkpoints of threads, or all but those at which their namespaces stand."""
+        """Delete all checkpoints of threads, or all but the current one of each namespace."""
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"strategy is keep_latest or delete, not {strategy!r}")
+            raise InvalidInput(f"strategy must be keep_latest or delete, not {strategy!r}")
         for thread_id in map(str, thread_ids):
             if strategy == "delete":
                 self._upkeep.delete(thread_id)
@@ -192,16 +192,16 @@ class StoreSaver(BaseCheckpointSaver[str]):
                 self._upkeep.drop(thread_id, all_but_latest(self._values))
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
-        """Return a version above this one that no other line of the thread gives."""
+        """Return a higher version than this one; no other branch of the thread gets the same."""
         if current is None:
             return f"{1:0{_DIGITS}}.{_token()}"
-        if not isinstance(current, str):  # of a thread that was begun with plain numbers
+        if not isinstance(current, str):  # a thread that began with plain numbers
             return int(current) + 1
         number, _, _ = current.partition(".")
         return f"{int(number) + 1:0{len(number)}}.{_token()}"
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
-        """Return the writes to channels that are stored as writes, since the last value of each that is stored."""
+        """Return the writes to delta channels since the last stored value of each."""
         return self._reader.delta_history(config, channels) if channels else {}
 
     async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
@@ -258,7 +258,7 @@ class StoreSaver(BaseCheckpointSaver[str]):
         await self._aside(partial(self.prune, thread_ids, strategy=strategy))
 
     async def _aside(self, function: Callable[..., Result], *args: Any) -> Result:
-        """Call a function in a thread of its own: a database may let its callers wait."""
+        """Call a function in another thread, because a database may block."""
         return await asyncio.to_thread(function, *args)
 
 
@@ -270,5 +270,5 @@ def _place(config: RunnableConfig) -> Place:
 def _row_id(uow: UnitOfWork, place: Place) -> CheckpointId:
     thread = Thread.find(uow, place.thread_id)
     row = None if thread is None else thread.find_row(uow, place.namespace, place.checkpoint_id)
-    # Writes may come before their checkpoint: saves run in the background.
+    # Writes may come before their checkpoint: LangGraph saves in the background.
     return row_ids(*place)[0] if row is None else row.id

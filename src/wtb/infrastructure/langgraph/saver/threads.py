@@ -1,4 +1,4 @@
-"""Threads: where a LangGraph thread stands, and what of our rows belongs to it."""
+"""Threads: the position of a LangGraph thread, and the rows of ours that belong to it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint, PendingWrite
+from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.execution import THREAD, Branch, Execution
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import standing
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
 from wtb.infrastructure.langgraph.saver.left_behind import LeftBehind
 from wtb.infrastructure.langgraph.saver.records import langgraph_id, namespace_of, row_ids
+from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.infrastructure.timestamps import from_us, to_us
 
 _SHARED = "langgraph_shared"
@@ -25,9 +26,9 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """An execution as LangGraph sees it, as it is in one transaction.
+    """An execution as LangGraph sees it, in one transaction.
 
-    A thread that was copied from another shares the checkpoints that the other had then: they lie before its branches.
+    A copy of a thread shares the checkpoints that the original had at that moment: they come before its own branches.
     """
 
     execution: Execution
@@ -35,13 +36,13 @@ class Thread:
 
     @classmethod
     def find(cls, uow: UnitOfWork, thread_id: str) -> Thread | None:
-        """Return a thread; None when nothing was ever put there, InvalidInput when a run of ours has the id."""
+        """Return a thread; None when there is none, InvalidInput when a run of WTB's has the id."""
         try:
             execution = uow.executions.get(ExecutionId(thread_id))
         except ExecutionNotFound:
             return None
-        if execution.workflow_name != THREAD:
-            raise InvalidInput(f"{thread_id!r} is a run, and no LangGraph thread; choose another thread_id")
+        if not execution.is_thread:
+            raise InvalidInput(f"{thread_id!r} is a run of WTB, not a LangGraph thread; choose another thread_id")
         return cls(execution=execution, branches=uow.branches.list_branches(execution.id))
 
     @property
@@ -50,25 +51,26 @@ class Thread:
 
     @property
     def active(self) -> Branch:
-        """The branch that the thread is on."""
+        """The active branch."""
         return next(branch for branch in self.branches if branch.id == self.execution.branch_id)
 
     @property
     def shared(self) -> dict[str, datetime]:
-        """From which threads it was copied, and when."""
+        """The threads that it was copied from, and when."""
         found: Mapping[str, int] = self.execution.metadata.get(_SHARED, {})
         return {thread_id: from_us(copied_at) for thread_id, copied_at in found.items()}
 
     @property
     def shared_heads(self) -> dict[str, frozenset[CheckpointId]]:
-        """Where the branches of each thread that it was copied from stood then; older copies do not know."""
+        """The heads of each thread that it was copied from, at that moment; older copies do not record them."""
         found: Mapping[str, Sequence[CheckpointId]] = self.execution.metadata.get(_HEADS, {})
         return {thread_id: frozenset(heads) for thread_id, heads in found.items()}
 
     def _has(self, write: PendingWrite, shared_heads: Mapping[str, frozenset[CheckpointId]]) -> bool:
-        """Whether a write belongs to it, and was not made in another thread after the copy.
+        """Whether a write belongs to this thread, and was not made in another thread after the copy.
 
-        Tasks write after heads only, and what they had written there was copied: all that others have there is theirs.
+        Tasks write only after heads, and the copy has its own copy of the writes that were there. So all writes that
+        another thread has after such a head are that thread's.
         """
         if write.execution_id == self.id:
             return True
@@ -81,10 +83,10 @@ class Thread:
         return tuple(branch for branch in self.branches if namespace_of(branch) == namespace)
 
     def head(self, namespace: str) -> CheckpointId | None:
-        """Return where a namespace stands.
+        """Return the current checkpoint of a namespace.
 
-        The root namespace stands where its execution does: a rollback moves it back. A subgraph stands at the newest
-        checkpoint of its branches, since an execution has one active branch only.
+        For the root namespace it is the head of the execution, which a rollback moves back. For a subgraph it is the
+        newest checkpoint on any of its branches, because an execution has only one active branch.
         """
         if not namespace and not namespace_of(self.active):
             return self.active.head_id
@@ -92,7 +94,7 @@ class Thread:
         return max(heads, key=langgraph_id, default=None)
 
     def standing(self, uow: UnitOfWork, namespace: str, values: ChannelValues) -> CheckpointId | None:
-        """Return where a namespace stands; a subgraph not at what a rollback of the thread has left behind."""
+        """Return the current checkpoint of a namespace; a subgraph skips those that a rollback has left behind."""
         undone = standing(uow.rollbacks.list_rollbacks(self.id)) if namespace else ()
         if not undone:
             return self.head(namespace)
@@ -102,7 +104,7 @@ class Thread:
         return next((row.id for row in reversed(own) if row not in left_behind), None)
 
     def find_row(self, uow: UnitOfWork, namespace: str, checkpoint_id: str) -> Checkpoint | None:
-        """Return our checkpoint for one of LangGraph's; None when the thread has none in this namespace."""
+        """Return our checkpoint for one of LangGraph's; None when the thread does not have it in this namespace."""
         ours = {branch.id: branch for branch in self.branches}
         for row_id in row_ids(self.id, namespace, checkpoint_id):
             try:
@@ -120,7 +122,7 @@ class Thread:
         return {row.id: namespace for row, namespace in self.rows(uow) if row.execution_id != self.id}
 
     def rows(self, uow: UnitOfWork) -> Iterator[tuple[Checkpoint, str]]:
-        """Yield every checkpoint of the thread with its namespace, those that it shares included, in no order."""
+        """Yield every checkpoint of the thread with its namespace, including shared ones, in no particular order."""
         namespaces = {branch.id: namespace_of(branch) for branch in self.branches}
         own = uow.checkpoints.list_infos(self.id)
         for row in own:
@@ -142,9 +144,10 @@ class Thread:
     def writes(
         self, uow: UnitOfWork, checkpoint_ids: Collection[CheckpointId] | None = None
     ) -> dict[CheckpointId, list[PendingWrite]]:
-        """Return the pending writes of the thread by checkpoint, each in the order in which they are applied."""
+        """Return the pending writes of the thread by checkpoint, in the order in which LangGraph applies them."""
         shared = self.shared
-        found: Sequence[PendingWrite] = uow.writes.list_writes([self.id, *map(ExecutionId, shared)], checkpoint_ids)
+        threads = [self.id, *map(ExecutionId, shared)]
+        found: Sequence[PendingWrite] = pending_writes_of(uow).list_writes(threads, checkpoint_ids)
         if shared:
             heads = self.shared_heads
             found = _nearest([write for write in found if self._has(write, heads)], [self.id, *reversed(shared)])
@@ -155,7 +158,7 @@ class Thread:
 
 
 def _nearest(seen: Sequence[PendingWrite], order: Sequence[str]) -> Sequence[PendingWrite]:
-    """Leave out what a nearer thread has in the same place."""
+    """Drop a write if a nearer thread has one in the same place."""
     nearest: dict[tuple[str, str, int], PendingWrite] = {}
     for write in sorted(seen, key=lambda each: order.index(each.execution_id)):
         nearest.setdefault(_place(write), write)
@@ -166,12 +169,12 @@ def _place(write: PendingWrite) -> tuple[str, str, int]:
     return write.checkpoint_id, write.task_id, write.number
 
 
-def sharing(
+def with_shared(
     metadata: Mapping[str, Any],
     shared: Mapping[str, datetime],
     heads: Mapping[str, Collection[CheckpointId]],
 ) -> dict[str, Any]:
-    """Return the metadata of an execution that shares these threads' checkpoints, whose branches stood at `heads`."""
+    """Return the metadata of a copy that shares the checkpoints of these threads, whose heads were `heads`."""
     rest = {key: value for key, value in metadata.items() if key not in (_SHARED, _HEADS)}
     if not shared:
         return rest
@@ -180,7 +183,7 @@ def sharing(
 
 
 def all_threads(uow: UnitOfWork) -> Iterator[Thread]:
-    """Yield every thread that LangGraph alone drives."""
+    """Yield every thread."""
     offset = 0
     while page := uow.executions.list_executions(workflow=THREAD, limit=_PAGE, offset=offset):
         yield from (Thread(execution=each, branches=uow.branches.list_branches(each.id)) for each in page)

@@ -1,4 +1,4 @@
-"""Upkeep of threads: copy in O(1), delete, prune. What a copy shares is handed over before its owner loses it."""
+"""Upkeep of threads: copy in O(1), delete, prune. A copy gets its own rows before the original loses them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import State, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
+from wtb.infrastructure.langgraph.pending_writes import pending_writes_of
 from wtb.infrastructure.langgraph.saver.records import UNSNAPSHOTTED, Record, langgraph_id, namespace_of, row_ids
-from wtb.infrastructure.langgraph.saver.threads import Thread, sharing
+from wtb.infrastructure.langgraph.saver.threads import Thread, with_shared
+from wtb.infrastructure.langgraph.values import ChannelValues
 
-Doomed = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Collection[CheckpointId]]
-"""Says which of the checkpoints of a thread shall go."""
+Choose = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Collection[CheckpointId]]
+"""Chooses the checkpoints of a thread to delete."""
 
 
 class ThreadUpkeep:
@@ -33,7 +34,7 @@ class ThreadUpkeep:
         self._user = user
 
     def copy(self, source_id: str, target_id: str) -> None:
-        """Let another thread begin with all that this one has: it shares the checkpoints, so that none is written."""
+        """Make another thread that begins with everything in this one; it shares the checkpoints and writes none."""
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             source = Thread.find(uow, source_id)
@@ -61,7 +62,7 @@ class ThreadUpkeep:
                     status=source.execution.status,
                     pause=source.execution.pause,
                     branch_id=branches[source.execution.branch_id].id,
-                    metadata=sharing(source.execution.metadata, shared, {**source.shared_heads, source.id: heads}),
+                    metadata=with_shared(source.execution.metadata, shared, {**source.shared_heads, source.id: heads}),
                     created_by=self._user,
                     created_at=now,
                     updated_at=now,
@@ -69,10 +70,10 @@ class ThreadUpkeep:
             )
             for branch in branches.values():
                 uow.branches.add(branch)
-            # Only heads get more writes: these are the target's own from now on, all others stay as they are.
-            for id in reversed(shared):  # the nearest first: what it has counts
+            # Only heads get more writes, so the target gets its own there. All others stay shared.
+            for id in reversed(shared):  # the nearest first: its writes count
                 known = source.shared_heads.get(id, frozenset())
-                uow.writes.copy([ExecutionId(id)], [head for head in heads if head not in known], target)
+                pending_writes_of(uow).copy([ExecutionId(id)], [head for head in heads if head not in known], target)
             body = BranchCreated(
                 branch=source.active.name,
                 checkpoint=source.active.head_id,
@@ -85,7 +86,7 @@ class ThreadUpkeep:
             uow.commit()
 
     def delete(self, thread_id: str) -> None:
-        """Delete a thread; nothing happens when there is none."""
+        """Delete a thread, if there is one."""
         with self._storage.unit_of_work() as uow:
             thread = Thread.find(uow, thread_id)
             if thread is not None:
@@ -93,14 +94,14 @@ class ThreadUpkeep:
                 uow.commit()
         self._forget(thread_id)
 
-    def drop(self, thread_id: str, doomed: Doomed) -> None:
-        """Delete some checkpoints of a thread, and the thread with the last of them."""
+    def drop(self, thread_id: str, chosen: Choose) -> None:
+        """Delete some checkpoints of a thread; with the last of them, the thread."""
         with self._storage.unit_of_work() as uow:
             thread = Thread.find(uow, thread_id)
             if thread is None:
                 return
             rows = {row.id: row for row, _ in thread.rows(uow)}
-            gone = set(doomed(uow, thread, rows))
+            gone = set(chosen(uow, thread, rows))
             if gone and gone == rows.keys():
                 self._delete(uow, thread)
             elif gone:
@@ -129,11 +130,11 @@ class ThreadUpkeep:
             thread = self._own(uow, thread, taken, list(thread.shared))
         for branch in thread.branches:
             self._move_branch(uow, branch, rows, gone)
-        self._stand_somewhere(uow, thread)
+        self._activate_newest(uow, thread)
         own = [id for id in gone if rows[id].execution_id == thread.id]
         if own:
             uow.checkpoints.delete(own)
-        uow.writes.delete(thread.id, gone)
+        pending_writes_of(uow).delete(thread.id, gone)
         body = CheckpointDeleted(count=len(gone), reason="asked for by LangGraph", by=self._user)
         uow.events.append(Event.of(body, stream=thread.id, at=self._clock.now()))
 
@@ -144,7 +145,7 @@ class ThreadUpkeep:
         rows: Mapping[CheckpointId, Checkpoint],
         gone: Collection[CheckpointId],
     ) -> None:
-        """Let a branch end at the last of its checkpoints that stays; without one it goes."""
+        """Move a branch back to its last checkpoint that stays; delete the branch if none does."""
         head = branch.head_id
         while head is not None and head in gone:
             head = rows[head].parent_id if head in rows else None
@@ -153,8 +154,8 @@ class ThreadUpkeep:
         elif head != branch.head_id:
             uow.branches.move_head(branch.id, head, expected=branch.head_id)
 
-    def _stand_somewhere(self, uow: UnitOfWork, thread: Thread) -> None:
-        """Let the thread stand on the newest line that is left when the one that it stood on is gone."""
+    def _activate_newest(self, uow: UnitOfWork, thread: Thread) -> None:
+        """Make the newest remaining branch the active one, if the active branch is gone."""
         branches = uow.branches.list_branches(thread.id)
         execution = uow.executions.get(thread.id)
         if any(branch.id == execution.branch_id for branch in branches):
@@ -172,7 +173,7 @@ class ThreadUpkeep:
             self._forget(sharer.id)
 
     def _sharers(self, uow: UnitOfWork, owner: Thread) -> list[Thread]:
-        """Return the copies of a thread, and copies of those."""
+        """Return the copies of a thread, and the copies of those."""
         found: dict[str, Thread] = {}
         ahead: list[ExecutionId] = [owner.id]
         while ahead:
@@ -185,7 +186,7 @@ class ThreadUpkeep:
         return list(found.values())
 
     def _own(self, uow: UnitOfWork, thread: Thread, ids: set[CheckpointId], owners: Collection[str]) -> Thread:
-        """Make the thread's own of what it shares with these owners: copies under ids of its own."""
+        """Copy checkpoints that the thread shares with these owners, under ids of its own."""
         shared = [(row, namespace) for row, namespace in thread.rows(uow) if row.id in ids]
         namespaces = {row.id: namespace for row, namespace in shared}
         order = sorted((row for row, _ in shared), key=lambda row: row.step)
@@ -201,14 +202,14 @@ class ThreadUpkeep:
             uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
             names[row.id], states[row.id] = id, snapshot.state
             own = (write._replace(execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
-            uow.writes.add(list(own))
+            pending_writes_of(uow).add(list(own))
         for branch in thread.branches:
             if branch.head_id in names:
                 uow.branches.move_head(branch.id, names[branch.head_id], expected=branch.head_id)
         left = {id: at for id, at in thread.shared.items() if id not in owners}
         execution = evolve(
             thread.execution.stepped(self._clock.now()),
-            metadata=sharing(thread.execution.metadata, left, thread.shared_heads),
+            metadata=with_shared(thread.execution.metadata, left, thread.shared_heads),
         )
         uow.executions.save(execution)
         return Thread(execution=execution, branches=uow.branches.list_branches(thread.id))
@@ -239,20 +240,20 @@ def _copied(
     )
 
 
-def made_by(run_ids: Collection[str]) -> Doomed:
-    """Doom what these runs of a graph made."""
+def made_by(run_ids: Collection[str]) -> Choose:
+    """Choose the checkpoints that these runs of a graph made."""
     wanted = set(run_ids)
 
-    def doomed(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
+    def chosen(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
         return {id for id, row in rows.items() if row.created_by in wanted}
 
-    return doomed
+    return chosen
 
 
-def all_but_latest(values: ChannelValues) -> Doomed:
-    """Doom all but where each namespace stands, and what those need to rebuild channels that are kept as writes."""
+def all_but_latest(values: ChannelValues) -> Choose:
+    """Choose all but the current checkpoint of each namespace and those that rebuild its channels from writes."""
 
-    def doomed(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
+    def chosen(uow: UnitOfWork, thread: Thread, rows: Mapping[CheckpointId, Checkpoint]) -> set[CheckpointId]:
         kept: set[CheckpointId] = set()
         for namespace in {namespace_of(branch) for branch in thread.branches}:
             head = thread.head(namespace)
@@ -260,13 +261,13 @@ def all_but_latest(values: ChannelValues) -> Doomed:
                 kept.update(_needed(uow, rows, head, values))
         return rows.keys() - kept
 
-    return doomed
+    return chosen
 
 
 def _needed(
     uow: UnitOfWork, rows: Mapping[CheckpointId, Checkpoint], head: CheckpointId, values: ChannelValues
 ) -> Iterator[CheckpointId]:
-    """Yield a checkpoint and, while channels lack a value of their own there, those before it."""
+    """Yield a checkpoint, and its ancestors as long as a channel has no value of its own there."""
     lacking: set[str] | None = None
     at: CheckpointId | None = head
     while at is not None and at in rows and lacking != set():

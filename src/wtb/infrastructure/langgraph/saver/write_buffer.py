@@ -1,8 +1,8 @@
-"""WaitingWrites: lets what a task wrote go into the transaction of the checkpoint that follows at once.
+"""WriteBuffer: stores the writes of a task in the same transaction as the checkpoint that follows.
 
-Whoever hands in writes returns when they are stored, and not before. They wait a few milliseconds for the checkpoint
-where one is likely to come: not after a superstep of several tasks, nor where others waited in vain. A second task, or
-the end of that time, and they are stored by themselves. LangGraph itself waits for writes at the end of a run only.
+A caller returns only when its writes are stored. If a checkpoint is likely to follow, the writes wait for it a few
+milliseconds; then they are stored alone. They do not wait after a superstep of several tasks, nor after others waited
+in vain, and a second task ends the wait. LangGraph itself waits for writes only at the end of a run.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wtb.domain.checkpoint import PendingWrite
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite
 
 LINGER_S = 0.005
-"""How much later than at once writes are stored when no checkpoint follows."""
+"""How long writes wait for a checkpoint."""
 _REST = 50
-"""How many tasks do not wait after one waited in vain, in its namespace of a thread."""
+"""After a task waited in vain, this many tasks of its namespace do not wait."""
 _MOST = 1024
 
 
@@ -29,58 +29,61 @@ class Place(NamedTuple):
     checkpoint_id: str
 
 
-class Handed:
-    """Writes that somebody waits for. A bare lock is what an Event is made of, at a tenth of its cost."""
+class TaskWrites:
+    """The writes of a task, which waits until they are stored.
+
+    It waits on a bare lock, which costs a tenth of an Event.
+    """
 
     __slots__ = ("_unsettled", "failed", "writes")
 
     def __init__(self, writes: Sequence[PendingWrite]) -> None:
         self.writes = writes
         self.failed = False
-        """Whether who took them could not store them, so that their owner has to."""
+        """Whether the transaction that took them failed, so that the task stores them itself."""
         self._unsettled = threading.Lock()
         self._unsettled.acquire()
 
     def wait(self, timeout_s: float = -1) -> None:
-        """Wait until somebody has stored them, or has failed to."""
+        """Wait until somebody has stored them, or has failed to do so."""
         if self._unsettled.acquire(timeout=timeout_s):
             self._unsettled.release()
 
     def settle(self, *, failed: bool = False) -> None:
-        """Let their owner go on."""
+        """Let the task return."""
         self.failed = failed
         self._unsettled.release()
 
 
-def settle(taken: Sequence[Handed], *, failed: bool = False) -> None:
-    """Let the owners of all of these go on."""
-    for handed in taken:
-        handed.settle(failed=failed)
+def settle(taken: Sequence[TaskWrites], *, failed: bool = False) -> None:
+    """Let all of these tasks return."""
+    for each in taken:
+        each.settle(failed=failed)
 
 
 @dataclass(slots=True)
 class _Steps:
-    """What is known of the supersteps of a namespace, to tell whether a checkpoint is likely to follow at once."""
+    """The recent supersteps of a namespace: they tell whether a checkpoint is likely to follow at once."""
 
     checkpoint_id: str = ""
-    """After which tasks have written last."""
+    """The checkpoint after which tasks wrote last."""
     tasks: int = 0
-    """How many tasks have written after it."""
+    """The number of tasks that wrote after it."""
     followed_id: str = ""
-    """The checkpoint that was followed by another last."""
+    """The last checkpoint that was followed by another."""
     in_parallel: bool = False
     """Whether the superstep before had several tasks."""
     rest: int = 0
-    """How many tasks are not to wait, after one did in vain."""
+    """The number of tasks that shall not wait, after one waited in vain."""
 
 
-class WaitingWrites:
-    """Writes on their way, by the checkpoint that they follow."""
+class WriteBuffer:
+    """Writes that are not stored yet, by the checkpoint that they follow."""
 
     def __init__(self, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
         self._lock = threading.Lock()
-        self._handed: dict[Place, list[Handed]] = {}
+        self._waiting: dict[Place, list[TaskWrites]] = {}
         self._steps: dict[tuple[str, str], _Steps] = {}
 
     def store(
@@ -91,11 +94,11 @@ class WaitingWrites:
         *,
         wait: bool,
     ) -> None:
-        """Store writes, by oneself or through the checkpoint that follows; `store` takes those of several tasks."""
-        mine = Handed(writes)
+        """Store the writes of a task, with the next checkpoint or alone; `store` takes those of several tasks."""
+        mine = TaskWrites(writes)
         with self._lock:
             steps = self._steps_of(place)
-            waiting = self._handed.setdefault(place, [])
+            waiting = self._waiting.setdefault(place, [])
             waiting.append(mine)
             wait = self._is_likely(steps, place) and wait and len(waiting) == 1
         if wait:
@@ -107,9 +110,9 @@ class WaitingWrites:
             mine.wait()
             taken = [mine] if mine.failed else []
         if taken:
-            others = [handed for handed in taken if handed is not mine]
+            others = [each for each in taken if each is not mine]
             try:
-                store([write for handed in taken for write in handed.writes])
+                store([write for each in taken for write in each.writes])
             except BaseException:
                 settle(others, failed=True)
                 raise
@@ -121,9 +124,9 @@ class WaitingWrites:
         return self._steps.setdefault((place.thread_id, place.namespace), _Steps())
 
     def _is_likely(self, steps: _Steps, place: Place) -> bool:
-        """Count a task, and say whether a checkpoint is likely to follow it at once: not where tasks run in parallel.
+        """Count a task, and say whether a checkpoint is likely to follow at once: not if tasks run in parallel.
 
-        Who waits keeps a thread of the graph's: where these are few, or all taken, no checkpoint can come meanwhile.
+        A waiting task blocks a thread of the graph's pool. If the pool is full, no checkpoint can come meanwhile.
         """
         steps.tasks = steps.tasks + 1 if steps.checkpoint_id == place.checkpoint_id else 1
         steps.checkpoint_id = place.checkpoint_id
@@ -132,16 +135,16 @@ class WaitingWrites:
         steps.rest = max(steps.rest - 1, 0)
         return self._linger_s > 0 and is_alone and not has_come and not steps.rest
 
-    def _take(self, place: Place, mine: Handed) -> list[Handed]:
+    def _take(self, place: Place, mine: TaskWrites) -> list[TaskWrites]:
         with self._lock:
-            return self._handed.pop(place) if mine in self._handed.get(place, ()) else []
+            return self._waiting.pop(place) if mine in self._waiting.get(place, ()) else []
 
-    def take(self, place: Place | None) -> list[Handed]:
-        """Take what waits for the checkpoint after this one; whoever does settles it."""
+    def take(self, place: Place | None) -> list[TaskWrites]:
+        """Take the writes that wait for the checkpoint after this one; the caller settles them."""
         if place is None:
             return []
         with self._lock:
             steps = self._steps_of(place)
             steps.followed_id = place.checkpoint_id
             steps.in_parallel = steps.checkpoint_id == place.checkpoint_id and steps.tasks > 1
-            return self._handed.pop(place, [])
+            return self._waiting.pop(place, [])

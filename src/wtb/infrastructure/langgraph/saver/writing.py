@@ -1,4 +1,4 @@
-"""Writing: a LangGraph checkpoint becomes one of ours, in one transaction that holds what changed."""
+"""Writing: stores a LangGraph checkpoint as one of ours, by what changed since its parent, in one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from wtb.domain.checkpoint import CheckpointDraft, Kind, PendingWrite, Trigger
+from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated
 from wtb.domain.events import Event
@@ -15,21 +15,22 @@ from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
 from wtb.domain.values import evolve
-from wtb.infrastructure.langgraph.change_tracking import Watched
-from wtb.infrastructure.langgraph.saver.channel_values import ChannelValues
-from wtb.infrastructure.langgraph.saver.head_cache import Line, Lines, Put
+from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
+from wtb.infrastructure.langgraph.saver.head_cache import HeadCache, KnownCheckpoint, Put
 from wtb.infrastructure.langgraph.saver.records import (
     UNSNAPSHOTTED,
     Record,
     branch_name,
-    is_inner,
+    is_routing,
     next_nodes,
     row_ids,
     sent_to,
-    spread,
+    split_input,
 )
 from wtb.infrastructure.langgraph.saver.threads import Thread
-from wtb.infrastructure.langgraph.saver.write_buffer import WaitingWrites, settle
+from wtb.infrastructure.langgraph.saver.write_buffer import WriteBuffer, settle
+from wtb.infrastructure.langgraph.tracked_lists import TrackedList
+from wtb.infrastructure.langgraph.values import ChannelValues
 
 _WORKFLOW = {"name": THREAD, "version": "1", "nodes": []}
 _TRIES = 5
@@ -44,7 +45,7 @@ _TRIGGERS = {"input": Trigger.START, "loop": Trigger.NODE_END}
 
 
 class CheckpointWriter:
-    """Puts checkpoints; one transaction each, whose statements do not depend on the size of the thread."""
+    """Stores checkpoints, each in one transaction; the number of statements does not grow with the thread."""
 
     def __init__(
         self,
@@ -53,32 +54,32 @@ class CheckpointWriter:
         ids: Ids,
         *,
         values: ChannelValues,
-        lines: Lines,
-        waiting: WaitingWrites,
+        heads: HeadCache,
+        buffer: WriteBuffer,
         user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._values = values
-        self._lines = lines
-        self._waiting = waiting
+        self._heads = heads
+        self._buffer = buffer
         self._user = user
 
     def put(self, put: Put) -> None:
-        """Keep a checkpoint, and what the tasks before it wrote if that is still on its way.
+        """Store a checkpoint, with the writes of the tasks before it if they still wait in the buffer.
 
-        When somebody else moved the head meanwhile, it becomes a branch beside theirs.
+        If somebody else has moved the head meanwhile, the checkpoint begins a branch of its own.
         """
-        taken = self._waiting.take(put.parent)
-        self._lines.announce(put.place)
+        taken = self._buffer.take(put.parent)
+        self._heads.announce(put.place)
         try:
-            self._put([write for handed in taken for write in handed.writes], put)
+            self._put([write for each in taken for write in each.writes], put)
         except BaseException:
             settle(taken, failed=True)
             raise
         finally:
-            self._lines.withdraw(put.place)
+            self._heads.withdraw(put.place)
         settle(taken)
 
     def _put(self, writes: Sequence[PendingWrite], put: Put) -> None:
@@ -91,119 +92,120 @@ class CheckpointWriter:
         raise AssertionError
 
     def _put_once(self, put: Put, writes: Sequence[PendingWrite]) -> None:
-        known = None if put.parent is None else self._lines.take(put.parent)
+        known = None if put.parent is None else self._heads.take(put.parent)
         with self._storage.unit_of_work() as uow:
             if writes:
-                uow.writes.add(writes)
-            line = self._written(uow, put, known or self._read_line(uow, put))
+                pending_writes_of(uow).add(writes)
+            stored = self._stored(uow, put, known or self._read_parent(uow, put))
             uow.commit()
-        self._lines.keep(put.place, line)
+        self._heads.keep(put.place, stored)
 
-    def _read_line(self, uow: UnitOfWork, put: Put) -> Line:
-        """Return the line that a checkpoint goes on from; an empty one when its parent is not here."""
+    def _read_parent(self, uow: UnitOfWork, put: Put) -> KnownCheckpoint:
+        """Return the parent of a checkpoint, as the store holds it; an empty one when there is none."""
         if put.parent is None:
-            return Line()
+            return KnownCheckpoint()
         thread = Thread.find(uow, put.thread_id)
         row = None if thread is None else thread.find_row(uow, put.namespace, put.parent.checkpoint_id)
         if row is None or thread is None:
-            return Line()
+            return KnownCheckpoint()
         snapshot = next(uow.checkpoints.load_many([row.id]), None)
         record = None if snapshot is None else Record.of(snapshot, self._values)
         if snapshot is None or record is None:
-            return Line()
-        line = Line.of(snapshot, record)
+            return KnownCheckpoint()
+        parent = KnownCheckpoint.of(snapshot, record)
         standing = next((branch for branch in thread.branches if branch.head_id == row.id), None)
-        line.is_head = standing is not None
-        line.branch_id = line.branch_id if standing is None else standing.id
-        return line
+        parent.is_head = standing is not None
+        parent.branch_id = parent.branch_id if standing is None else standing.id
+        return parent
 
-    def _written(self, uow: UnitOfWork, put: Put, line: Line) -> Line:
+    def _stored(self, uow: UnitOfWork, put: Put, parent: KnownCheckpoint) -> KnownCheckpoint:
         now = self._clock.now()
-        changes, lists, keys = self._changes(put, line)
-        record, nodes = self._record(put, line)
-        branch_id, is_new = self._branch(uow, put, line, now)
-        draft = self._draft(put, line, record, nodes, branch_id=branch_id, now=now)
+        changes, lists, keys = self._changes(put, parent)
+        record, nodes = self._record(put, parent)
+        branch_id, is_new = self._branch(uow, put, parent, now)
+        draft = self._draft(put, parent, record, nodes, branch_id=branch_id, now=now)
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
-        touched_at = now if is_new and not put.namespace else self._touched(uow, put, line, now)
-        uow.branches.move_head(branch_id, draft.id, expected=None if is_new else line.row_id)
-        return Line(
+        touched_at = now if is_new and not put.namespace else self._touched(uow, put, parent, now)
+        uow.branches.move_head(branch_id, draft.id, expected=None if is_new else parent.row_id)
+        return KnownCheckpoint(
             row_id=draft.id,
             branch_id=branch_id,
             step=draft.step,
             versions=record.versions,
             seen=record.seen,
             visits=record.visits,
-            inner=record.inner,
+            routing=record.routing,
             keys=keys,
-            state=line.state,
+            state=parent.state,
             lists=lists,
             touched_at=touched_at,
         )
 
-    def _touched(self, uow: UnitOfWork, put: Put, line: Line, now: datetime) -> datetime:
-        """Let the thread say when it got on last, once a second; a run of ours says so itself."""
-        if line.touched_at is not None and now - line.touched_at < _TOUCH:
-            return line.touched_at
+    def _touched(self, uow: UnitOfWork, put: Put, parent: KnownCheckpoint, now: datetime) -> datetime:
+        """Store when the thread was last active, at most once a second."""
+        if parent.touched_at is not None and now - parent.touched_at < _TOUCH:
+            return parent.touched_at
         execution = uow.executions.get(ExecutionId(put.thread_id))
-        if execution.workflow_name == THREAD and execution.updated_at < now:
+        if execution.is_thread and execution.updated_at < now:
             uow.executions.save(execution.stepped(now))
         return now
 
     def _changes(
-        self, put: Put, line: Line
-    ) -> tuple[dict[str, tuple[Change, ...]], dict[str, Watched | None], frozenset[str]]:
-        """Return what makes the new values of those of the parent, the lists to watch and the channels with values."""
-        values = spread(put.checkpoint["channel_values"])
+        self, put: Put, parent: KnownCheckpoint
+    ) -> tuple[dict[str, tuple[Change, ...]], dict[str, TrackedList | None], frozenset[str]]:
+        """Return the changes since the parent, the lists to track from now on, and the channels that have a value."""
+        values = split_input(put.checkpoint["channel_values"])
         changes: dict[str, tuple[Change, ...]] = {}
-        lists = dict(line.lists)
-        for channel in _new_channels(put, line, values):
-            if channel in values and not is_inner(channel):
-                change = self._change(channel, values[channel], line, lists)
+        lists = dict(parent.lists)
+        for channel in _new_channels(put, parent, values):
+            if channel in values and not is_routing(channel):
+                change = self._change(channel, values[channel], parent, lists)
                 if change is not None:
                     changes[channel] = (change,)
-            elif channel in line.keys:
+            elif channel in parent.keys:
                 changes[channel] = (DeleteKey(),)
                 lists[channel] = None
         gone = [channel for channel, change in changes.items() if type(change[0]) is DeleteKey]
-        keys = line.keys if line.keys.issuperset(changes) else line.keys.union(changes)
+        keys = parent.keys if parent.keys.issuperset(changes) else parent.keys.union(changes)
         return changes, lists, keys.difference(gone) if gone else keys
 
-    def _change(self, channel: str, value: Any, line: Line, lists: dict[str, Watched | None]) -> Change | None:
+    def _change(
+        self, channel: str, value: Any, parent: KnownCheckpoint, lists: dict[str, TrackedList | None]
+    ) -> Change | None:
         where = f"channel {channel!r}"
         if type(value) is not list:
             lists[channel] = None
             return SetValue(self._values.store(value, where))
-        held = line.watched(channel)
-        watched = lists[channel] = held or Watched()
-        change = watched.change(value, lambda item: self._values.store_item(item, where))
-        return SetValue([]) if change is None and held is None else change
+        tracked = lists[channel] = parent.tracked(channel) or TrackedList()
+        return tracked.change(value, lambda item: self._values.store_item(item, where))
 
-    def _record(self, put: Put, line: Line) -> tuple[Record, list[str]]:
-        """Return what is kept beside the values, and the nodes that ran in this step."""
+    def _record(self, put: Put, parent: KnownCheckpoint) -> tuple[Record, list[str]]:
+        """Return the record of a checkpoint, and the nodes that ran in this step."""
         checkpoint = put.checkpoint
         values, seen = checkpoint["channel_values"], checkpoint["versions_seen"]
+        visits = parent.visits
         nodes: list[str] = []
         if put.metadata.get("source") == "loop":
-            started = [node for node in seen if seen[node] != line.seen.get(node) and not node.startswith("__")]
-            nodes = list(dict.fromkeys([*sent_to(line.inner), *started]))
+            started = [node for node in seen if seen[node] != parent.seen.get(node) and not node.startswith("__")]
+            nodes = list(dict.fromkeys([*sent_to(parent.routing), *started]))
         record = Record(
             id=checkpoint["id"],
             namespace=put.namespace,
             parent_id=None if put.parent is None else put.parent.checkpoint_id,
             versions=dict(checkpoint["channel_versions"]),
             seen=seen,
-            inner={channel: values[channel] for channel in values if is_inner(channel)},
+            routing={channel: values[channel] for channel in values if is_routing(channel)},
             metadata=put.metadata,
             more={key: checkpoint[key] for key in checkpoint if key not in _KNOWN},  # type: ignore[literal-required]
-            visits={**line.visits, **{node: line.visits.get(node, 0) + 1 for node in nodes}} if nodes else line.visits,
+            visits={**visits, **{node: visits.get(node, 0) + 1 for node in nodes}} if nodes else visits,
         )
         return record, nodes
 
-    def _branch(self, uow: UnitOfWork, put: Put, line: Line, now: datetime) -> tuple[BranchId, bool]:
-        """Return the branch that the checkpoint lies on, and whether it is a new one."""
-        if line.row_id is not None and line.branch_id is not None and line.is_head:
-            self._activate(uow, put, line.branch_id, now)
-            return line.branch_id, False
+    def _branch(self, uow: UnitOfWork, put: Put, parent: KnownCheckpoint, now: datetime) -> tuple[BranchId, bool]:
+        """Return the branch of the checkpoint, and whether it is new."""
+        if parent.row_id is not None and parent.branch_id is not None and parent.is_head:
+            self._activate(uow, put, parent.branch_id, now)
+            return parent.branch_id, False
         thread = Thread.find(uow, put.thread_id)
         number = 1 if thread is None else len(thread.in_namespace(put.namespace)) + 1
         taken = set() if thread is None else {branch.name for branch in thread.branches}
@@ -214,7 +216,7 @@ class CheckpointWriter:
             execution_id=ExecutionId(put.thread_id),
             name=branch_name(put.namespace, number),
             head_id=None,
-            forked_from_id=line.row_id,
+            forked_from_id=parent.row_id,
             created_at=now,
         )
         if thread is None:
@@ -222,14 +224,14 @@ class CheckpointWriter:
         elif not put.namespace:
             uow.executions.save(thread.execution.on_branch(branch.id, now))
         uow.branches.add(branch)
-        if line.row_id is not None:
-            body = BranchCreated(branch=branch.name, checkpoint=line.row_id, by=self._user)
+        if parent.row_id is not None:
+            body = BranchCreated(branch=branch.name, checkpoint=parent.row_id, by=self._user)
             uow.events.append(Event.of(body, stream=put.thread_id, at=now))
         return branch.id, True
 
     def _activate(self, uow: UnitOfWork, put: Put, branch_id: BranchId, now: datetime) -> None:
-        """Let the thread stand on the branch that it goes on with, when that was another one."""
-        if put.namespace or self._lines.is_active(put.thread_id, branch_id):
+        """Make the branch that the thread continues its active one."""
+        if put.namespace or self._heads.is_active(put.thread_id, branch_id):
             return
         execution = uow.executions.get(ExecutionId(put.thread_id))
         if execution.branch_id != branch_id:
@@ -252,7 +254,7 @@ class CheckpointWriter:
         uow.events.append(Event.of(body, stream=execution.id, at=now))
 
     def _draft(
-        self, put: Put, line: Line, record: Record, nodes: list[str], *, branch_id: BranchId, now: datetime
+        self, put: Put, parent: KnownCheckpoint, record: Record, nodes: list[str], *, branch_id: BranchId, now: datetime
     ) -> CheckpointDraft:
         metadata = put.metadata
         run_id = metadata.get("run_id")
@@ -261,15 +263,15 @@ class CheckpointWriter:
             id=record.id,
             execution_id=put.thread_id,
             branch_id=branch_id,
-            parent_id=line.row_id,
-            step=line.step + 1,
+            parent_id=parent.row_id,
+            step=parent.step + 1,
             node=nodes[0] if len(nodes) == 1 else None,
             visit=record.visits[nodes[0]] if len(nodes) == 1 else None,
             trigger=_TRIGGERS.get(str(metadata.get("source")), Trigger.USER_REQUEST),
-            # What rebuilds a channel that is stored as its writes only must outlive every retention.
+            # Checkpoints that rebuild a channel which is stored as writes only must survive every retention.
             kind=Kind.MANUAL if metadata.get(UNSNAPSHOTTED) else Kind.AUTO,
             description=_described(put.namespace, nodes),
-            next_nodes=next_nodes(record.inner),
+            next_nodes=next_nodes(record.routing),
             created_by=None if run_id is None else str(run_id),  # `delete_for_runs` finds it by this
             created_at=now,
         )
@@ -277,7 +279,7 @@ class CheckpointWriter:
     def _saved(
         self, uow: UnitOfWork, put: Put, draft: CheckpointDraft, delta: StateDelta, record: Record
     ) -> CheckpointDraft:
-        """Save under LangGraph's id; another thread, a subgraph or an import may have it already."""
+        """Save under LangGraph's id, or under another when a thread, a subgraph or an import has taken that one."""
         returned = record.returned(self._values)
         try:
             uow.checkpoints.save(draft, delta, returned)
@@ -287,15 +289,18 @@ class CheckpointWriter:
         return draft
 
 
-def _new_channels(put: Put, line: Line, values: Mapping[str, Any]) -> Collection[str]:
-    """Return the channels that may hold another value than in the parent: as LangGraph says, where all of it fits."""
-    versions, known = put.checkpoint["channel_versions"], line.versions
-    fits = versions.keys() >= values.keys() and versions.keys() >= line.keys
+def _new_channels(put: Put, parent: KnownCheckpoint, values: Mapping[str, Any]) -> Collection[str]:
+    """Return the channels whose values may differ from the parent's.
+
+    LangGraph names them; its list counts when all versions agree with it.
+    """
+    versions, known = put.checkpoint["channel_versions"], parent.versions
+    fits = versions.keys() >= values.keys() and versions.keys() >= parent.keys
     if fits and {**known, **put.new_versions} == versions:
         return put.new_versions
     return [
         channel
-        for channel in {*versions, *put.new_versions, *values, *line.keys}
+        for channel in {*versions, *put.new_versions, *values, *parent.keys}
         if channel in put.new_versions or channel not in versions or versions[channel] != known.get(channel)
     ]
 

@@ -1,0 +1,125 @@
+"""`wtb effects`: which node matters?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wtb.bench import Bench
+from wtb.cli.commands.verdicts import signed
+from wtb.cli.output import as_json, counted, echo, example, show_rows, url
+from wtb.cli.views.batch_tables import interval
+from wtb.domain.evaluation import PRICES, Errors
+
+if TYPE_CHECKING:
+    from wtb.domain.statistics.effects import Effect, Effects
+
+_FEW = 5
+"""How many effects that cannot be told apart are listed."""
+
+
+@click.command()
+@click.argument("name", metavar="BATCH")
+@click.option("--metric", "metrics", multiple=True, metavar="M", help="Look at this metric; repeatable. [default: all]")
+@click.option(
+    "--errors",
+    type=click.Choice([each.value for each in Errors]),
+    default=Errors.WORST.value,
+    show_default=True,
+    help="How to count a failed run: as the worst score (if the metric has none, as a lost case), or not at all.",
+)
+@url
+@as_json
+@example("wtb effects support_qa", "wtb effects support_qa --metric token_f1 --json")
+def effects(*, name: str, metrics: tuple[str, ...], errors: str, url: str | None, as_json: bool) -> None:
+    """Show which node matters: the effect of each variant, averaged over the variants of all other nodes.
+
+    For every case, the effect of a variant is its score less that of the node's default. An interaction says how much
+    the effect of one variant changes with another; read it beside the effects, since these are averages. Chance is
+    ruled out at 5 % for all effects of a metric together.
+    """
+    with Bench(url) as bench:
+        result = bench.get_batch(name)
+        found = [result.effects(metric, errors=errors) for metric in metrics or result.metrics]
+        prices = [result.effects(metric, errors=errors) for metric in result.metrics if metric in PRICES]
+    if as_json:
+        show_rows([row for each in found for row in _for_programs(each)], as_json=True, empty="")
+        return
+    for number, each in enumerate(found):
+        if number:
+            echo("")
+        _print(each, [] if each.metric.name in PRICES else prices)
+
+
+def _print(found: Effects, prices: Sequence[Effects]) -> None:
+    echo(found.sentence(prices))
+    shown = [effect for effect in found.interactions if effect.is_shown]
+    rows = [effect for node in found.nodes for effect in found.of(node)]
+    if rows:
+        show_rows([_for_people(effect) for effect in (*rows, *shown)], as_json=False, empty="")
+    hidden = len(found.interactions) - len(shown)
+    if hidden:
+        echo(f"{counted(hidden, 'interaction')} of two variants not shown to be there; --json has all of them.")
+    if found.confounded:
+        _print_confounded(found)
+    elif not found.is_complete:
+        echo("Not every combination has run on every case: effects of single variants assume no interactions.")
+
+
+def _print_confounded(found: Effects) -> None:
+    single = [each for each in found.confounded if len(each.factors) == 1]
+    for each in single[:_FEW]:
+        echo(f"{each.name} cannot be told apart from {_listed(each.with_)} with these combinations.")
+    pairs = len(found.confounded) - len(single)
+    if pairs:
+        echo(f"{counted(pairs, 'interaction')} cannot be told apart with these combinations, and the effects above")
+        echo('  assume that there are none. `variants="all"` runs the whole grid.')
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_FEW]) + (", …" if names[_FEW:] else "")
+
+
+def _for_people(effect: Effect) -> dict[str, Any]:
+    finding = "no evidence"
+    if effect.is_shown:
+        finding = "better" if effect.gain > 0 else "worse"
+    return {
+        "variant": effect.name,
+        "effect": "interaction" if effect.is_interaction else finding,
+        "difference": f"{signed(effect.difference)} {interval(effect.interval)}",
+        "p": f"{effect.p_value:.3f}" if effect.p_value >= 0.001 else "<0.001",
+        "cases": effect.units,
+    }
+
+
+def _for_programs(found: Effects) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "metric": found.metric.name,
+            "variants": [{"node": node, "variant": variant} for node, variant in effect.factors],
+            "difference": effect.difference,
+            "interval": None if effect.interval is None else [effect.interval.low, effect.interval.high],
+            "p_value": effect.p_value,
+            "shown": effect.is_shown,
+            "units": effect.units,
+            "confounded_with": [],
+        }
+        for effect in (*(each for node in found.nodes for each in found.of(node)), *found.interactions)
+    ]
+    refused = [
+        {
+            "metric": found.metric.name,
+            "variants": [{"node": node, "variant": variant} for node, variant in each.factors],
+            "difference": None,
+            "interval": None,
+            "p_value": None,
+            "shown": False,
+            "units": 0,
+            "confounded_with": list(each.with_),
+        }
+        for each in found.confounded
+    ]
+    return [*rows, *refused]
