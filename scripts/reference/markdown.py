@@ -1,4 +1,4 @@
-"""Markdown that both reference pages are written with: paragraphs, lists, tables, links."""
+"""Markdown that the reference pages are written with: paragraphs, lists, tables, links."""
 
 from __future__ import annotations
 

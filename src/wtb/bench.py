@@ -122,7 +122,8 @@ class Bench:
         - `checkpoint_failure`: `warn` or `fatal`, if a checkpoint cannot be written; by default the settings decide.
         - `variants`: which variant of a node to run, for example `{"answer": "long"}`.
         - `workspace`: a folder whose files the run begins with.
-        - `metadata`, `created_by`: kept with the run for your own use.
+        - `metadata`: kept with the run for your own use.
+        - `created_by`: who creates the run, if not the `user` of the settings.
 
         It raises `InvalidWorkflow` if the workflow cannot run, and `AlreadyExists` if the id is taken.
         """
@@ -342,8 +343,7 @@ class Bench:
     ) -> Subscription:
         """Call a function with every event of these types that this process commits.
 
-        `wtb show RUN --events` lists the types, for example `node.failed`. Call `cancel()` on the returned value to
-        stop.
+        The page about events lists the types, for example `node.failed`. Call `cancel()` on the returned value to stop.
         """
         wanted = [event_type] if isinstance(event_type, str) else event_type
         return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])

@@ -74,7 +74,7 @@ from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.runners.parallel_map import map_in_threads
 from wtb.infrastructure.state_adapters.native import NativeEngine
-from wtb.infrastructure.system import SystemClock, Uuid7Ids
+from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings
@@ -91,6 +91,8 @@ class _Parts:
     """What several services are made of: there is one of each."""
 
     settings: Settings
+    user: str
+    """Who works here: the name that runs, checkpoints and events carry."""
     clock: Clock
     ids: Ids
     owners: Owners
@@ -190,10 +192,10 @@ def bootstrap(
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
-        batch_editor=BatchEditor(parts.storage, parts.clock),
-        baselines=Baselines(parts.storage, parts.clock, parts.ids),
+        batch_editor=BatchEditor(parts.storage, parts.clock, user=parts.user),
+        baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
-        run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation),
+        run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation, user=parts.user),
         retention=_retention(parts),
         collection=_collection(parts),
         integrity=_integrity(parts),
@@ -210,9 +212,11 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
     anchor = _anchor(storage)
+    user = settings.user or login_name()
     folders = LocalFolders(objects, home / "indexes", store)
     return _Parts(
         settings=settings,
+        user=user,
         clock=clock,
         ids=ids,
         owners=ProcessOwners(),
@@ -228,10 +232,10 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
         folders=folders,
         workspaces=Workspaces(storage, folders, store),
         masker=masker,
-        creator=RunCreator(storage, clock, ids),
-        recorder=Recorder(storage, clock, ids, masker),
-        head_editor=HeadEditor(storage, clock, ids),
-        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor),
+        creator=RunCreator(storage, clock, ids, user=user),
+        recorder=Recorder(storage, clock, ids, masker, user=user),
+        head_editor=HeadEditor(storage, clock, ids, user=user),
+        reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, telemetry=telemetry),
@@ -260,6 +264,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         caller=parts.caller,
         engine_of=parts.engine_of,
         telemetry=parts.telemetry,
+        user=parts.user,
     )
 
 
@@ -276,6 +281,7 @@ def _travel(parts: _Parts) -> TimeTravel:
         heartbeat=parts.heartbeat,
         masker=parts.masker,
         telemetry=parts.telemetry,
+        user=parts.user,
     )
 
 
@@ -288,6 +294,7 @@ def _run_editor(parts: _Parts) -> RunEditor:
         recorder=parts.recorder,
         head_editor=parts.head_editor,
         workspaces=parts.workspaces,
+        user=parts.user,
     )
 
 
@@ -308,13 +315,16 @@ def _batches(
         planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
         telemetry=parts.telemetry,
+        user=parts.user,
     )
     return BatchTestRunner(services)
 
 
 def _retention(parts: _Parts) -> Retention:
     policy_for = parts.settings.retention.policy
-    return Retention(parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace)
+    return Retention(
+        parts.storage, parts.clock, parts.garbage, policy_for=policy_for, grace=parts.grace, user=parts.user
+    )
 
 
 def _collection(parts: _Parts) -> WorkspaceCollection:
@@ -339,6 +349,7 @@ def _integrity(parts: _Parts) -> Integrity:
         workspaces=parts.workspaces,
         folders=parts.folders,
         grace=parts.grace,
+        user=parts.user,
     )
 
 

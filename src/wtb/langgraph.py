@@ -189,7 +189,7 @@ class Saver(StoreSaver):
         bench = where if isinstance(where, Bench) else self._own
         assert bench is not None
         services = bench.services
-        super().__init__(services.storage, clock=services.clock, ids=services.ids, serde=serde)
+        super().__init__(services.storage, clock=services.clock, ids=services.ids, serde=serde, user=services.user)
 
     def setup(self) -> None:
         """Do nothing: the tables exist already. It is here because programs call it on a PostgresSaver."""

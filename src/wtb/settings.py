@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -73,6 +73,13 @@ class RetentionSettings(BaseModel):
         )
 
 
+def _printable(name: str) -> str:
+    name = name.strip()
+    if not name or not name.isprintable():
+        raise ValueError("a name needs at least one character, and no line breaks or control characters")
+    return name
+
+
 class Settings(BaseSettings):
     """All settings: where data lives, and how carefully it is kept. docs/settings.md describes each of them.
 
@@ -81,6 +88,7 @@ class Settings(BaseSettings):
     - `sqlite_synchronous`: with `NORMAL`, data survives a killed process; with `FULL`, also a crash of the machine.
     - `checkpoint_failure`: if a checkpoint cannot be written, the next one makes up for it (`warn`), or the run ends
       (`fatal`).
+    - `user`: the name that your runs, checkpoints and events carry; without one, your login name.
     - `secret_keys`, `secret_patterns`: what else to mask in events, logs and errors.
     - `retention`: the rules of `wtb prune`.
     - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
@@ -104,6 +112,7 @@ class Settings(BaseSettings):
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
     checkpoint_failure: Literal["warn", "fatal"] = "warn"
+    user: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
     secret_keys: tuple[str, ...] = ()
     secret_patterns: tuple[str, ...] = ()
     retention: RetentionSettings = RetentionSettings()

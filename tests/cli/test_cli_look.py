@@ -180,5 +180,5 @@ def test_the_events_of_all_runs_are_one_list_that_outlives_them() -> None:
 
 def test_people_see_events_with_the_position_that_turns_the_page() -> None:
     text = shown("events", "--limit", "2")
-    assert re.search(r"^position +stream +at +severity +event +data", text)
+    assert re.search(r"^position +stream +at +severity +event +by +data", text)
     assert re.search(r"There are earlier events: add `--before \d+`", text)

@@ -126,7 +126,7 @@ def test_events_are_filtered_by_type_severity_and_number(failed: Shell) -> None:
 def test_events_are_readable_whatever_they_say(failed: Shell) -> None:
     shown = failed.wtb("show", "r1", "--events").stdout
     assert re.search(r"warning +node\.retried +write#1 attempt=1 error=OSError: \[/gone\]", shown)
-    assert re.search(r"info +node\.completed +write#2 <?\d+ ms 10\+2 tokens, \$0\.5000", shown)
+    assert re.search(r"info +node\.completed +\S+ +write#2 <?\d+ ms 10\+2 tokens, \$0\.5000", shown)
 
 
 def test_a_summary_counts_nodes_tools_and_events(failed: Shell) -> None:

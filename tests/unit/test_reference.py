@@ -10,7 +10,7 @@ import pytest
 
 import wtb
 import wtb.langgraph
-from scripts.reference import api, commands
+from scripts.reference import api, commands, events
 from scripts.reference.layout import SECTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -25,6 +25,10 @@ def test_the_page_of_the_commands_is_made_of_their_help(monkeypatch: pytest.Monk
 
 def test_the_page_of_the_python_api_is_made_of_signatures_and_docstrings() -> None:
     assert api.page() == API, "run `make reference`"
+
+
+def test_the_page_of_the_events_is_made_of_the_catalogue() -> None:
+    assert events.page() == (DOCS / "events.md").read_text(), "run `make reference`"
 
 
 @pytest.mark.parametrize("module", [wtb, wtb.langgraph])

@@ -56,6 +56,7 @@ def test_no_setting_is_listed_that_there_is_not() -> None:
         ("sqlite_synchronous", "FULL", "FULL"),
         ("checkpoint_failure", "fatal", "fatal"),
         ("busy_timeout_s", "86400", 86_400),
+        ("user", "alice", "alice"),
         ("pool_size", "1", 1),
         ("secret_keys", '["pin", "iban"]', ("pin", "iban")),
         ("secret_patterns", r'["\\bCUST"]', (r"\bCUST",)),

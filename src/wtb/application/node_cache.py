@@ -15,6 +15,7 @@ from wtb.application.store_time import store_time
 from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
+from wtb.domain.figures import Figures
 from wtb.domain.files import EMPTY_TREE
 from wtb.domain.observation import Window
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
@@ -277,18 +278,18 @@ class Sharing:
     def _measure(self, node_run: Measured) -> None:
         self.measured = node_run if self.measured is None else self.measured | node_run
 
-    def count_anew(self, recorded: Sequence[Mapping[str, Any]]) -> None:
+    def count_anew(self, recorded: Sequence[Figures]) -> None:
         """Count only these node runs, and forget earlier counts."""
         self.shared = self.executed = 0
         self.spent = Spent()
-        for data in recorded:
-            self.count_again(data)
+        for figures in recorded:
+            self.count_again(figures.spent.totals(), shared=figures.is_shared)
 
-    def count_again(self, data: Mapping[str, Any]) -> None:
-        """Count a node run of an earlier process, from its recorded `data`."""
-        self.count(shared=data.get("shared", False))
-        if not data.get("shared", False):
-            self.charge(data.get("usage", {}))
+    def count_again(self, usage: Mapping[str, Any] | None, *, shared: bool) -> None:
+        """Count a node run of an earlier process, with what it used."""
+        self.count(shared=shared)
+        if not shared:
+            self.charge(usage or {})
 
     def charge(self, usage: Mapping[str, Any]) -> None:
         """Add what an attempt of a node used, whether it succeeded or not."""

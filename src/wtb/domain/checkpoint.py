@@ -65,6 +65,7 @@ class CheckpointDraft:
     agent: str | None = None
     restore_point: bool = True
     created_by: str | None = None
+    """Who made it; in a LangGraph thread its `run_id`, by which LangGraph deletes checkpoints."""
     created_at: datetime
 
     def __post_init__(self) -> None:

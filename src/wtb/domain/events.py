@@ -1,79 +1,28 @@
-"""Events: what happened, in the order it was committed; all event types are listed here."""
+"""Events: what happened, in the order in which it was committed. `event_catalogue.py` has the facts of every type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_body import Body, EventBody, Severity
+from wtb.domain.event_catalogue import CATALOGUE, SEVERITIES, EventType
+
+__all__ = ["SYSTEM_STREAM", "Event", "EventType", "RecordedEvent", "Severity", "bodies"]
 
 SYSTEM_STREAM = "system"
 """The stream of events that belong to no execution and no batch."""
 
 
-class EventType(StrEnum):
-    """Every event, named noun first."""
-
-    EXECUTION_CREATED = "execution.created"
-    EXECUTION_STARTED = "execution.started"
-    EXECUTION_PAUSED = "execution.paused"
-    EXECUTION_RESUMED = "execution.resumed"
-    EXECUTION_COMPLETED = "execution.completed"
-    EXECUTION_FAILED = "execution.failed"
-    EXECUTION_CANCELLED = "execution.cancelled"
-    EXECUTION_ABANDONED = "execution.abandoned"
-    EXECUTION_DEGRADED = "execution.degraded"
-    EXECUTION_DELETED = "execution.deleted"
-    NODE_STARTED = "node.started"
-    NODE_COMPLETED = "node.completed"
-    NODE_FAILED = "node.failed"
-    NODE_RETRIED = "node.retried"
-    NODE_SKIPPED = "node.skipped"
-    NODE_REPLACED = "node.replaced"
-    NODE_INSIDE = "node.inside"
-    CHECKPOINT_CREATED = "checkpoint.created"
-    CHECKPOINT_RESTORED = "checkpoint.restored"
-    CHECKPOINT_DELETED = "checkpoint.deleted"
-    CHECKPOINT_FAILED = "checkpoint.failed"
-    BRANCH_CREATED = "branch.created"
-    ROLLBACK_STARTED = "rollback.started"
-    ROLLBACK_COMPLETED = "rollback.completed"
-    ROLLBACK_FAILED = "rollback.failed"
-    TOOL_STARTED = "tool.started"
-    TOOL_COMPLETED = "tool.completed"
-    TOOL_FAILED = "tool.failed"
-    TOOL_REVERSED = "tool.reversed"
-    TOOL_AWAITED = "tool.awaited"
-    BATCH_STARTED = "batch.started"
-    BATCH_COMPLETED = "batch.completed"
-    BATCH_FAILED = "batch.failed"
-    BATCH_CANCELLED = "batch.cancelled"
-    EVALUATION_COMPLETED = "evaluation.completed"
-    EVALUATION_FAILED = "evaluation.failed"
-    ENVIRONMENT_CREATED = "environment.created"
-    ENVIRONMENT_REMOVED = "environment.removed"
-    ENVIRONMENT_FAILED = "environment.failed"
-
-
-class Severity(StrEnum):
-    """How much an event matters to somebody who skims."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-_WARNINGS = frozenset(
-    {EventType.EXECUTION_DEGRADED, EventType.EXECUTION_ABANDONED, EventType.NODE_RETRIED, EventType.TOOL_AWAITED}
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact. `stream` is the id of the execution or batch that it belongs to; `data` is plain JSON."""
+    """One fact. `stream` is the id of the execution or batch that it belongs to; `data` is plain JSON.
+
+    `body` gives the same facts with their types.
+    """
 
     type: EventType
     stream: str = SYSTEM_STREAM
@@ -84,12 +33,20 @@ class Event:
         if self.at.tzinfo is None:
             raise InvalidInput(f"event {self.type}: its time must carry a time zone")
 
+    @classmethod
+    def of(cls, body: EventBody, *, stream: str = SYSTEM_STREAM, at: datetime) -> Event:
+        """Return the event that tells these facts."""
+        return Event(type=body.TYPE, stream=stream, at=at, data=body.to_data())
+
+    @property
+    def body(self) -> EventBody:
+        """The facts, as the class that the catalogue has for this type, for example `NodeCompleted`."""
+        return CATALOGUE[self.type].from_data(self.data)
+
     @property
     def severity(self) -> Severity:
         """Follows from the type."""
-        if self.type.endswith(".failed"):
-            return Severity.ERROR
-        return Severity.WARNING if self.type in _WARNINGS else Severity.INFO
+        return SEVERITIES[self.type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +56,8 @@ class RecordedEvent(Event):
     position: int
     sequence: int
     hash: bytes
+
+
+def bodies(events: Iterable[Event], kind: type[Body]) -> Iterator[Body]:
+    """Yield the facts of those events that are of this kind."""
+    return (kind.from_data(event.data) for event in events if event.type is kind.TYPE)

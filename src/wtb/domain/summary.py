@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from wtb.domain.checkpoint import NodeRun
-from wtb.domain.events import Event, EventType, Severity
+from wtb.domain.event_catalogue import NodeFailed, NodeRetried
+from wtb.domain.events import Event, EventType, Severity, bodies
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.line_figures import LineFigures, ms_of
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
@@ -92,10 +93,9 @@ def _tools(calls: Iterable[ToolCall]) -> Iterable[ToolFigures]:
 
 
 def _nodes(events: Iterable[Event], runs: Iterable[NodeRun]) -> Iterable[NodeFigures]:
-    counted = {
-        kind: Counter(event.data["node"] for event in events if event.type is kind)
-        for kind in (EventType.NODE_FAILED, EventType.NODE_RETRIED)
-    }
+    events = tuple(events)
+    failures = Counter(body.node for body in bodies(events, NodeFailed))
+    retries = Counter(body.node for body in bodies(events, NodeRetried))
     visits: Counter[str] = Counter()
     total: dict[str, timedelta] = {}
     for run in runs:
@@ -105,7 +105,7 @@ def _nodes(events: Iterable[Event], runs: Iterable[NodeRun]) -> Iterable[NodeFig
         yield NodeFigures(
             node=node,
             visits=visits[node],
-            failures=counted[EventType.NODE_FAILED][node],
-            retries=counted[EventType.NODE_RETRIED][node],
+            failures=failures[node],
+            retries=retries[node],
             total=time,
         )

@@ -1,7 +1,8 @@
-"""The clock and the ids of this machine."""
+"""The clock, the ids and the user of this machine."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import threading
 import time
@@ -15,6 +16,19 @@ class SystemClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def login_name() -> str:
+    """Return the name of the user who runs this process; `unknown` if the system knows none, as in some containers."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no entry for this user id, and no variable names one
+        return _UNKNOWN
+    return "".join(char if char.isprintable() else "?" for char in name.strip())[:_NAME] or _UNKNOWN
+
+
+_UNKNOWN = "unknown"
+_NAME = 200
 
 
 class _LastId:

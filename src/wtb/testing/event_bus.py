@@ -53,9 +53,9 @@ class EventBusContract:
 
     def test_a_handler_gets_only_the_types_it_asked_for(self, bus: EventBus) -> None:
         got: list[RecordedEvent] = []
-        bus.subscribe(got.append, types=[EventType.NODE_FAILED, EventType.NODE_STARTED])
+        bus.subscribe(got.append, types=[EventType.NODE_FAILED, EventType.NODE_SKIPPED])
         started, completed, failed = (
-            recorded(1, type=EventType.NODE_STARTED),
+            recorded(1, type=EventType.NODE_SKIPPED),
             recorded(2, type=EventType.NODE_COMPLETED),
             recorded(3, type=EventType.NODE_FAILED),
         )

@@ -92,7 +92,7 @@ class EventLogContract(StoryFixtures):
 
     def test_filters_are_combined(self, storage: Storage, story: Story, ids: Ids, clock: Clock) -> None:
         other = Story(storage, ids, clock)
-        types = (EventType.NODE_STARTED, EventType.NODE_FAILED, EventType.NODE_RETRIED)
+        types = (EventType.NODE_SKIPPED, EventType.NODE_FAILED, EventType.NODE_RETRIED)
         log = _append(storage, *[each.new_event(type) for each in (story, other) for type in types])
         assert _list(storage, stream=story.id) == list(log[:3])
         assert _list(storage, types=[EventType.NODE_FAILED]) == [log[1], log[4]]
@@ -138,9 +138,9 @@ class EventLogContract(StoryFixtures):
             uow.events.list_events(by="sequence")
 
     def test_a_page_of_a_stream_holds_what_fits_its_filters(self, storage: Storage, story: Story) -> None:
-        types = (EventType.NODE_STARTED, EventType.NODE_FAILED, EventType.NODE_RETRIED) * 2
+        types = (EventType.NODE_SKIPPED, EventType.NODE_FAILED, EventType.NODE_RETRIED) * 2
         log = _append(storage, *[story.new_event(type) for type in types])
-        assert _page(storage, story.id, newest=True, types=[EventType.NODE_STARTED], limit=1) == [log[3]]
+        assert _page(storage, story.id, newest=True, types=[EventType.NODE_SKIPPED], limit=1) == [log[3]]
         assert _page(storage, story.id, severities=[Severity.ERROR, Severity.WARNING], before=5) == [log[1], log[2]]
 
     def test_a_changed_event_is_found_in_the_page_that_holds_it(

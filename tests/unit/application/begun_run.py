@@ -59,7 +59,9 @@ class BegunRun:
         services = self.services
         loaded = services.recorder.load(self.at.execution.id)
         self.at = services.recorder.begin(loaded, services.owners.me())
-        self._standing = Recovery(services.storage, services.clock, services.recorder).standing(self.at)
+        self._standing = Recovery(services.storage, services.clock, services.recorder, services.masker).standing(
+            self.at
+        )
         return self._driver(RunOptions(**options))
 
     def _driver(self, options: RunOptions) -> RunDriver:

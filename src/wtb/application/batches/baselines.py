@@ -9,6 +9,8 @@ from itertools import count
 from wtb.domain.batch import Baseline, Batch, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_catalogue import BaselineDeleted, BaselineKept
+from wtb.domain.events import Event
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.variants import label, parse_label
 
@@ -16,10 +18,11 @@ from wtb.domain.variants import label, parse_label
 class Baselines:
     """Saves and deletes baselines."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._user = user
 
     def save(self, name: str, batches: Sequence[Batch], combination: str | None) -> Baseline:
         """Copy the results of a combination: a batch changes when it is run again, a baseline does not.
@@ -46,6 +49,9 @@ class Baselines:
                 created_at=self._clock.now(),
             )
             uow.baselines.save(baseline, results)
+            names = tuple(batch.name for batch in batches)
+            body = BaselineKept(name=name, combination=chosen, batches=names, by=self._user)
+            uow.events.append(Event.of(body, at=baseline.created_at))
             uow.commit()
         return baseline
 
@@ -54,6 +60,7 @@ class Baselines:
         with self._storage.unit_of_work() as uow:
             found = uow.baselines.get(name)
             uow.baselines.delete(name)
+            uow.events.append(Event.of(BaselineDeleted(name=name, by=self._user), at=self._clock.now()))
             uow.commit()
         return found
 

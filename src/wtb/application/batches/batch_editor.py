@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from wtb.domain.batch import Batch, BatchStatus
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_catalogue import BatchCancelled, BatchDeleted
+from wtb.domain.events import Event
 from wtb.domain.ports import Clock, Storage
 
 
 class BatchEditor:
     """Changes what is stored about batches; runs stay as they are."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: Storage, clock: Clock, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
+        self._user = user
 
     def cancel(self, batch: Batch) -> None:
         """Mark a batch as cancelled: no process begins another job of it."""
         if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {batch.name!r} is {batch.status}: there is nothing to cancel")
+        now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            uow.batches.save(batch.moved_to(BatchStatus.CANCELLED, self._clock.now()))
+            uow.batches.save(batch.moved_to(BatchStatus.CANCELLED, now))
+            uow.events.append(Event.of(BatchCancelled(by=self._user), stream=batch.id, at=now))
             uow.commit()
 
     def delete(self, batch: Batch) -> None:
@@ -28,4 +33,6 @@ class BatchEditor:
             raise InvalidInput(f"batch {batch.name!r} is running; cancel it first: `wtb batch cancel {batch.name}`")
         with self._storage.unit_of_work() as uow:
             uow.batches.delete(batch.id)
+            body = BatchDeleted(name=batch.name, by=self._user)
+            uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()

@@ -17,7 +17,8 @@ from wtb.application.runs.run_figures import measured_runs
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.errors import WTBError
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import BatchCancelled, BatchCompleted, BatchFailed, BatchStarted
+from wtb.domain.events import Event
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.runner import Runner
 from wtb.domain.spending import Spent
@@ -74,8 +75,10 @@ class BatchTestRunner:
         numbers = {job.number for job in planned.jobs}
         try:
             attempt.run(jobs, runner)
-        except BaseException:
+        except BaseException as error:
             with suppress(WTBError):  # report the first error, not this one
+                if isinstance(error, Exception):
+                    self._failed(batch, error)
                 self._ended(batch, attempt, numbers)
             raise
         return self._ended(self._with_changing(batch, plan, planned, trace_id), attempt, numbers)
@@ -144,8 +147,15 @@ class BatchTestRunner:
             uow.batches.save(batch)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])
-            data = {"name": batch.name, "jobs": len(planned.jobs)}
-            uow.events.append(Event(type=EventType.BATCH_STARTED, stream=batch.id, at=now, data=data))
+            body = BatchStarted(
+                name=batch.name,
+                jobs=len(planned.jobs),
+                workflow=batch.workflow_name,
+                variants=batch.record.combinations,
+                cases=len(batch.record.cases),
+                by=self._services.user,
+            )
+            uow.events.append(Event.of(body, stream=batch.id, at=now))
             uow.commit()
         return batch, planned, spent
 
@@ -156,21 +166,35 @@ class BatchTestRunner:
             return jobs
         return [job.noted(alone=True) for job in map(self._planner.anew, jobs)]
 
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        """Record that this process could not go on with the batch."""
+        told = self._services.masker.text(f"{type(error).__qualname__}: {error}")
+        with self._storage.unit_of_work() as uow:
+            body = BatchFailed(error=told, by=self._services.user)
+            uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
+            uow.commit()
+
     def _ended(self, batch: Batch, attempt: BatchAttempt, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
             status = end_of(jobs, batch.record.metric_names)
-            kind = EventType.BATCH_COMPLETED
+            told: type[BatchCompleted] | type[BatchCancelled] = BatchCompleted
             if any(job.status is JobStatus.PENDING for job in jobs):
                 if attempt.is_left_to_others or not attempt.dropped:
                     return batch  # another process continues it
-                status, kind = BatchStatus.CANCELLED, EventType.BATCH_CANCELLED
+                status, told = BatchStatus.CANCELLED, BatchCancelled
             batch = replace(batch.moved_to(status, now), spent_s=attempt.spent().s)
             uow.batches.save(batch)
             done = attempt.progress
-            data = {"executed": done.executed, "shared": done.shared, "failed": done.failed, "usd": done.spent.usd}
-            uow.events.append(Event(type=kind, stream=batch.id, at=now, data=data))
+            body = told(
+                executed=done.executed,
+                shared=done.shared,
+                failed=done.failed,
+                usd=done.spent.usd,
+                by=self._services.user,
+            )
+            uow.events.append(Event.of(body, stream=batch.id, at=now))
             uow.commit()
         return batch
 

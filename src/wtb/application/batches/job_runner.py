@@ -20,7 +20,8 @@ from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
-from wtb.domain.events import EventType
+from wtb.domain.event_catalogue import EventType, NodeCompleted
+from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
 from wtb.domain.job_record import JobRecord
@@ -31,7 +32,6 @@ from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsew
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
 
-_NODE_ENDS = (EventType.NODE_COMPLETED, EventType.NODE_FAILED)
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
@@ -55,6 +55,8 @@ class BatchServices:
     planner: BatchPlanner
     traces: Traces
     telemetry: Telemetry = NO_TELEMETRY
+    user: str | None = None
+    """Who runs the batches."""
 
     def new_attempt(self) -> AttemptRef:
         """Return a new attempt at a batch or a job; within it, failures are final."""
@@ -267,10 +269,9 @@ class JobRunner:
         """Count all node runs of a run that another process began: only the record knows what that one did."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             runs = measured_runs(uow, execution.id)
-            ends = uow.events.list_events(stream=execution.id, types=_NODE_ENDS, limit=1_000_000)
-        sharing.windows += [Window.from_data(event.data["trace"]) for event in ends if "trace" in event.data]
-        figures = [run.figures or NO_FIGURES for run in runs]
-        sharing.count_anew([{"shared": each.is_shared, "usage": each.spent.totals()} for each in figures])
+            ends = uow.events.list_events(stream=execution.id, types=[EventType.NODE_COMPLETED], limit=1_000_000)
+        sharing.windows += [Window.from_data(end.trace) for end in bodies(ends, NodeCompleted) if end.trace is not None]
+        sharing.count_anew([run.figures or NO_FIGURES for run in runs])
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         masked = self.services.masker.text

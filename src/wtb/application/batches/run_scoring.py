@@ -12,7 +12,8 @@ from wtb.application.evaluation_engine import EvaluationEngine, Restore, digests
 from wtb.domain.cases import Case
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import EvaluationCompleted, EvaluationFailed
+from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Codec, Ids, Storage, UnitOfWork
@@ -22,12 +23,22 @@ from wtb.domain.run_scores import RunScore
 class RunScoring:
     """Scores single runs."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids, codec: Codec, evaluation: EvaluationEngine) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        ids: Ids,
+        codec: Codec,
+        evaluation: EvaluationEngine,
+        *,
+        user: str | None = None,
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._codec = codec
         self._evaluation = evaluation
+        self._user = user
 
     def score(
         self,
@@ -57,7 +68,7 @@ class RunScoring:
                 fingerprint=by_name[metric],
                 score=given if error_of(given) is None else None,
                 error=error_of(given),
-                created_by=created_by,
+                created_by=created_by or self._user,
                 created_at=now,
             )
             for metric, given in found.items()
@@ -89,13 +100,10 @@ class RunScoring:
 
 def _event(score: RunScore) -> Event:
     """Return the event of an evaluation."""
-    data = {"evaluator": score.metric, "checkpoint": score.checkpoint_id}
-    if score.created_by is not None:
-        data["by"] = score.created_by
-    said: dict[str, Any] = {"score": score.score} if score.error is None else {"error": score.error}
-    return Event(
-        type=EventType.EVALUATION_COMPLETED if score.error is None else EventType.EVALUATION_FAILED,
-        stream=score.execution_id,
-        at=score.created_at,
-        data={**data, **said},
-    )
+    place: dict[str, Any] = {"evaluator": score.metric, "checkpoint": score.checkpoint_id, "by": score.created_by}
+    body: EvaluationCompleted | EvaluationFailed
+    if score.error is None:
+        body = EvaluationCompleted(score=score.score, **place)
+    else:
+        body = EvaluationFailed(error=score.error, **place)
+    return Event.of(body, stream=score.execution_id, at=score.created_at)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from wtb.application.queries.views import FileTotals, OpenRollback, RunRow, RunTimes, RunView
 from wtb.application.runs.run_figures import line_figures, measured_runs
 from wtb.domain.checkpoint import Checkpoint, NodeStatus, Snapshot
-from wtb.domain.events import EventType, RecordedEvent
+from wtb.domain.event_catalogue import ExecutionCompleted
+from wtb.domain.events import EventType, RecordedEvent, bodies
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId
@@ -62,7 +63,7 @@ class RunReader:
             spent=spent(uow, execution.id),
             scores=RunScores(uow.evaluations.list_scores(execution.id)),
             rollback=open_rollback(uow, execution.id),
-            notes=() if end is None else tuple(end.data.get("notes", ())),
+            notes=_notes(end),
             times=self._times(uow, execution, end, is_neglected=neglect is not None),
             current_nodes=_current_nodes(uow, execution, snapshot),
         )
@@ -83,6 +84,10 @@ class RunReader:
             ended_at=None if is_paused else stopped_at,
             duration=None if started_at is None else (stopped_at or last_heard_of) - started_at,
         )
+
+
+def _notes(end: RecordedEvent | None) -> tuple[str, ...]:
+    return () if end is None else next((body.notes for body in bodies([end], ExecutionCompleted)), ())
 
 
 def _last(uow: UnitOfWork, run_id: ExecutionId, types: Collection[EventType]) -> RecordedEvent | None:

@@ -42,6 +42,11 @@ class RunRow:
     neglect: Neglect | None
     """Why a run that claims to be running makes no progress; None if it does, or does not claim to."""
 
+    @property
+    def created_by(self) -> str | None:
+        """Who created the run."""
+        return self.execution.created_by
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRollback:
@@ -93,6 +98,11 @@ class RunView:
     def id(self) -> ExecutionId:
         """The id of the run."""
         return self.execution.id
+
+    @property
+    def created_by(self) -> str | None:
+        """Who created the run."""
+        return self.execution.created_by
 
     @property
     def branch(self) -> Branch:
@@ -149,6 +159,11 @@ class CheckpointView:
     checkpoint: Checkpoint
     state: Mapping[str, Any]
     files: FileTree
+
+    @property
+    def created_by(self) -> str | None:
+        """Who made the checkpoint; in a LangGraph thread its `run_id`."""
+        return self.checkpoint.created_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.question_schema import check_schema
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
+from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.ports import Measure
 from wtb.domain.tools import CallKind, Effects, Tool, ToolCall
 
@@ -42,7 +43,7 @@ class EngineContext:
         self._under_way: set[Future[None]] = set()
         self.is_of_graph = False
         """Whether another engine runs the node; its tools are recorded wherever they are called."""
-        self.inside: list[Mapping[str, Any]] = []
+        self.inside: list[NodeInside] = []
         """Nodes that ran inside this one, each by its path and with its duration."""
 
     @property

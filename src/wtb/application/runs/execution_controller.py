@@ -95,6 +95,7 @@ class ExecutionController:
         masker: Masker,
         price: Price = lambda model, input_tokens, output_tokens: None,
         telemetry: Telemetry = NO_TELEMETRY,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._anchor = anchor
@@ -105,9 +106,10 @@ class ExecutionController:
         self._creator = creator
         self._recorder = recorder
         self._head_editor = head_editor
-        self._recovery = Recovery(storage, clock, recorder)
+        self._recovery = Recovery(storage, clock, recorder, masker, user=user)
+        self._user = user
         self._reversals = reversals
-        self._leases = Leases(storage, clock, owners)
+        self._leases = Leases(storage, clock, owners, user=user)
         self._heartbeat = heartbeat
         self._caller = caller
         self._equipment = Equipment(
@@ -448,7 +450,7 @@ class ExecutionController:
             return
         at = self._recorder.load(execution_id)
         if self._nobody_runs(at.execution, request):
-            self._recorder.end(at, Ending.requested(request))
+            self._recorder.end(at, Ending.requested(request, self._user))
             return
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")

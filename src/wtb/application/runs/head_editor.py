@@ -8,7 +8,8 @@ from typing import Any
 from wtb.application.runs.heads import HeadDrafts, move_head
 from wtb.application.runs.steps import Position, SaveFiles
 from wtb.domain.checkpoint import Checkpoint, Kind, NodeRun, Trigger
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import CheckpointCreated, CheckpointDeleted, StateUpdated
+from wtb.domain.events import Event
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
@@ -17,16 +18,19 @@ from wtb.domain.values import evolve
 class HeadEditor:
     """Changes the state at the head, names it, keeps it before a rollback, and thins out what lies before it."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
-        self._drafts = HeadDrafts(clock, ids)
+        self._user = user
+        self._drafts = HeadDrafts(clock, ids, user)
 
-    def change_state(self, at: Position, delta: StateDelta, created_by: str | None = None) -> Position:
+    def change_state(self, at: Position, delta: StateDelta) -> Position:
         """Record a change of the state that a person made while the run was paused, as a checkpoint of its own."""
-        draft = self._drafts.after(at, trigger=Trigger.PAUSE, created_by=created_by)
+        draft = self._drafts.after(at, trigger=Trigger.PAUSE)
         with self._storage.unit_of_work() as uow:
             after = move_head(uow, at, uow.checkpoints.save(draft, delta))
+            body = StateUpdated(checkpoint=draft.id, keys=tuple(sorted(delta.changes)), by=self._user)
+            uow.events.append(Event.of(body, stream=at.execution.id, at=draft.created_at))
             uow.commit()
         return after
 
@@ -37,17 +41,21 @@ class HeadEditor:
         description: str,
         files: SaveFiles | None,
         memory: Mapping[str, Any] | None = None,
+        *,
+        created_by: str | None = None,
     ) -> Checkpoint:
         """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
-        facts = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
-        draft = self._drafts.beside(at, **facts)
+        facts: dict[str, Any] = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
+        draft = self._drafts.beside(at, created_by=created_by or self._user, **facts)
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
         return uow.checkpoints.save(draft, StateDelta(), memory=memory)
 
-    def name_head(self, at: Position, begun: NodeRun | None, **facts: Any) -> Checkpoint:
+    def name_head(
+        self, at: Position, begun: NodeRun | None, *, created_by: str | None = None, **facts: Any
+    ) -> Checkpoint:
         """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
-        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL}
+        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL, "created_by": created_by or self._user}
         draft = self._drafts.beside(at, **facts)
         if begun is not None:
             draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)
@@ -55,10 +63,8 @@ class HeadEditor:
             head = uow.checkpoints.save(draft, StateDelta())
             if begun is not None:
                 uow.node_runs.save(begun.reached(head.id))
-            data = {"checkpoint": head.id, "name": head.name}
-            uow.events.append(
-                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
-            )
+            body = CheckpointCreated(checkpoint=head.id, name=head.name, step=head.step, by=head.created_by)
+            uow.events.append(Event.of(body, stream=head.execution_id, at=head.created_at))
             move_head(uow, at, head)
             uow.commit()
         return head
@@ -78,7 +84,7 @@ class HeadEditor:
             ]
             if gone:
                 uow.checkpoints.delete(gone)
-                data = {"count": len(gone), "reason": f"checkpoints={at.execution.options.get('checkpoints')}"}
-                now = self._clock.now()
-                uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=at.execution.id, at=now, data=data))
+                reason = f"checkpoints={at.execution.options.get('checkpoints')}"
+                body = CheckpointDeleted(count=len(gone), reason=reason, by=self._user)
+                uow.events.append(Event.of(body, stream=at.execution.id, at=self._clock.now()))
                 uow.commit()

@@ -21,14 +21,15 @@ _DRAFT = CheckpointDraft(
 class HeadDrafts:
     """Drafts the checkpoint that comes after the head of a run."""
 
-    def __init__(self, clock: Clock, ids: Ids) -> None:
+    def __init__(self, clock: Clock, ids: Ids, user: str | None = None) -> None:
         self._clock = clock
         self._ids = ids
+        self._user = user
 
     def after(self, at: Position, **facts: Any) -> CheckpointDraft:
         """Return the next checkpoint; without other facts the same nodes come next as after the head."""
         head = at.head
-        known = {"next_nodes": head.next_nodes, "joins": head.joins, **facts}
+        known = {"next_nodes": head.next_nodes, "joins": head.joins, "created_by": self._user, **facts}
         return evolve(
             _DRAFT,
             id=CheckpointId(self._ids.new()),

@@ -18,19 +18,15 @@ from wtb.application.runs.progress import Mark
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
 from wtb.domain.errors import ExecutionNotFound, InvalidInput, LeaseLost, StorageError, StorageReplaced, WTBError
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_body import EventBody
+from wtb.domain.event_catalogue import ToolCompleted, ToolFailed, ToolStarted
+from wtb.domain.events import Event
+from wtb.domain.excerpts import excerpt
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
 from wtb.domain.secrets import Masker, unrevealed
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall, identity_of
 from wtb.domain.values import evolve
-
-_EVENTS = {
-    CallStatus.INTENDED: EventType.TOOL_STARTED,
-    CallStatus.SUCCEEDED: EventType.TOOL_COMPLETED,
-    CallStatus.FAILED: EventType.TOOL_FAILED,
-}
-
 
 _TRIGGERS = {
     (CallKind.TOOL, CallStatus.INTENDED): Trigger.TOOL_START,
@@ -386,12 +382,16 @@ class CallJournal:
             self._calls[done.identity] = done
 
     def _event(self, call: ToolCall) -> Event:
-        """Say what happened, without arguments and results: they may be large, and secret."""
-        data = {"node": self.run.node, "visit": self.run.visit, "tool": call.tool, "call": call.identity}
-        if call.error is not None:
-            data["error"] = call.error
-        at = call.ended_at or call.started_at
-        return Event(type=_EVENTS[call.status], stream=call.execution_id, at=at, data=data)
+        """Say what happened, without the result: it may be large, and secret."""
+        return Event.of(self._body(call), stream=call.execution_id, at=call.ended_at or call.started_at)
+
+    def _body(self, call: ToolCall) -> EventBody:
+        facts: dict[str, Any] = {"node": self.run.node, "visit": self.run.visit}
+        facts |= {"tool": call.tool, "call": call.identity, "error": call.error}
+        if call.status is CallStatus.INTENDED:
+            return ToolStarted(arguments=excerpt(dict(call.arguments), self._masker) or None, **facts)
+        told = ToolCompleted if call.status is CallStatus.SUCCEEDED else ToolFailed
+        return told(ms=round(call.ms, 3), **facts)
 
     def answered(self) -> list[ToolCall]:
         """Return the questions that people have answered, in the order of asking."""

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from wtb.application.runs.steps import Position
 from wtb.application.store_time import store_time
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidTransition, StorageReplaced
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import ExecutionAbandoned
+from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
@@ -67,10 +68,11 @@ def check_not_set_back(storage: Storage, at: Position) -> None:
 class Leases:
     """Who may take a run over, and from whom."""
 
-    def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
+    def __init__(self, storage: Storage, clock: Clock, owners: Owners, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._owners = owners
+        self._user = user
 
     def check_free(self, execution: Execution, *, take_over: bool = False) -> str | None:
         """Raise Conflict if a process that is alive holds the lease; otherwise say who left it, and how that is known.
@@ -98,8 +100,8 @@ class Leases:
                 execution = execution.stepped(now).owned(self._owners.me(), uow.now(), LEASE)
                 uow.executions.save(execution)
                 if abandoned is not None:
-                    data = {"reason": abandoned}
-                    uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
+                    body = ExecutionAbandoned(reason=abandoned, by=self._user)
+                    uow.events.append(Event.of(body, stream=execution.id, at=now))
                 uow.commit()
         except Conflict as error:
             raise Conflict(

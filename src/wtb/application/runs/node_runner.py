@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
@@ -22,12 +22,13 @@ from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.steps import NO_REPORT, NodeReport
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost, StorageReplaced
-from wtb.domain.events import EventType
+from wtb.domain.event_catalogue import NodeRetried, ToolAwaited
 from wtb.domain.execution import Failure, Pause, PauseKind
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.files import FileCommitId
@@ -81,7 +82,7 @@ class Outcome:
     returned: Mapping[str, Any] | None = None
     failure: Failure | None = None
     pause: Pause | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    report: NodeReport = NO_REPORT
     files: PreparedCommit | None = None
     taken: FileCommitId | None = None
     """The files that come with a shared result."""
@@ -119,12 +120,14 @@ class Attempt:
         """Return calls that the store has lost and that this attempt never asked for."""
         return () if self._journal is None else self._journal.unasked_lost()
 
-    def data(self) -> Mapping[str, Any]:
-        """Return the data of its event."""
+    def report(self) -> NodeReport:
+        """Return what it used, and what ran inside it."""
         if self.context is None or self._journal is None:
-            return {}
+            return NO_REPORT
         used, inside = self._journal.usage, self.context.inside
-        return ({} if used is NOTHING else {"usage": used.to_data()}) | ({"inside": inside} if inside else {})
+        if used is NOTHING and not inside:
+            return NO_REPORT
+        return NodeReport(usage=None if used is NOTHING else used.to_data(), inside=tuple(inside))
 
     def completed(self, ms: float) -> NodeRun:
         """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
@@ -200,7 +203,7 @@ class Share:
         result = SharedResult(
             returned=self.outcome.returned or {},
             file_commit=file_commit if self.has_files else self.known,
-            usage=self.outcome.data.get("usage", {}),
+            usage=self.outcome.report.usage or {},
             ms=figures.ms,
             tool_errors=figures.tool_errors,
             window=self.window,
@@ -302,7 +305,7 @@ class NodeRunner:
         position = sharing.begin()
         outcome = self._made(work)
         window = sharing.observed(position)
-        outcome = replace(outcome, data={**outcome.data, "trace": window.to_data()})
+        outcome = replace(outcome, report=replace(outcome.report, trace=window.to_data()))
         sharing.failed += outcome.failure is not None
         if key is not None and (reason := _cannot_be_shared(outcome)):
             sharing.unshared[node.name] = reason
@@ -313,10 +316,10 @@ class NodeRunner:
             self._unshared_keys[run.id] = (key, window)
         return outcome
 
-    def count_again(self, data: Mapping[str, Any]) -> None:
+    def count_again(self, report: NodeReport) -> None:
         """Count a node run that was finished before a crash, of which this was recorded."""
         if self._sharing is not None:
-            self._sharing.count_again(data)
+            self._sharing.count_again(report.usage, shared=report.shared)
 
     def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
         """Return how to give away what was made here, in the transaction that keeps it and its files."""
@@ -355,8 +358,8 @@ class NodeRunner:
             f"{call.started_at:%H:%M:%S}",
             MAX_WAIT_S,
         )
-        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "tool": call.tool, "call": call.identity}
-        self._equipment.recorder.note(self._progress.at, EventType.TOOL_AWAITED, data)
+        body = ToolAwaited(node=run.node, visit=run.visit, attempt=run.attempt, tool=call.tool, call=call.identity)
+        self._equipment.recorder.note(self._progress.at, body)
 
     def _attempt(self, work: Work, run: NodeRun, flights: Sequence[CallInFlight]) -> Attempt:
         """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
@@ -421,16 +424,16 @@ class NodeRunner:
         return Outcome(
             run=attempt.completed(ms),
             returned=returned,
-            data=attempt.data(),
+            report=attempt.report(),
             files=attempt.files(),
             unshareable=attempt.unshareable(),
         )
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
         assert node.retry is not None
-        reason = f"{type(error).__name__}: {error}"
-        data = {"node": run.node, "visit": run.visit, "attempt": run.attempt, "error": reason}
-        self._equipment.recorder.note(self._progress.at, EventType.NODE_RETRIED, data, run)
+        reason = self._equipment.masker.text(f"{type(error).__name__}: {error}")
+        body = NodeRetried(node=run.node, visit=run.visit, attempt=run.attempt, error=reason)
+        self._equipment.recorder.note(self._progress.at, body, run)
         self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
         return run.tried_again()
 
@@ -450,20 +453,19 @@ def _cannot_be_shared(outcome: Outcome) -> str | None:
 
 def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
     """Return a shared result as if the node had run here."""
-    data: dict[str, Any] = {"shared": True, "ms": result.ms}
-    if result.usage:
-        data["usage"] = dict(result.usage)
-    if result.tool_errors:
-        data["tool_errors"] = result.tool_errors
-    if result.window is not None:
-        data["trace"] = result.window.to_data()
+    report = NodeReport(
+        shared=True,
+        usage=dict(result.usage) if result.usage else None,
+        tool_errors=result.tool_errors,
+        trace=None if result.window is None else result.window.to_data(),
+    )
     usage = Usage.from_data(result.usage) if result.usage else NOTHING
     figures = Figures(ms=result.ms, usage=usage, tool_errors=result.tool_errors, is_shared=True)
     changed = result.file_commit is not None and result.file_commit != base
     return Outcome(
         run=run.measured(figures),
         returned=result.returned,
-        data=data,
+        report=report,
         taken=FileCommitId(str(result.file_commit)) if changed else None,
     )
 

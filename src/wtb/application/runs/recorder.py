@@ -10,11 +10,28 @@ from typing import Any
 
 from wtb.application.runs.heads import HeadDrafts, move_head
 from wtb.application.runs.leases import LEASE
-from wtb.application.runs.steps import Also, Ending, Position, SaveFiles, Step
+from wtb.application.runs.steps import NO_REPORT, Also, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import AlreadyExists
-from wtb.domain.events import Event, EventType
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.event_body import EventBody
+from wtb.domain.event_catalogue import (
+    CheckpointCreated,
+    CheckpointFailed,
+    ExecutionAbandoned,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionDegraded,
+    ExecutionFailed,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    NodeCompleted,
+    NodeFailed,
+    NodeReplaced,
+    NodeSkipped,
+)
+from wtb.domain.events import Event
+from wtb.domain.execution import Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
@@ -29,23 +46,19 @@ _NODE_RUN = NodeRun(
     id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, node="", visit=0, input_id=None, started_at=_UNKNOWN
 )
 
-_ENDED = {
-    ExecutionStatus.PAUSED: EventType.EXECUTION_PAUSED,
-    ExecutionStatus.COMPLETED: EventType.EXECUTION_COMPLETED,
-    ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
-    ExecutionStatus.CANCELLED: EventType.EXECUTION_CANCELLED,
-}
-
 
 class Recorder:
     """Writes that a run begins, makes steps and ends; checkpoint, node runs, head and events of a step go together."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids, masker: Masker | None = None) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, ids: Ids, masker: Masker | None = None, *, user: str | None = None
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._masker = masker or Masker()
-        self._drafts = HeadDrafts(clock, ids)
+        self._user = user
+        self._drafts = HeadDrafts(clock, ids, user)
 
     def begin(
         self,
@@ -63,9 +76,8 @@ class Recorder:
         """
         now = self._clock.now()
         execution = at.execution
-        kind = EventType.EXECUTION_RESUMED
+        begun = ExecutionStarted if execution.status is ExecutionStatus.PENDING else ExecutionResumed
         if execution.status is not ExecutionStatus.RUNNING:
-            kind = EventType.EXECUTION_STARTED if execution.status is ExecutionStatus.PENDING else kind
             execution = execution.moved_to(ExecutionStatus.RUNNING, now)
         elif owner is not None:
             execution = execution.stepped(now)
@@ -74,13 +86,13 @@ class Recorder:
                 execution = execution.owned(owner, uow.now(), LEASE)
             uow.executions.save(execution)
             if abandoned is not None:
-                data: dict[str, Any] = {"reason": self._masker.text(abandoned)}
-                uow.events.append(Event(type=EventType.EXECUTION_ABANDONED, stream=execution.id, at=now, data=data))
+                left = ExecutionAbandoned(reason=self._masker.text(abandoned), by=self._user)
+                uow.events.append(Event.of(left, stream=execution.id, at=now))
             for node, (old, new) in (replaced or {}).items():
-                data = {"node": node, "from": old, "to": new}
-                uow.events.append(Event(type=EventType.NODE_REPLACED, stream=execution.id, at=now, data=data))
-            data = {"checkpoint": at.head.id} | ({"changed": self._masker.data(list(changed))} if changed else {})
-            uow.events.append(Event(type=kind, stream=execution.id, at=now, data=data))
+                other = NodeReplaced(node=node, from_=old, to=new, by=self._user)
+                uow.events.append(Event.of(other, stream=execution.id, at=now))
+            body = begun(checkpoint=at.head.id, changed=tuple(map(self._masker.text, changed)), by=self._user)
+            uow.events.append(Event.of(body, stream=execution.id, at=now))
             uow.commit()
         return Position(execution=execution, branch=at.branch, head=at.head)
 
@@ -121,14 +133,14 @@ class Recorder:
             for run in step.missed:
                 done = run.missed(head.id, now)
                 uow.node_runs.save(done)
-                uow.events.append(_completed(done, None, {}, now))
+                uow.events.append(self._completed(done, None, NO_REPORT, now))
             for position, run in enumerate(step.runs):
                 done = run.completed(head.id, now)
                 uow.node_runs.save(done)
-                data = step.data[position] if step.data else {}
-                uow.events.append(_completed(done, head.id, data, now))
-                for inside in data.get("inside", ()):
-                    uow.events.append(Event(type=EventType.NODE_INSIDE, stream=run.execution_id, at=now, data=inside))
+                report = step.reports[position] if step.reports else NO_REPORT
+                uow.events.append(self._completed(done, head.id, report, now))
+                for inside in report.inside:
+                    uow.events.append(Event.of(inside, stream=run.execution_id, at=now))
             if degraded is not None:
                 at = self._degraded(uow, at, degraded, now)
             after = self._moved(uow, at, head, step.ending)
@@ -143,7 +155,7 @@ class Recorder:
             request = uow.executions.advance(execution, token=at.token)
             ending = None if request is None else Ending.requested(request)
         if ending is not None:
-            execution = self._ended(uow, execution, ending)
+            execution = self._ended(uow, execution, ending, head)
             uow.executions.save(execution, token=at.token)
         uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
         return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
@@ -152,8 +164,8 @@ class Recorder:
         reason = self._masker.text(reason)
         execution = evolve(at.execution.stepped(now), degraded=reason)
         uow.executions.save(execution, token=at.token)
-        for kind in (EventType.CHECKPOINT_FAILED, EventType.EXECUTION_DEGRADED):
-            uow.events.append(Event(type=kind, stream=execution.id, at=now, data={"error": reason}))
+        for body in (CheckpointFailed(error=reason), ExecutionDegraded(error=reason)):
+            uow.events.append(Event.of(body, stream=execution.id, at=now))
         return replace(at, execution=execution)
 
     def mark(
@@ -183,25 +195,20 @@ class Recorder:
             head = _saved_under_a_free_name(uow, draft)
             uow.node_runs.save(run)
             also(uow, run)
-            data = {"node": run.node, "visit": run.visit, "checkpoint": head.id, "name": head.name}
-            uow.events.append(
-                Event(type=EventType.CHECKPOINT_CREATED, stream=head.execution_id, at=head.created_at, data=data)
+            body = CheckpointCreated(
+                node=run.node, visit=run.visit, checkpoint=head.id, name=head.name, step=head.step, by=self._user
             )
+            uow.events.append(Event.of(body, stream=head.execution_id, at=head.created_at))
             after = move_head(uow, at, head)
             uow.commit()
         return after, run
 
-    def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending) -> Execution:
+    def _ended(self, uow: UnitOfWork, execution: Execution, ending: Ending, head: Checkpoint) -> Execution:
         now = self._clock.now()
         ending = self._masked(ending)
         execution = execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
-        data: dict[str, Any] = {"notes": list(ending.notes)} if ending.notes else {}
         uow.executions.request(execution.id, None)  # or it would end the run again when somebody goes on with it
-        if ending.pause is not None:
-            data["reason"] = ending.pause.reason
-        if ending.failure is not None:
-            data |= {"error": f"{ending.failure.type}: {ending.failure.message}", "node": ending.failure.node}
-        uow.events.append(Event(type=_ENDED[ending.status], stream=execution.id, at=now, data=data))
+        uow.events.append(Event.of(_end_of(execution, ending, head), stream=execution.id, at=now))
         return execution
 
     def _masked(self, ending: Ending) -> Ending:
@@ -222,13 +229,13 @@ class Recorder:
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
         """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
         with self._storage.unit_of_work() as uow:
-            execution = self._ended(uow, at.execution, ending)
+            execution = self._ended(uow, at.execution, ending, at.head)
             for run in runs:
                 if run.failure is not None:
                     run = evolve(run, failure=self._masker.failure(run.failure))  # noqa: PLW2901
                 uow.node_runs.save(run)
                 if run.status is NodeStatus.FAILED:
-                    uow.events.append(_failed(run, execution.updated_at))
+                    uow.events.append(self._failed(run, execution.updated_at))
             uow.executions.save(execution, token=at.token)
             uow.commit()
         return Position(execution=execution, branch=at.branch, head=at.head)
@@ -250,26 +257,59 @@ class Recorder:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             uow.node_runs.save(run.ended(NodeStatus.SKIPPED, now))
-            data = {"node": run.node, "visit": run.visit}
-            uow.events.append(Event(type=EventType.NODE_SKIPPED, stream=at.execution.id, at=now, data=data))
+            body = NodeSkipped(node=run.node, visit=run.visit, by=self._user)
+            uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
 
-    def note(self, at: Position, type: EventType, data: Mapping[str, Any], run: NodeRun | None = None) -> None:
+    def note(self, at: Position, body: EventBody, run: NodeRun | None = None) -> None:
         """Record an event of the run by itself, with what the node run that it is about has spent, if anything."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             if run is not None and run.figures is not None:
                 uow.node_runs.save(run)
-            told = self._masker.data(data)
-            uow.events.append(Event(type=type, stream=at.execution.id, at=self._clock.now(), data=told))
+            uow.events.append(Event.of(body, stream=at.execution.id, at=self._clock.now()))
             uow.commit()
 
+    def _completed(self, run: NodeRun, checkpoint_id: CheckpointId | None, report: NodeReport, now: datetime) -> Event:
+        took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3) if run.figures is None else run.figures.ms
+        body = NodeCompleted(
+            node=run.node,
+            visit=run.visit,
+            checkpoint=checkpoint_id,
+            ms=took_ms,
+            usage=report.usage,
+            shared=report.shared,
+            tool_errors=report.tool_errors,
+            trace=report.trace,
+            by=self._user,
+        )
+        return Event.of(body, stream=run.execution_id, at=now)
 
-def _completed(run: NodeRun, checkpoint_id: CheckpointId | None, more: Mapping[str, Any], now: datetime) -> Event:
-    took_ms = round(((run.ended_at or now) - run.started_at) / _MS, 3) if run.figures is None else run.figures.ms
-    said = {key: value for key, value in more.items() if key != "inside"}
-    data = {"node": run.node, "visit": run.visit, "checkpoint": checkpoint_id, "ms": took_ms, **said}
-    return Event(type=EventType.NODE_COMPLETED, stream=run.execution_id, at=now, data=data)
+    def _failed(self, run: NodeRun, at: datetime) -> Event:
+        assert run.failure is not None
+        error = f"{run.failure.type}: {run.failure.message}"
+        body = NodeFailed(node=run.node, visit=run.visit, error=error, attempt=run.attempt, by=self._user)
+        return Event.of(body, stream=run.execution_id, at=at)
+
+
+def _end_of(execution: Execution, ending: Ending, head: Checkpoint) -> EventBody:
+    """Return the event that tells how a run was left."""
+    match ending:
+        case Ending(status=ExecutionStatus.COMPLETED):
+            ms = round((execution.updated_at - execution.created_at) / _MS, 3)
+            return ExecutionCompleted(checkpoint=head.id, nodes=ending.nodes, ms=ms, notes=ending.notes)
+        case Ending(status=ExecutionStatus.CANCELLED):
+            return ExecutionCancelled(checkpoint=head.id, notes=ending.notes, by=ending.by)
+        case Ending(failure=Failure() as failure):
+            error = f"{failure.type}: {failure.message}"
+            return ExecutionFailed(
+                error=error, node=failure.node, visit=failure.visit, checkpoint=head.id, notes=ending.notes
+            )
+        case Ending(pause=Pause() as pause):
+            return ExecutionPaused(
+                reason=pause.reason, node=pause.node, checkpoint=head.id, notes=ending.notes, by=ending.by
+            )
+    raise AssertionError(ending)
 
 
 def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpoint:
@@ -282,9 +322,3 @@ def _saved_under_a_free_name(uow: UnitOfWork, draft: CheckpointDraft) -> Checkpo
                 raise
             draft = evolve(draft, name=f"{name}#{number}")
     raise AssertionError
-
-
-def _failed(run: NodeRun, at: datetime) -> Event:
-    assert run.failure is not None
-    data = {"node": run.node, "visit": run.visit, "error": f"{run.failure.type}: {run.failure.message}"}
-    return Event(type=EventType.NODE_FAILED, stream=run.execution_id, at=at, data=data)

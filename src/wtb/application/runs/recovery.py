@@ -16,12 +16,16 @@ from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
 from wtb.domain.engine import Standpoint
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
+from wtb.domain.event_catalogue import QuestionAnswered
+from wtb.domain.events import Event
+from wtb.domain.excerpts import excerpt
 from wtb.domain.execution import Pause
 from wtb.domain.figures import Figures
 from wtb.domain.files import FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import NodeRunId
 from wtb.domain.ports import Clock, Storage, UnitOfWork
+from wtb.domain.secrets import Masker
 from wtb.domain.state import State
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 from wtb.domain.values import evolve
@@ -49,10 +53,14 @@ class Standing:
 class Recovery:
     """Finds out how to go on with a run from what is stored of it."""
 
-    def __init__(self, storage: Storage, clock: Clock, recorder: Recorder) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, recorder: Recorder, masker: Masker, *, user: str | None = None
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._recorder = recorder
+        self._masker = masker
+        self._user = user
 
     def standing(self, at: Position, *, has_memory: bool = False) -> Standing:
         """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
@@ -140,21 +148,32 @@ class Recovery:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             asked = [
-                call
+                (run, call)
                 for run in open_runs
                 for call in uow.tool_calls.list_calls(run.execution_id, run.id)
                 if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
             ]
-            asked.sort(key=lambda call: call.start_order)
+            asked.sort(key=lambda pair: pair[1].start_order)
             if not asked or (pause is not None and pause.question is None):
                 raise InvalidInput(f"run {at.execution.id!r} does not wait for an answer; resume it without one")
-            if answer == "again" and is_in_flight(asked[0]):
+            run, call = asked[0]
+            if answer == "again" and is_in_flight(call):
                 raise InvalidInput(
-                    f"{asked[0].tool} is still being called by an earlier attempt in this process, and is not called "
+                    f"{call.tool} is still being called by an earlier attempt in this process, and is not called "
                     "again meanwhile; repeat your answer once that call has ended, or answer done"
                 )
-            answered = _answered(asked[0], answer, self._clock.now())
+            now = self._clock.now()
+            answered = _answered(call, answer, now)
             uow.tool_calls.save(evolve(answered, ended_step=at.head.step + 1))
+            body = QuestionAnswered(
+                node=run.node,
+                visit=run.visit,
+                tool=call.tool,
+                call=call.identity,
+                answer=excerpt(answer, self._masker),
+                by=self._user,
+            )
+            uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from enum import StrEnum
 from typing import Any
 
 from wtb.application.runs.calls_in_flight import is_in_flight
 from wtb.domain.anchor import Act, AnchoredCall
 from wtb.domain.errors import InvalidInput, WTBError
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import ToolCompleted, ToolFailed, ToolReversed, ToolStarted
+from wtb.domain.events import Event
 from wtb.domain.ports import CallAnchor, Clock, Codec, Storage
 from wtb.domain.rollback import can_reverse
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall, WhenInDoubt
 from wtb.domain.values import evolve
+
+_Told = type[ToolStarted] | type[ToolCompleted] | type[ToolFailed] | type[ToolReversed]
 
 
 class ReversalFailed(WTBError):
@@ -50,6 +54,7 @@ class Reversals:
         masker: Masker,
         *,
         anchor: CallAnchor,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._anchor = anchor
@@ -57,6 +62,13 @@ class Reversals:
         self._codec = codec
         self._find_tool = find_tool
         self._masker = masker
+        self._user = user
+
+    def acting_for(self, user: str | None) -> Reversals:
+        """Return the same, for somebody whom its events name."""
+        other = copy(self)
+        other._user = user
+        return other
 
     def find_tool(self, name: str) -> Tool | None:
         """Return a registered tool; None for a function that was never declared one: nothing is known of it."""
@@ -83,7 +95,7 @@ class Reversals:
         if self._was_lost(call, Act.REVERSAL):
             call = call.reversing()
         if call.status is CallStatus.REVERSING and not self._is_to_be_repeated(call, tool, doubt):
-            self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+            self._save(call.reversed(), token, ToolReversed)
             return
         if call.status is CallStatus.INTENDED and tool.confirm is not None and not tool.spec.reverse_in_doubt:
             result = tool.confirm(call)
@@ -97,9 +109,9 @@ class Reversals:
             tool.reverse(call)
         except Exception as error:
             error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
-            self._save(call.not_reversed(error_text), token, EventType.TOOL_FAILED)
+            self._save(call.not_reversed(error_text), token, ToolFailed)
             raise ReversalFailed(f"{call.tool} ({call.identity}) could not be undone: {error_text}") from error
-        self._save(call.reversed(), token, EventType.TOOL_REVERSED)
+        self._save(call.reversed(), token, ToolReversed)
 
     def repeat(self, call: ToolCall, token: int | None, redo_id: str, doubt: Doubt | None = None) -> None:
         """Make a call again that was taken back, with the arguments that it had; its result must be the same."""
@@ -111,29 +123,29 @@ class Reversals:
         if self._was_lost(call, Act.REPEAT):
             call = call.redoing()
         if call.status is CallStatus.REDOING and not self._is_to_be_repeated(call, tool, doubt):
-            self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+            self._save(call.redone(), token, ToolCompleted)
             return
         if call.status not in (CallStatus.REVERSED, CallStatus.REDOING) or call.ended_at is None:
             return  # nobody ever knew whether one that has not ended happened: whoever goes on makes it
-        self._save(call.redoing(), token, EventType.TOOL_STARTED)
+        self._save(call.redoing(), token, ToolStarted)
         try:
             self._note(call, Act.REPEAT, redo_id)
             result = self._called(tool, call, redo_id)
         except Exception as error:
             error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
-            self._save(evolve(call.reversed(), error=error_text), token, EventType.TOOL_FAILED)
+            self._save(evolve(call.reversed(), error=error_text), token, ToolFailed)
             raise RedoDiverged(
                 f"{call.tool} ({call.identity}) failed when it was called again: {error_text}"
             ) from error
         if self._are_same(result, call.result):
-            self._save(call.redone(), token, EventType.TOOL_COMPLETED)
+            self._save(call.redone(), token, ToolCompleted)
             return
         error_text = (
             f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
         )
-        self._save(call.diverged(error_text), token, EventType.TOOL_COMPLETED)
+        self._save(call.diverged(error_text), token, ToolCompleted)
         self._take_back_other(tool, call, result, error_text)
-        self._save(evolve(call.reversed(), error=error_text), token, EventType.TOOL_REVERSED)
+        self._save(evolve(call.reversed(), error=error_text), token, ToolReversed)
         raise RedoDiverged(error_text)
 
     def _was_lost(self, call: ToolCall, act: Act) -> bool:
@@ -181,11 +193,11 @@ class Reversals:
             "and say so: `--in-doubt done` if it did, `--in-doubt again` if not"
         )
 
-    def _save(self, call: ToolCall, token: int | None, event: EventType | None) -> None:
+    def _save(self, call: ToolCall, token: int | None, told: _Told | None) -> None:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(call.execution_id, token)
             uow.tool_calls.save(call)
-            if event is not None:
-                data = {"tool": call.tool, "call": call.identity} | ({"error": call.error} if call.error else {})
-                uow.events.append(Event(type=event, stream=call.execution_id, at=self._clock.now(), data=data))
+            if told is not None:
+                body = told(tool=call.tool, call=call.identity, error=call.error or None, by=self._user)
+                uow.events.append(Event.of(body, stream=call.execution_id, at=self._clock.now()))
             uow.commit()

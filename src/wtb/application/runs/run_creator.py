@@ -10,7 +10,8 @@ from wtb.application.runs.heads import HeadDrafts, move_head
 from wtb.application.runs.steps import Position, SaveFiles
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Trigger
 from wtb.domain.engine import Standpoint
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated, StateUpdated
+from wtb.domain.events import Event
 from wtb.domain.execution import Branch, Execution
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, check_id
 from wtb.domain.ports import Clock, Ids, Storage
@@ -24,10 +25,11 @@ MAIN = "main"
 class RunCreator:
     """Creates pending runs; execution, branch, first checkpoint and event are written in one transaction."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids) -> None:
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._user = user
         self._drafts = HeadDrafts(clock, ids)
 
     def create(
@@ -45,8 +47,11 @@ class RunCreator:
         created_by: str | None = None,
         files: SaveFiles | None = None,
     ) -> Position:
-        """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input."""
-        now = self._clock.now()
+        """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input.
+
+        Unless `created_by` names somebody else, the user of this process created it.
+        """
+        now, created_by = self._clock.now(), created_by or self._user
         execution_id = self._execution_id(execution_id)
         branch = self._branch(execution_id, MAIN, None, now)
         draft = CheckpointDraft(
@@ -80,8 +85,11 @@ class RunCreator:
             uow.branches.add(branch)
             head = uow.checkpoints.save(draft, StateDelta.setting(state), memory=memory)
             uow.branches.move_head(branch.id, head.id, expected=None)
-            data = {"workflow": execution.workflow_name, "checkpoint": head.id}
-            uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution_id, at=now, data=data))
+            variants = execution.options.get("variants") or None
+            body = ExecutionCreated(
+                workflow=execution.workflow_name, checkpoint=head.id, variants=variants, by=created_by
+            )
+            uow.events.append(Event.of(body, stream=execution_id, at=now))
             uow.commit()
         return Position(execution=execution, branch=branch.moved(head.id), head=head)
 
@@ -100,7 +108,7 @@ class RunCreator:
 
         A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
         """
-        now = self._clock.now()
+        now, created_by = self._clock.now(), created_by or self._user
         execution_id = self._execution_id(execution_id)
         branch = self._branch(execution_id, name, point.id, now)
         execution = Execution(
@@ -124,9 +132,12 @@ class RunCreator:
                 draft = self._drafts.after(at, next_nodes=next_nodes, trigger=Trigger.PAUSE, created_by=created_by)
                 memory = None if begun is None else begun.memory or None
                 at = move_head(uow, at, uow.checkpoints.save(draft, change, memory=memory))
-            data = {"branch": name, "checkpoint": point.id, "run": execution_id, "from": source.id}
+            body = BranchCreated(branch=name, checkpoint=point.id, run=execution_id, from_=source.id, by=created_by)
             for stream in (source.id, execution_id):
-                uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
+                uow.events.append(Event.of(body, stream=stream, at=now))
+            if change:
+                edit = StateUpdated(checkpoint=at.head.id, keys=tuple(sorted(change.changes)), by=created_by)
+                uow.events.append(Event.of(edit, stream=execution_id, at=now))
             uow.commit()
         return at
 

@@ -10,7 +10,7 @@ from typing import Any
 from wtb.application.runs.function_caller import failure_of, takes_context
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
 from wtb.application.runs.progress import Progress
-from wtb.application.runs.steps import INTERRUPTED, Ending, Position, SaveFiles, Step
+from wtb.application.runs.steps import INTERRUPTED, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
@@ -105,7 +105,7 @@ class RunDriver:
         if self._interrupt is not None:
             return _interrupted(self._interrupt)
         if not nodes:
-            return Ending(status=ExecutionStatus.COMPLETED)
+            return Ending(status=ExecutionStatus.COMPLETED, nodes=sum(self._progress.visits.values()))
         broken = [name for name in nodes if name in self._options.break_before]
         if broken and not pass_breakpoint:
             return _paused(PauseKind.BREAK_BEFORE, "break before", broken)
@@ -205,14 +205,14 @@ class RunDriver:
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
         """Run one of several nodes that run at the same time; its result is stored as soon as it is there."""
         if run.pending is not None:  # finished before a crash
-            data = run.pending.get("data", {})
-            self._node_runner.count_again(data)
-            return Outcome(run=run, returned=restored(run.pending, state), data=data)
+            report = NodeReport.from_data(run.pending.get("data", {}))
+            self._node_runner.count_again(report)
+            return Outcome(run=run, returned=restored(run.pending, state), report=report)
         outcome = self._run(run, state, call, member=self._member(run))
         if outcome.returned is None:
             return outcome
         files = outcome.files
-        pending = shortened(outcome.returned) | {"file_commit": _side(outcome), "data": dict(outcome.data)}
+        pending = shortened(outcome.returned) | {"file_commit": _side(outcome), "data": outcome.report.to_data()}
         kept = outcome.run.finished(pending, self._equipment.clock.now())
         shared = self._node_runner.share(outcome, has_files=True)
         try:
@@ -225,7 +225,7 @@ class RunDriver:
             _log.warning("the result of node %r is only in memory until the nodes beside it have finished", run.node)
         else:
             self._node_runner.shared(shared)  # now: a sibling may wait for a run that waits for this one
-        return Outcome(run=kept, returned=outcome.returned, data=outcome.data)
+        return Outcome(run=kept, returned=outcome.returned, report=outcome.report)
 
     def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
         node = self._nodes[run.node]
@@ -251,7 +251,7 @@ class RunDriver:
             next_nodes=advance.next_nodes,
             joins=advance.joins,
             memory=advance.memory or None,
-            data=tuple([outcome.data for outcome in outcomes]),
+            reports=tuple([outcome.report for outcome in outcomes]),
             ending=self._ending(advance, runs),
             files=files,
             also=() if shared is None else (shared,),
@@ -285,7 +285,8 @@ class RunDriver:
     def _ending(self, advance: Advance, runs: Sequence[NodeRun]) -> Ending | None:
         """Return the ending that is written with this step, if the run ends or pauses here."""
         if not advance.next_nodes:
-            return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes)
+            visits = sum(self._progress.visits.values()) + len(runs)
+            return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes, nodes=visits)
         broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
             return _paused(PauseKind.BREAK_AFTER, "break after", broken)

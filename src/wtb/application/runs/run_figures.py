@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.domain.checkpoint import NodeRun, NodeStatus
-from wtb.domain.events import EventType
+from wtb.domain.event_catalogue import EventType, NodeCompleted, NodeSkipped, ToolFailed
+from wtb.domain.events import RecordedEvent
 from wtb.domain.figures import Figures
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
@@ -66,19 +67,19 @@ def _figures_in_events(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Fig
     found: dict[_Visit, Figures] = {}
     failed: Counter[tuple[str, int]] = Counter()
     for event in _events(uow, stream):
-        visit = (event.data["node"], event.data["visit"])
-        if event.type is EventType.TOOL_FAILED:
-            failed[visit] += 1
-            continue
-        failures = failed.pop(visit, 0)
-        if event.type is EventType.NODE_COMPLETED:
-            figures = Figures.from_data(event.data)
-            key = (event.data["checkpoint"], *visit)
-            found[key] = replace(figures, tool_errors=figures.tool_errors + failures)
+        match event.body:
+            case ToolFailed(node=str() as node, visit=int() as visit):
+                failed[node, visit] += 1
+            case NodeSkipped(node=node, visit=visit):
+                failed.pop((node, visit), None)
+            case NodeCompleted(node=node, visit=visit, checkpoint=checkpoint):
+                figures = Figures.from_data(event.data)
+                failures = failed.pop((node, visit), 0)
+                found[checkpoint, node, visit] = replace(figures, tool_errors=figures.tool_errors + failures)
     return found
 
 
-def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[Any]:
+def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[RecordedEvent]:
     after = 0
     while page := uow.events.list_events(stream=stream, by="sequence", types=_TOLD, after=after, limit=_PAGE):
         yield from page

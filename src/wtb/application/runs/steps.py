@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.state import StateDelta
@@ -43,21 +44,60 @@ class Ending:
     pause: Pause | None = None
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
+    nodes: int | None = None
+    """How many node visits led to the end of a run that completed."""
+    by: str | None = None
+    """Who ended it, if a person did so here."""
 
     @classmethod
-    def requested(cls, request: str) -> Ending:
+    def requested(cls, request: str, by: str | None = None) -> Ending:
         """Return the ending that somebody requested: `pause` or `stop`."""
         if request == "stop":
-            return cls(status=ExecutionStatus.CANCELLED)
-        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause", kind=PauseKind.REQUESTED))
+            return cls(status=ExecutionStatus.CANCELLED, by=by)
+        pause = Pause(reason="asked to pause", kind=PauseKind.REQUESTED)
+        return cls(status=ExecutionStatus.PAUSED, pause=pause, by=by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """What is known about a completed node beside its result: what it used, what it read, and what ran inside it."""
+
+    usage: Mapping[str, Any] | None = None
+    shared: bool = False
+    """Whether the result was taken from another run of a batch."""
+    tool_errors: int = 0
+    trace: Sequence[Any] | None = None
+    """For batches: which part of the trace shows what the node read beside its input."""
+    inside: tuple[NodeInside, ...] = ()
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> NodeReport:
+        """Read what `to_data` returned, now or in an earlier version."""
+        return cls(
+            usage=data.get("usage"),
+            shared=data.get("shared", False),
+            tool_errors=data.get("tool_errors", 0),
+            trace=data.get("trace"),
+            inside=tuple(NodeInside.from_data(each) for each in data.get("inside", ())),
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON, without what there is none of."""
+        data: dict[str, Any] = {"usage": self.usage, "shared": self.shared, "tool_errors": self.tool_errors}
+        data |= {"trace": self.trace, "inside": [each.to_data() for each in self.inside]}
+        return {key: value for key, value in data.items() if value}
+
+
+NO_REPORT = NodeReport()
+"""The report on a node that nothing is known about beside its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
 
-    `memory` is what the engine keeps with it, `data` what is said of each run in its event. `missed` are runs of
-    earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
+    `memory` is what the engine keeps with it, `reports` has one entry for each run, or none at all. `missed` are runs
+    of earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
     checkpoint of their own.
     """
 
@@ -67,7 +107,7 @@ class Step:
     next_nodes: tuple[str, ...] = ()
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memory: Mapping[str, Any] | None = None
-    data: tuple[Mapping[str, Any], ...] = ()
+    reports: tuple[NodeReport, ...] = ()
     ending: Ending | None = None
     files: SaveFiles | None = None
     also: tuple[Also, ...] = ()

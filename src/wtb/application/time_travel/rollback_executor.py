@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from wtb.application.runs.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.runs.steps import Position
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import CheckpointRestored, RollbackCompleted, RollbackStarted, RollbackStopped
+from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
@@ -23,13 +23,19 @@ from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
 from wtb.domain.values import evolve
 
+_TOLD = 100
+"""How many nodes and calls an event names."""
+
 
 class RollbackFailed(WTBError):
     """A rollback or redo stopped half-way: the run stays `rolling_back`, and the journal lists what is left to do."""
 
 
 class RollbackExecutor:
-    """Undoes or repeats calls, then puts files in place, then moves the head; it records each step."""
+    """Undoes or repeats calls, then puts files in place, then moves the head; it records each step.
+
+    `user` is the person whom the events name.
+    """
 
     def __init__(
         self,
@@ -40,13 +46,15 @@ class RollbackExecutor:
         masker: Masker,
         *,
         telemetry: Telemetry = NO_TELEMETRY,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._workspaces = workspaces
-        self._reversals = reversals
+        self._reversals = reversals.acting_for(user)
         self._masker = masker
         self._telemetry = telemetry
+        self._user = user
 
     def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
         """Carry out a rollback or redo, or the rest of one; files are prepared and verified before anything changes."""
@@ -107,11 +115,17 @@ class RollbackExecutor:
         """Record that the run is being rolled back, and to where; from here on any process can finish it."""
         now = journal.created_at
         execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, now)
-        data = {"direction": journal.direction.value, "from": at.head.id, "to": journal.target_id}
+        body = RollbackStarted(
+            direction=journal.direction.value,
+            from_=at.head.id,
+            to=journal.target_id,
+            calls=tuple(key.identity for key in journal.calls[:_TOLD]),
+            by=self._user,
+        )
         with self._storage.unit_of_work() as uow:
             uow.executions.save(execution, token=at.token)
             uow.rollbacks.save(journal)
-            uow.events.append(Event(type=EventType.ROLLBACK_STARTED, stream=execution.id, at=now, data=data))
+            uow.events.append(Event.of(body, stream=execution.id, at=now))
             uow.commit()
         return replace(at, execution=execution)
 
@@ -165,8 +179,7 @@ class RollbackExecutor:
 
     def _calls(self, journal: Rollback) -> list[ToolCall]:
         with self._storage.unit_of_work(readonly=True) as uow:
-            runs = {key.node_run_id for key in journal.calls}
-            calls = [call for run in runs for call in uow.tool_calls.list_calls(journal.execution_id, run)]
+            calls = _calls_of(uow, journal)
         return chosen(calls, journal.calls)
 
     def _failed(self, at: Position, journal: Rollback, error: Exception) -> RollbackFailed:
@@ -176,8 +189,8 @@ class RollbackExecutor:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             uow.rollbacks.save(journal.ended(RollbackStatus.FAILED, now, told))
-            data = {"direction": journal.direction.value, "error": told}
-            uow.events.append(Event(type=EventType.ROLLBACK_FAILED, stream=at.execution.id, at=now, data=data))
+            body = RollbackStopped(direction=journal.direction.value, error=told, by=self._user)
+            uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
         return RollbackFailed(
             f"{told}. The {journal.direction} of run {at.execution.id!r} is unfinished: fix the cause and finish it "
@@ -199,14 +212,41 @@ class RollbackExecutor:
                 is_back = journal.direction is RollbackDirection.ROLLBACK and head.id != at.head.id
                 move = uow.branches.rewind if is_back else uow.branches.move_head
                 move(at.branch.id, head.id, expected=at.head.id)
-                data: dict[str, Any] = {"checkpoint": head.id, "step": head.step, "node": head.node}
-                uow.events.append(Event(type=EventType.CHECKPOINT_RESTORED, stream=execution.id, at=now, data=data))
+                there = CheckpointRestored(checkpoint=head.id, step=head.step, node=head.node, by=self._user)
+                uow.events.append(Event.of(there, stream=execution.id, at=now))
             uow.executions.save(execution, token=at.token)
             uow.rollbacks.save(journal)
-            data = {"direction": journal.direction.value, "status": journal.status.value, "error": journal.error}
-            uow.events.append(Event(type=EventType.ROLLBACK_COMPLETED, stream=execution.id, at=now, data=data))
+            uow.events.append(Event.of(self._outcome(uow, at, journal, head), stream=execution.id, at=now))
             uow.commit()
         return execution
+
+    def _outcome(self, uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> RollbackCompleted:
+        """Return what a rollback or redo has done, for its event."""
+        done, _ = journal.progress(_calls_of(uow, journal))
+        return RollbackCompleted(
+            direction=journal.direction.value,
+            status=journal.status.value,
+            error=journal.error,
+            from_=journal.head_id,
+            to=journal.target_id,
+            nodes=_nodes_between(uow, at.head, head),
+            calls=tuple(call.identity for call in done[:_TOLD]),
+            by=self._user,
+        )
+
+
+def _nodes_between(uow: UnitOfWork, one: Checkpoint, other: Checkpoint) -> tuple[str, ...]:
+    """Return the last node visits that lie between two checkpoints of one line, oldest first."""
+    newer, steps = max(one, other, key=lambda each: each.step), abs(one.step - other.step)
+    line = uow.pages.list_line(newer.id, limit=min(steps, _TOLD)) if steps else ()
+    ids = {checkpoint.id for checkpoint in line}
+    runs = uow.node_runs.list_leading_to(newer.execution_id, line) if line else ()
+    return tuple(f"{run.node}#{run.visit}" for run in runs if run.last_id in ids)
+
+
+def _calls_of(uow: UnitOfWork, journal: Rollback) -> list[ToolCall]:
+    runs = {key.node_run_id for key in journal.calls}
+    return [call for run in runs for call in uow.tool_calls.list_calls(journal.execution_id, run)]
 
 
 def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:

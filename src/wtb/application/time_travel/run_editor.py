@@ -15,7 +15,8 @@ from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.engine import Engine
 from wtb.domain.errors import AlreadyExists, CheckpointNotFound, DamagedData, InvalidInput, InvalidTransition
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import CheckpointDeleted, ExecutionDeleted
+from wtb.domain.events import Event
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.history import ExecutionHistory, check_name
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -50,14 +51,16 @@ class RunEditor:
         recorder: Recorder,
         head_editor: HeadEditor,
         workspaces: Workspaces,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._leases = Leases(storage, clock, owners)
+        self._leases = Leases(storage, clock, owners, user=user)
         self._creator = creator
         self._recorder = recorder
         self._head_editor = head_editor
         self._workspaces = workspaces
+        self._user = user
 
     def fork(
         self,
@@ -152,9 +155,8 @@ class RunEditor:
                     f"delete it there: `wtb delete {found.execution_id}@{found.id}`"
                 )
             uow.checkpoints.delete([found.id])
-            data = {"checkpoint": found.id, "name": found.name, "count": 1}
-            now = self._clock.now()
-            uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=execution_id, at=now, data=data))
+            body = CheckpointDeleted(checkpoint=found.id, name=found.name, count=1, by=self._user)
+            uow.events.append(Event.of(body, stream=execution_id, at=self._clock.now()))
             uow.commit()
         return found
 
@@ -172,9 +174,8 @@ class RunEditor:
                 uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
-            data = {"workflow": None if execution is None else execution.workflow_name}
-            now = self._clock.now()
-            uow.events.append(Event(type=EventType.EXECUTION_DELETED, stream=execution_id, at=now, data=data))
+            body = ExecutionDeleted(workflow=None if execution is None else execution.workflow_name, by=self._user)
+            uow.events.append(Event.of(body, stream=execution_id, at=self._clock.now()))
             uow.commit()
         self._workspaces.discard_all(execution_id)
 

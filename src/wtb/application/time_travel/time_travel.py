@@ -60,6 +60,7 @@ class TimeTravel:
         heartbeat: Heartbeat,
         masker: Masker,
         telemetry: Telemetry = NO_TELEMETRY,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -68,9 +69,11 @@ class TimeTravel:
         self._recorder = recorder
         self._head_editor = head_editor
         self._reversals = reversals
-        self._leases = Leases(storage, clock, owners)
+        self._leases = Leases(storage, clock, owners, user=user)
         self._heartbeat = heartbeat
-        self._executor = RollbackExecutor(storage, clock, workspaces, reversals, masker, telemetry=telemetry)
+        self._masker = masker
+        self._user = user
+        self._telemetry = telemetry
 
     def plan(self, execution_id: ExecutionId, target: str | int, **options: Any) -> RollbackPlan:
         """Return what a rollback to a target would do, with the options of `rollback`; nothing is changed."""
@@ -102,10 +105,10 @@ class TimeTravel:
                 )
             if plan.irreversible and not allow_irreversible:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
-            safety, goal = self._safety(at, plan.target, files=files)
+            safety, goal = self._safety(at, plan.target, files=files, created_by=created_by)
             calls = keys_of(plan.reverse)
-            journal = self._journal(RollbackDirection.ROLLBACK, at, goal.id, safety.id, calls, created_by)
-            self._executor.carry_out(at, journal)
+            journal = self._journal(RollbackDirection.ROLLBACK, at, goal.id, safety.id, calls, created_by or self._user)
+            self._executor(journal.created_by).carry_out(at, journal)
         return plan
 
     def continue_rollback(
@@ -117,7 +120,7 @@ class TimeTravel:
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
-            return self._executor.carry_out(at, journal, doubt)
+            return self._executor(self._user).carry_out(at, journal, doubt)
 
     def abandon_rollback(
         self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
@@ -129,7 +132,7 @@ class TimeTravel:
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
-            return self._executor.give_up(at, journal, doubt)
+            return self._executor(self._user).give_up(at, journal, doubt)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
         """Go forward to where the last rollback started, if the run has not gone on since.
@@ -139,10 +142,23 @@ class TimeTravel:
         """
         with self._claimed(execution_id) as at:
             last = self._last_rollback(at)
-            self._keep_changes(at)
+            self._keep_changes(at, created_by)
             calls = tuple(reversed(last.calls))
-            journal = self._journal(RollbackDirection.REDO, at, last.head_id, last.safety_id, calls, created_by)
-            return self._executor.carry_out(at, journal)
+            journal = self._journal(
+                RollbackDirection.REDO, at, last.head_id, last.safety_id, calls, created_by or self._user
+            )
+            return self._executor(journal.created_by).carry_out(at, journal)
+
+    def _executor(self, user: str | None) -> RollbackExecutor:
+        return RollbackExecutor(
+            self._storage,
+            self._clock,
+            self._workspaces,
+            self._reversals,
+            self._masker,
+            telemetry=self._telemetry,
+            user=user,
+        )
 
     def _still(self, execution_id: ExecutionId) -> Position:
         at = self._recorder.load(execution_id)
@@ -174,7 +190,9 @@ class TimeTravel:
                 reverse_shared=shared == "reverse",
             )
 
-    def _safety(self, at: Position, target: Checkpoint, *, files: bool) -> tuple[Checkpoint, Checkpoint]:
+    def _safety(
+        self, at: Position, target: Checkpoint, *, files: bool, created_by: str | None
+    ) -> tuple[Checkpoint, Checkpoint]:
         """Save the run as it is, and return that checkpoint and the one to go to.
 
         If the files are to stay, the one to go to is a new checkpoint after the target, which holds the present files.
@@ -183,10 +201,12 @@ class TimeTravel:
         save = None if present is None else present.save
         with self._storage.unit_of_work() as uow:
             heads = _heads_of_thread(uow, at.execution)
-            safety = self._head_editor.safety_checkpoint(uow, at, f"before a rollback to {target.id}", save, heads)
+            why = f"before a rollback to {target.id}"
+            safety = self._head_editor.safety_checkpoint(uow, at, why, save, heads, created_by=created_by)
             if not files and safety.file_commit != target.file_commit:
                 behind = replace(at, head=evolve(target, file_commit=safety.file_commit))
-                target = self._head_editor.safety_checkpoint(uow, behind, "with the files of before the rollback", None)
+                why = "with the files of before the rollback"
+                target = self._head_editor.safety_checkpoint(uow, behind, why, None, created_by=created_by)
             uow.commit()
         return safety, target
 
@@ -222,12 +242,13 @@ class TimeTravel:
         folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
         return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
 
-    def _keep_changes(self, at: Position) -> None:
+    def _keep_changes(self, at: Position, created_by: str | None) -> None:
         """Save files that a person has changed since the rollback, because a redo replaces them."""
         present = self._present_files(at)
         if present is not None:
             with self._storage.unit_of_work() as uow:
-                safety = self._head_editor.safety_checkpoint(uow, at, "before a redo", present.save)
+                why = "before a redo"
+                safety = self._head_editor.safety_checkpoint(uow, at, why, present.save, created_by=created_by)
                 if safety.file_commit != at.head.file_commit:
                     uow.commit()
 

@@ -12,7 +12,8 @@ from wtb.application.store_time import store_time
 from wtb.application.upkeep.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import ExecutionAbandoned, ExecutionPaused
+from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
@@ -56,6 +57,7 @@ class Integrity:
         workspaces: Workspaces,
         folders: FolderCare,
         grace: timedelta,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -66,6 +68,7 @@ class Integrity:
         self._workspaces = workspaces
         self._folders = folders
         self._grace = grace
+        self._user = user
 
     def check(self, watch: Watch = lambda kind: None) -> IntegrityReport:
         """Check everything and change nothing."""
@@ -204,8 +207,11 @@ class Integrity:
                 uow.executions.save(execution.moved_to(ExecutionStatus.PAUSED, now, pause=_PROCESS_GONE))
             except Conflict:
                 return  # somebody goes on with it
-            for kind in (EventType.EXECUTION_ABANDONED, EventType.EXECUTION_PAUSED):
-                uow.events.append(Event(type=kind, stream=execution_id, at=now, data={"reason": reason}))
+            for body in (
+                ExecutionAbandoned(reason=reason, by=self._user),
+                ExecutionPaused(reason=reason, by=self._user),
+            ):
+                uow.events.append(Event.of(body, stream=execution_id, at=now))
             uow.commit()
 
     def _put_right(self, place: WorkspaceFolder) -> None:

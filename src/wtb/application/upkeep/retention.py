@@ -10,7 +10,8 @@ from datetime import timedelta
 from wtb.application.upkeep.listing import every_execution
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, DamagedData, NotFound, UnknownFormat
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import CheckpointDeleted
+from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Garbage, Storage, Swept, UnitOfWork
@@ -80,12 +81,14 @@ class Retention:
         *,
         policy_for: Callable[[str], RetentionPolicy],
         grace: timedelta,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._garbage = garbage
         self._policy_for = policy_for
         self._grace = grace
+        self._user = user
 
     def plan(
         self, *, workflow: str | None = None, run: ExecutionId | None = None, watch: Watch = lambda what, count: None
@@ -169,17 +172,11 @@ class Retention:
 
     def _record(self, uow: UnitOfWork, execution_id: ExecutionId, counts: Mapping[Reason, int]) -> None:
         now = self._clock.now()
-        uow.events.append(
-            *(
-                Event(
-                    type=EventType.CHECKPOINT_DELETED,
-                    stream=execution_id,
-                    at=now,
-                    data={"count": count, "reason": reason.value},
-                )
-                for reason, count in sorted(counts.items())
-            )
-        )
+        deleted = [
+            CheckpointDeleted(count=count, reason=reason.value, by=self._user)
+            for reason, count in sorted(counts.items())
+        ]
+        uow.events.append(*(Event.of(body, stream=execution_id, at=now) for body in deleted))
 
 
 def _outline(uow: UnitOfWork, execution: Execution, watch: Watch) -> Outline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,13 +10,15 @@ import click
 from wtb.application.queries.service import Queries
 from wtb.application.queries.views import EventPage
 from wtb.bench import Bench
-from wtb.cli.output import as_json, duration, echo, example, print_json_rows, show_rows, text_of, url
+from wtb.cli.output import as_json, counted, duration, echo, example, print_json_rows, show_rows, text_of, url
 from wtb.cli.views.live import usage
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
 
 EVENTS = 100
 """How many events people see by default."""
+_UNSAID: tuple[str, ...] = ("node", "visit", "checkpoint", "call", "by")
+"""Fields that the text of an event leaves out, or shows elsewhere."""
 _NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 
 
@@ -139,15 +141,29 @@ def _data(event: RecordedEvent) -> dict[str, Any]:
 
 
 def _row(event: RecordedEvent) -> dict[str, Any]:
-    return {**_data(event), "data": _said(event.data)}
+    row = _data(event)
+    del row["data"]  # the widest column comes last
+    return {**row, "by": event.data.get("by", ""), "data": _said(event)}
 
 
-def _said(data: Mapping[str, Any]) -> str:
-    """Return the data of an event for people: the node first, then the rest without ids."""
-    rest = {key: item for key, item in data.items() if key not in ("node", "visit", "checkpoint", "call")}
-    where = f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""
+def _said(event: RecordedEvent) -> str:
+    """Return the data of an event for people: node and tool first, then the rest without ids and without the name."""
+    data, unsaid = event.data, _UNSAID
+    if event.type.startswith("rollback."):
+        unsaid += ("from", "to")
+    rest = {key: item for key, item in data.items() if key not in unsaid and item is not None}
+    where = [f"{data['node']}#{data['visit']}" if "visit" in data else data.get("node") or ""]
+    where.append(rest.pop("tool", ""))
     if "ms" in rest:
-        where += f" {duration(rest.pop('ms') / 1000)}"
+        where.append(duration(rest.pop("ms") / 1000))
     if "usage" in rest:
-        where += f" {usage(rest.pop('usage'))}"
-    return " ".join([where, *(f"{key}={text_of(item, str)}" for key, item in rest.items())]).strip()
+        where.append(usage(rest.pop("usage")))
+    if "calls" in rest:
+        where.append(counted(len(rest.pop("calls")), "call"))
+    return " ".join(filter(None, [*where, *(f"{key}={_text(item)}" for key, item in rest.items())]))
+
+
+def _text(item: Any) -> str:
+    """Return a value in one line; a list of names as people write it."""
+    is_list = isinstance(item, list) and all(isinstance(each, str) for each in item)
+    return text_of(", ".join(item) if is_list else item, str)

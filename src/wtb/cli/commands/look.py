@@ -99,11 +99,16 @@ def _run_row(row: RunRow) -> dict[str, Any]:
         "neglect": None if row.neglect is None else row.neglect.value,
         "created": execution.created_at,
         "updated": execution.updated_at,
+        "created_by": execution.created_by,
     }
 
 
 def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status."""
+    """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status.
+
+    Who created the runs is shown only if they are of several people.
+    """
+    people = {row["created_by"] for row in rows}
     length = _SHORT_UUID
     while len({row["run"][:length] for row in rows}) < len(rows):
         length += 1
@@ -114,6 +119,7 @@ def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             "status": f"{row['status']} ({row['neglect']})" if row["neglect"] else row["status"],
             "created": row["created"],
             "updated": row["updated"],
+            **({"by": row["created_by"] or ""} if len(people) > 1 else {}),
         }
         for row in rows
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -142,7 +142,7 @@ def _show_checkpoint(run: Run, at: str, *, as_json: bool) -> None:
         "checkpoint": checkpoint.id,
         "step": where(checkpoint),
         "trigger": checkpoint.trigger.value,
-        "at": moment(checkpoint.created_at),
+        "at": _moment_by(checkpoint.created_at, checkpoint.created_by),
     }
     if not checkpoint.restore_point:
         facts["restore"] = "not possible: no rollback or fork can start here"
@@ -221,6 +221,7 @@ def _more(view: RunView) -> dict[str, Any]:
     return {
         "source": execution.workflow_source,
         "created": execution.created_at,
+        "created_by": execution.created_by,
         "updated": execution.updated_at,
         "started": times.started_at,
         "paused": times.paused_at,
@@ -252,7 +253,7 @@ def _facts(view: RunView) -> dict[str, str]:
         "run": view.id,
         "workflow": " ".join(filter(None, (execution.workflow_name, execution.workflow_source))),
         "status": status if view.neglect is None else f"{status} ({view.neglect.value})",
-        "created": moment(execution.created_at),
+        "created": _moment_by(execution.created_at, execution.created_by),
         **_times(view),
         "step": where(view.head),
         "branch": _branches(view),
@@ -271,6 +272,10 @@ def _facts(view: RunView) -> dict[str, str]:
         how = f"`wtb show {view.id} --files` lists them"
         facts["files"] = f"{counted(view.files.files, 'file')}, {size(view.files.size_bytes)}; {how}"
     return facts
+
+
+def _moment_by(at: datetime, who: str | None) -> str:
+    return moment(at) if who is None else f"{moment(at)} by {who}"
 
 
 def _times(view: RunView) -> dict[str, str]:

@@ -28,6 +28,7 @@ def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[st
         "files": None if files is None else files.files,
         "file_bytes": None if files is None else files.size_bytes,
         "next": checkpoint.next_nodes,
+        "created_by": checkpoint.created_by,
     }
 
 
@@ -37,9 +38,11 @@ def row_data(row: HistoryRow) -> dict[str, Any]:
 
 
 def rows_for_people(rows: Sequence[HistoryRow]) -> list[dict[str, Any]]:
-    """Return rows of the history for people."""
+    """Return rows of the history for people; who made them only if there are several."""
     found = [_for_people(row_data(row)) for row in rows]
     empty = [heading for heading in _ONLY_WHERE_GIVEN if not any(row[heading] for row in found)]
+    if len({row["by"] for row in found}) == 1:
+        empty.append("by")
     return [{heading: value for heading, value in row.items() if heading not in empty} for row in found]
 
 
@@ -50,5 +53,6 @@ def _for_people(data: dict[str, Any]) -> dict[str, Any]:
         **{heading: data[heading] for heading in ("mark", "step", "node", "visit", "trigger", "name", "size")},
         "files": files,
         "at": data["at"],
+        "by": data["created_by"] or "",
         "checkpoint": data["checkpoint"],
     }

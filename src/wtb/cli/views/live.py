@@ -18,6 +18,7 @@ from rich.text import Text
 from wtb.bench import Bench
 from wtb.cli.output import Terminal, duration
 from wtb.domain.checkpoint import NodeRun
+from wtb.domain.event_catalogue import NodeCompleted, NodeFailed, NodeRetried
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.runs import Run
 
@@ -95,21 +96,26 @@ class LiveDisplay:
     def _finished(self, event: RecordedEvent) -> None:
         if event.stream == self._run.id:
             mark, style = _MARKS[event.type]
-            self._console.print(Text.assemble("  ", (mark, style), " ", self._line(event.data)))
+            self._console.print(Text.assemble("  ", (mark, style), " ", self._line(event)))
 
-    def _line(self, data: Mapping[str, Any]) -> str:
-        parts = [_name(data["node"], data["visit"])]
-        if "ms" in data:
-            parts.append(duration(data["ms"] / 1000))
-        if "usage" in data:
-            for key in ("input_tokens", "output_tokens", "cost_usd"):
-                self._used[key] += data["usage"][key]
-            if unpriced := data["usage"].get("unpriced"):
-                self._used["unpriced"] = sorted({*self._used.get("unpriced", ()), *unpriced})
-            parts.append(f"{usage(data['usage'])} (so far {usage(self._used)})")
-        if "error" in data:
-            parts.append(data["error"])
+    def _line(self, event: RecordedEvent) -> str:
+        match event.body:
+            case NodeCompleted() as done:
+                parts = [_name(done.node, done.visit), duration(done.ms / 1000)]
+                if done.usage is not None:
+                    self._count(done.usage)
+                    parts.append(f"{usage(done.usage)} (so far {usage(self._used)})")
+            case NodeFailed() | NodeRetried() as failed:
+                parts = [_name(failed.node, failed.visit), failed.error]
+            case _:
+                raise AssertionError(event.type)
         return "  ".join(parts)
+
+    def _count(self, used: Mapping[str, Any]) -> None:
+        for key in ("input_tokens", "output_tokens", "cost_usd"):
+            self._used[key] += used[key]
+        if unpriced := used.get("unpriced"):
+            self._used["unpriced"] = sorted({*self._used.get("unpriced", ()), *unpriced})
 
 
 def usage(used: Mapping[str, Any]) -> str:

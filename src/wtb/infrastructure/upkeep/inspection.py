@@ -213,7 +213,7 @@ class StoredInspection:
             return event_fault(row.stream, row.sequence, str(error))
         if event.type in _TURNS:
             end.turn = event.type.value
-        if checkpoint_id := event.data.get("checkpoint"):
+        if event.type is EventType.NODE_COMPLETED and (checkpoint_id := event.data.get("checkpoint")):
             ledger.add("told", (row.stream, checkpoint_id))
         return None
 

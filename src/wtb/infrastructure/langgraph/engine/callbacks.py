@@ -11,6 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
 from wtb.application.runs.engine_context import EngineContext
+from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.tools import ToolCall
 from wtb.infrastructure.langgraph.engine.tools import RECORDED, stored_or_text
 
@@ -105,7 +106,7 @@ class CallbackObserver(BaseCallbackHandler):
         if (began := self._began.pop(run_id, None)) is not None:
             path, since = began
             ms = round((time.perf_counter() - since) * 1e3, 3)
-            self._context.inside.append({"node": path or self._context.run.node, **more, "ms": ms})
+            self._context.inside.append(NodeInside(node=path or self._context.run.node, ms=ms, **more))
 
 
 def _path(metadata: Mapping[str, Any] | None) -> str:

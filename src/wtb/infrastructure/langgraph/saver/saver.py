@@ -53,11 +53,20 @@ class StoreSaver(BaseCheckpointSaver[str]):
     Each call is one transaction, and has stored everything when it returns.
     """
 
-    def __init__(self, storage: Storage, *, clock: Clock, ids: Ids, serde: SerializerProtocol | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        clock: Clock,
+        ids: Ids,
+        serde: SerializerProtocol | None = None,
+        user: str | None = None,
+    ) -> None:
         super().__init__(serde=serde)
         self._storage = storage
         self._clock = clock
         self._ids = ids
+        self._user = user
         self._heads = HeadCache()
         self._buffer = WriteBuffer()
         self._build_parts()
@@ -66,9 +75,15 @@ class StoreSaver(BaseCheckpointSaver[str]):
         values = self._values = ChannelValues(self.serde)
         self._reader = CheckpointReader(self._storage, values)
         self._writer = CheckpointWriter(
-            self._storage, self._clock, self._ids, values=values, heads=self._heads, buffer=self._buffer
+            self._storage,
+            self._clock,
+            self._ids,
+            values=values,
+            heads=self._heads,
+            buffer=self._buffer,
+            user=self._user,
         )
-        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._heads.forget)
+        self._upkeep = ThreadUpkeep(self._storage, self._clock, self._ids, self._heads.forget, user=self._user)
 
     def with_allowlist(self, extra_allowlist: Any) -> StoreSaver:
         """Return a saver over the same storage that may also build these types."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import BranchCreated, CheckpointDeleted, ExecutionDeleted
+from wtb.domain.events import Event
 from wtb.domain.execution import Branch, Execution
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
@@ -23,11 +24,14 @@ Choose = Callable[[UnitOfWork, Thread, Mapping[CheckpointId, Checkpoint]], Colle
 class ThreadUpkeep:
     """Copies and deletes threads, each in one transaction."""
 
-    def __init__(self, storage: Storage, clock: Clock, ids: Ids, forget: Callable[[str], None]) -> None:
+    def __init__(
+        self, storage: Storage, clock: Clock, ids: Ids, forget: Callable[[str], None], *, user: str | None = None
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._ids = ids
         self._forget = forget
+        self._user = user
 
     def copy(self, source_id: str, target_id: str) -> None:
         """Make another thread that begins with everything in this one; it shares the checkpoints and writes none."""
@@ -59,6 +63,7 @@ class ThreadUpkeep:
                     pause=source.execution.pause,
                     branch_id=branches[source.execution.branch_id].id,
                     metadata=with_shared(source.execution.metadata, shared, {**source.shared_heads, source.id: heads}),
+                    created_by=self._user,
                     created_at=now,
                     updated_at=now,
                 )
@@ -69,9 +74,15 @@ class ThreadUpkeep:
             for id in reversed(shared):  # the nearest first: its writes count
                 known = source.shared_heads.get(id, frozenset())
                 pending_writes_of(uow).copy([ExecutionId(id)], [head for head in heads if head not in known], target)
-            data = {"branch": source.active.name, "checkpoint": source.active.head_id, "run": target, "from": source.id}
+            body = BranchCreated(
+                branch=source.active.name,
+                checkpoint=source.active.head_id,
+                run=target,
+                from_=source.id,
+                by=self._user,
+            )
             for stream in (source.id, target):
-                uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=stream, at=now, data=data))
+                uow.events.append(Event.of(body, stream=stream, at=now))
             uow.commit()
 
     def delete(self, thread_id: str) -> None:
@@ -103,7 +114,8 @@ class ThreadUpkeep:
         now = self._clock.now()
         uow.checkpoints.delete_run(thread.id)
         uow.executions.delete(thread.id)
-        uow.events.append(Event(type=EventType.EXECUTION_DELETED, stream=thread.id, at=now, data={}))
+        body = ExecutionDeleted(workflow=thread.execution.workflow_name, by=self._user)
+        uow.events.append(Event.of(body, stream=thread.id, at=now))
 
     def _drop(
         self,
@@ -123,9 +135,8 @@ class ThreadUpkeep:
         if own:
             uow.checkpoints.delete(own)
         pending_writes_of(uow).delete(thread.id, gone)
-        data = {"count": len(gone), "reason": "asked for by LangGraph"}
-        now = self._clock.now()
-        uow.events.append(Event(type=EventType.CHECKPOINT_DELETED, stream=thread.id, at=now, data=data))
+        body = CheckpointDeleted(count=len(gone), reason="asked for by LangGraph", by=self._user)
+        uow.events.append(Event.of(body, stream=thread.id, at=self._clock.now()))
 
     def _move_branch(
         self,

@@ -8,7 +8,8 @@ from typing import Any
 
 from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
-from wtb.domain.events import Event, EventType
+from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated
+from wtb.domain.events import Event
 from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
@@ -47,7 +48,15 @@ class CheckpointWriter:
     """Stores checkpoints, each in one transaction; the number of statements does not grow with the thread."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, ids: Ids, *, values: ChannelValues, heads: HeadCache, buffer: WriteBuffer
+        self,
+        storage: Storage,
+        clock: Clock,
+        ids: Ids,
+        *,
+        values: ChannelValues,
+        heads: HeadCache,
+        buffer: WriteBuffer,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -55,6 +64,7 @@ class CheckpointWriter:
         self._values = values
         self._heads = heads
         self._buffer = buffer
+        self._user = user
 
     def put(self, put: Put) -> None:
         """Store a checkpoint, with the writes of the tasks before it if they still wait in the buffer.
@@ -215,8 +225,8 @@ class CheckpointWriter:
             uow.executions.save(thread.execution.on_branch(branch.id, now))
         uow.branches.add(branch)
         if parent.row_id is not None:
-            data = {"branch": branch.name, "checkpoint": parent.row_id}
-            uow.events.append(Event(type=EventType.BRANCH_CREATED, stream=put.thread_id, at=now, data=data))
+            body = BranchCreated(branch=branch.name, checkpoint=parent.row_id, by=self._user)
+            uow.events.append(Event.of(body, stream=put.thread_id, at=now))
         return branch.id, True
 
     def _activate(self, uow: UnitOfWork, put: Put, branch_id: BranchId, now: datetime) -> None:
@@ -235,12 +245,13 @@ class CheckpointWriter:
             status=ExecutionStatus.PAUSED,
             pause=Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD),
             branch_id=branch.id,
+            created_by=self._user,
             created_at=now,
             updated_at=now,
         )
         uow.executions.add(execution)
-        data = {"workflow": THREAD, "checkpoint": put.checkpoint["id"]}
-        uow.events.append(Event(type=EventType.EXECUTION_CREATED, stream=execution.id, at=now, data=data))
+        body = ExecutionCreated(workflow=THREAD, checkpoint=put.checkpoint["id"], by=self._user)
+        uow.events.append(Event.of(body, stream=execution.id, at=now))
 
     def _draft(
         self, put: Put, parent: KnownCheckpoint, record: Record, nodes: list[str], *, branch_id: BranchId, now: datetime
@@ -261,7 +272,7 @@ class CheckpointWriter:
             kind=Kind.MANUAL if metadata.get(UNSNAPSHOTTED) else Kind.AUTO,
             description=_described(put.namespace, nodes),
             next_nodes=next_nodes(record.routing),
-            created_by=None if run_id is None else str(run_id),
+            created_by=None if run_id is None else str(run_id),  # `delete_for_runs` finds it by this
             created_at=now,
         )
 
