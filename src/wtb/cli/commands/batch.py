@@ -275,7 +275,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
-        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
+        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, on_progress=display.told)
     used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
     _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
     if used_up or failed_jobs(result) or unscored_jobs(result):
