@@ -165,7 +165,7 @@ def many_jobs(folder: Path) -> list[Figure]:
     with wtb.Bench(folder=Path(tempfile.mkdtemp(dir=folder))) as bench:
         test = wtb.BatchTest(flow, cases=cases(number), evaluators=[wtb.Steps()], workers=THREADS)
         began = time.perf_counter()
-        result = bench.batch(test, told=told)
+        result = bench.batch(test, on_progress=told)
         seconds = time.perf_counter() - began
         assert (result.status, result.sharing["executed"]) == ("completed", 6 * number)
     early_s, late_s = at_s[EARLY] - at_s[1], at_s[JOBS] - at_s[JOBS - EARLY]

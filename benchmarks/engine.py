@@ -120,7 +120,9 @@ class NullStorage:
         )
         self.tool_calls: Any = SimpleNamespace()
         self.rollbacks: Any = SimpleNamespace()
+        self.evaluations: Any = SimpleNamespace()
         self.batches: Any = SimpleNamespace()
+        self.baselines: Any = SimpleNamespace()
         self.cache: Any = SimpleNamespace()
         self.observations: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
@@ -157,7 +159,9 @@ class NullStorage:
     def _keep_branch(self, branch: Branch) -> None:
         self._branch = branch
 
-    def _checkpoint(self, draft: CheckpointDraft, delta: StateDelta, returned: object = None) -> Checkpoint:
+    def _checkpoint(
+        self, draft: CheckpointDraft, delta: StateDelta, returned: object = None, memory: object = None
+    ) -> Checkpoint:
         if draft.parent_id is None:
             self._input = delta
         self._head = object.__new__(Checkpoint)

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import wtb
-from wtb.domain.observation import Observation, Source
+from wtb.domain.observation import Observation, ObservedSource
 
 CASES = 150
 ROUNDS = 3
@@ -38,7 +38,7 @@ class BlindObserver:
         """Return nothing."""
         return ()
 
-    def digest(self, source: Source) -> str:
+    def digest(self, source: ObservedSource) -> str:
         """Return nothing."""
         return ""
 

@@ -9,8 +9,9 @@ from typing import Any
 import wtb
 import wtb.langgraph
 from wtb.application.batches.forecast import Forecast
+from wtb.application.queries.batch_data import MatrixRow
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
-from wtb.batch_results import JobResult, MatrixRow
+from wtb.batch_results import JobResult
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
@@ -22,9 +23,10 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
+from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
-from wtb.domain.statistics.effects import Effect, Effects
+from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.domain.statistics.gate import Gate
 from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.summary import RunSummary
@@ -121,7 +123,7 @@ _BENCH = Described(
         "Run": ("run", "create", "resume"),
         "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
-        "Baselines and gates": ("set_baseline", "list_baselines", "delete_baseline", "gate"),
+        "Baselines and gates": ("set_baseline", "get_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "events", "close"),
     },
     beside=("services",),
@@ -132,7 +134,7 @@ _RUN = Described(
     is_made=False,
     attributes={"id": "The id of the run; every process can find the run by it."},
     groups={
-        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "execution"),
+        "Status and state": ("view", "status", "state", "error", "waiting", "usage", "spent", "scores", "execution"),
         "Continue, pause, stop": ("resume", "pause", "stop"),
         "What it did": (
             "at",
@@ -203,6 +205,7 @@ _RESULT = Described(
         "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
+    beside=("overview",),
 )
 _SAVER = Described(
     cls=wtb.langgraph.Saver,
@@ -352,11 +355,14 @@ SECTIONS = (
                 "files",
                 "usage",
                 "spent",
+                "scores",
                 "rollback",
                 "notes",
                 "times",
                 "current_nodes",
             ),
+            RunScores: ("all",),
+            RunScore: ("metric", "score", "error", "checkpoint_id", "fingerprint", "created_by", "created_at"),
             RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
             CheckpointView: ("checkpoint", "state", "files"),
             WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),
@@ -388,8 +394,18 @@ SECTIONS = (
                 "combination",
                 "method",
             ),
-            Effects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
-            Effect: ("name", "factors", "difference", "interval", "p_value", "is_shown", "gain", "units", "means"),
+            VariantEffects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
+            VariantEffect: (
+                "name",
+                "factors",
+                "difference",
+                "interval",
+                "p_value",
+                "is_shown",
+                "gain",
+                "units",
+                "means",
+            ),
             Verdict: ("finding", "reason", "comparison", "adjusted_p", "needed_cases", "family"),
             Family: ("is_primary", "metrics", "comparisons"),
             NeededCases: ("low", "about", "high"),
@@ -421,7 +437,7 @@ SECTIONS = (
                 "errors_p",
                 "unfinished",
             ),
-            Baseline: ("name", "combination", "batch_id", "created_at"),
+            Baseline: ("name", "combination", "workflow_name", "record", "results", "batch_id", "created_at"),
             Batch: ("id", "name", "workflow_name", "status", "record", "created_at", "updated_at"),
             BatchRecord: ("combinations", "baseline", "cases", "repeats", "metrics", "weights", "primary", "workers"),
             Forecast: (

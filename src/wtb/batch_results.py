@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.evaluation_engine import error_of
+from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
@@ -38,7 +39,7 @@ _FORMULA = tuple("=+-@\t\r\n")
 if TYPE_CHECKING:
     from wtb.bench import Bench
     from wtb.domain.statistics.comparisons import Summary
-    from wtb.domain.statistics.effects import Effects
+    from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
     from wtb.runs import Run
 
@@ -69,16 +70,6 @@ class JobResult:
     def state(self) -> dict[str, Any]:
         """The final state of the run."""
         return self.run.state
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixRow:
-    """One combination: its summary on each metric and on `failed`, and its verdicts against the baseline."""
-
-    combination: str
-    is_baseline: bool
-    summaries: Mapping[str, Summary]
-    verdicts: Mapping[str, Verdict]
 
 
 class BatchResult:
@@ -311,7 +302,7 @@ class BatchResult:
             self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
         return self._verdicts[errors, max_errors]
 
-    def effects(self, metric: str | None = None, *, errors: str = "worst") -> Effects:
+    def effects(self, metric: str | None = None, *, errors: str = "worst") -> VariantEffects:
         """Return how much each variant matters for a metric, averaged over the variants of all other nodes.
 
         Without a metric, it is the primary one. The effects of all variants, and the interactions of every two, are
@@ -340,6 +331,24 @@ class BatchResult:
             )
             for name in self.combinations
         ]
+
+    def overview(self, rows: Sequence[MatrixRow] | None = None) -> BatchOverview:
+        """Return the results for programs, with these rows of the matrix or with all."""
+        failed = failed_jobs(self)
+        return BatchOverview(
+            batch=self.batch,
+            primary=self.primary,
+            notes=self.notes,
+            completed=len(self.results) - len(failed),
+            failed=len(failed),
+            sharing=self.sharing,
+            spent=self.spent,
+            measured_apart=self.measured_apart,
+            unpriced=self.unpriced,
+            matrix=self.matrix if rows is None else rows,
+            failures=[_failure(job) for job in failed],
+            evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
+        )
 
     def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
         from wtb.domain.statistics.comparisons import summarise
@@ -421,10 +430,46 @@ class BatchResult:
         return pd.DataFrame(self.rows())
 
 
+def failed_jobs(result: BatchResult) -> list[JobResult]:
+    """Return the jobs that failed."""
+    return [job for job in result.results if job.status == JobStatus.FAILED]
+
+
+def unscored_jobs(result: BatchResult) -> dict[str, list[JobResult]]:
+    """Return, for each evaluator that failed, the jobs that it could not score."""
+    found = {
+        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
+        for metric in result.batch.record.metric_names
+    }
+    return {metric: jobs for metric, jobs in found.items() if jobs}
+
+
+def error_line(job: JobResult) -> str:
+    """Return the error of a failed job in one line; empty if it did not fail."""
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+
+
+def _failure(job: JobResult) -> JobFailure:
+    return JobFailure(
+        combination=job.combination,
+        case_id=job.case_id,
+        repeat=job.repeat,
+        error=error_line(job),
+        run_id=job.run_id,
+    )
+
+
+def _evaluator_failures(metric: str, jobs: Sequence[JobResult]) -> EvaluatorFailures:
+    first = jobs[0]
+    return EvaluatorFailures(
+        evaluator=metric, failed=len(jobs), error=error_of(first.scores[metric]), run_id=first.run_id
+    )
+
+
 def _why(job: JobResult) -> str | None:
     """Return why a job failed, or why evaluators gave it no score."""
     if job.error is not None:
-        return f"{job.error.get('type')}: {job.error.get('message')}"
+        return error_line(job)
     return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
 
 
@@ -497,8 +542,10 @@ def _joined(
         directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
         raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
     first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
-    if first == second:
+    if first == second and before.batch.id == after.batch.id:
         raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
+    if first == second:  # another batch of the same name, or a baseline that looks like one
+        first = f"{before.batch.name} ({before.batch.id}):{pair[0]}"
     scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
     return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
 

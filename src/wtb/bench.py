@@ -22,7 +22,8 @@ from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Subscription
+from wtb.domain.ports.events import Subscription
+from wtb.domain.run_scores import RunScore
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.gates import GateResult, judge
@@ -37,11 +38,12 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 
-def _taking_what(other: Callable[Given, Found]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
-    """Give a method that passes all its arguments on the signature of the other one, for editors and `help`."""
+def _taking_what(other: Callable[Given, Any]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
+    """Give a method that passes all its arguments on the parameters of the other one, for editors and `help`."""
 
     def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
-        vars(method)["__signature__"] = inspect.signature(other)
+        returns = inspect.signature(method).return_annotation
+        vars(method)["__signature__"] = inspect.signature(other).replace(return_annotation=returns)
         return method
 
     return shown
@@ -58,7 +60,7 @@ class Bench:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
 
-    def create(
+    def _new_run(
         self,
         flow: Workflow | Any,
         input: Mapping[str, Any] | Any = None,
@@ -76,7 +78,37 @@ class Bench:
         workspace: Path | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
-    ) -> Run:
+    ) -> tuple[Workflow, dict[str, Any]]:
+        """Return the workflow, and what `controller.create` and `controller.start` take."""
+        refuse_while_loading()
+        flow = as_workflow(flow)
+        input = flow.given(input)
+        options = RunOptions.from_dict(
+            {
+                "break_before": (*flow.break_before, *names_of(break_before)),
+                "break_after": (*flow.break_after, *names_of(break_after)),
+                "max_steps": max_steps,
+                "timeout_s": timeout_s,
+                "seed": seed,
+                "checkpoints": checkpoints,
+                "fine_grained": fine_grained,
+                "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
+                "variants": dict(variants or {}),
+            }
+        )
+        return flow, {
+            "definition": flow.definition(),
+            "state": input,
+            "options": options,
+            "execution_id": run_id,
+            "source": source_of(flow),
+            "workspace": None if workspace is None else Path(workspace),
+            "metadata": metadata,
+            "created_by": created_by,
+        }
+
+    @_taking_what(_new_run)
+    def create(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Record a run without starting it; `run.resume()` starts it, in this process or another.
 
         - `input`: the keys and values that the state begins with.
@@ -95,41 +127,17 @@ class Bench:
 
         It raises `InvalidWorkflow` if the workflow cannot run, and `AlreadyExists` if the id is taken.
         """
-        refuse_while_loading()
-        flow = as_workflow(flow)
-        input = flow.given(input)
-        options = RunOptions.from_dict(
-            {
-                "break_before": (*flow.break_before, *names_of(break_before)),
-                "break_after": (*flow.break_after, *names_of(break_after)),
-                "max_steps": max_steps,
-                "timeout_s": timeout_s,
-                "seed": seed,
-                "checkpoints": checkpoints,
-                "fine_grained": fine_grained,
-                "checkpoint_failure": checkpoint_failure or self.services.settings.checkpoint_failure,
-                "variants": dict(variants or {}),
-            }
-        )
-        execution = self.services.controller.create(
-            flow.definition(),
-            input,
-            options,
-            execution_id=run_id,
-            source=source_of(flow),
-            workspace=None if workspace is None else Path(workspace),
-            metadata=metadata,
-            created_by=created_by,
-        )
-        return Run(self, execution.id, flow)
+        flow, new = self._new_run(flow, input, **options)
+        return Run(self, self.services.controller.create(**new).id, flow)
 
-    @_taking_what(create)
+    @_taking_what(_new_run)
     def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Run a workflow until it ends or pauses, and return the run.
 
         It takes the same options as `create`. If a node fails, nothing is raised: see `run.error`.
         """
-        return self.create(flow, input, **options).resume()
+        flow, new = self._new_run(flow, input, **options)
+        return Run(self, self.services.controller.start(**new).id, flow)
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of its id, of at least four characters.
@@ -177,7 +185,7 @@ class Bench:
         only: Sequence[str] = (),
         remeasure: bool = False,
         stop: threading.Event | None = None,
-        told: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> BatchResult:
         """Run every combination of variants over every case, and return the result.
@@ -189,12 +197,13 @@ class Bench:
         - `remeasure`: run the baseline and all others again, side by side, if their latency and cost would otherwise be
           measured at different times.
         - `stop`: an event; once it is set, no more jobs start.
-        - `told`: a function that gets the progress each time a job ends.
+        - `on_progress`: a function that gets the progress each time a job ends.
         """
         refuse_while_loading()
+        report = on_progress or options.pop("told", None) or (lambda progress: None)  # `told` is its earlier name
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         batch = self.services.batches.run(
-            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=told or (lambda progress: None)
+            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=report
         )
         return self.get_batch(batch.id)
 
@@ -224,12 +233,17 @@ class Bench:
         expected: Any = None,
         cases: Any = None,
         workers: int | None = None,
+        created_by: str | None = None,
     ) -> Any:
         """Score finished runs without running them again.
 
-        For a run or its id, return the scores by name. For a batch or its name, add the new scores to those its jobs
-        have and return the result. The evaluators see what the batch's cases expect, unless you pass other `cases`. For
-        a single run, pass what you expect as `expected`.
+        For a run or its id, return the scores by name. Pass what you expect as `expected`. The scores are kept with the
+        run: see `run.scores`. `created_by` is kept with them.
+
+        For a batch or its name, add the new scores to those its jobs have and return the result. The evaluators see
+        what the batch's cases expect, unless you pass other `cases`.
+
+        An evaluator that fails gives `{"error": …}` instead of a score.
         """
         chosen = read_evaluators(evaluators)
         if not chosen:
@@ -237,7 +251,9 @@ class Bench:
         if isinstance(what, str):
             what = self._run_or_batch(what)
         if isinstance(what, Run):
-            return self.services.scoring.score_run(what.id, chosen, expected, what._restored)
+            score_run = self.services.run_scoring.score
+            scores = score_run(what.id, chosen, expected, what._restored, created_by=created_by)
+            return {each.metric: _score_or_error(each) for each in scores}
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)
@@ -274,7 +290,12 @@ class Bench:
         """
         names = [batch] if isinstance(batch, str) else batch
         batches = [self.services.queries.batch_record(each) for each in names]
-        return self.services.batch_editor.keep_baseline(name, batches, combination)
+        return self.services.baselines.save(name, batches, combination)
+
+    def get_baseline(self, name: str) -> BatchResult:
+        """Return the saved results of a baseline, to look at them or to compare them with a batch."""
+        found = self.services.queries.baseline(name).results
+        return BatchResult(self, found.batch, found.jobs)
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines, sorted by name."""
@@ -282,9 +303,7 @@ class Bench:
 
     def delete_baseline(self, name: str) -> Baseline:
         """Delete a baseline with its saved scores and return it; batches and runs stay."""
-        found = self.services.queries.baseline(name)
-        self.services.batch_editor.delete_baseline(name)
-        return found
+        return self.services.baselines.delete(name)
 
     def gate(
         self,
@@ -307,10 +326,10 @@ class Bench:
 
         The outcome is `fine`, `regression` or `inconclusive`.
         """
-        kept = self.services.queries.baseline(baseline)
+        saved = self.services.queries.baseline(baseline)
         return judge(
-            kept,
-            self.get_batch(kept.batch_id),
+            saved.baseline,
+            BatchResult(self, saved.results.batch, saved.results.jobs),
             self.get_batch(batch),
             combination=combination,
             metric=metric,
@@ -349,6 +368,10 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _score_or_error(score: RunScore) -> float | dict[str, str]:
+    return {"error": score.error or ""} if score.score is None else float(score.score)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
+from wtb.application.batches.run_scoring import RunScoring
 from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
@@ -30,7 +32,7 @@ from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
-from wtb.application.time_travel.comparison import Comparison
+from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.run_editor import RunEditor
 from wtb.application.time_travel.time_travel import TimeTravel
@@ -41,7 +43,19 @@ from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
-from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, EventBus, Ids, ObjectStore, Observer, Owners
+from wtb.domain.ports import (
+    NO_TELEMETRY,
+    CallAnchor,
+    Clock,
+    Codec,
+    Conditions,
+    DependencyObserver,
+    EventBus,
+    Ids,
+    ObjectStore,
+    Owners,
+    Telemetry,
+)
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
@@ -58,6 +72,7 @@ from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
+from wtb.infrastructure.runners.parallel_map import map_in_threads
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -102,7 +117,8 @@ class _Parts:
     heartbeat: Heartbeat
     caller: FunctionCaller
     garbage: SweptGarbage
-    observer: Observer
+    observer: DependencyObserver
+    telemetry: Telemetry
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return what drives a workflow: the engine that it brings along, or ours."""
@@ -126,9 +142,11 @@ class Services(_Parts):
     run_editor: RunEditor
     batches: BatchTestRunner
     batch_editor: BatchEditor
+    baselines: Baselines
     scoring: Scoring
+    run_scoring: RunScoring
     replay: Replayer
-    comparison: Comparison
+    comparison: CheckpointComparison
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
@@ -154,22 +172,30 @@ class Services(_Parts):
         self.close()
 
 
-def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, ids: Ids | None = None) -> Services:
+def bootstrap(
+    settings: Settings | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    telemetry: Telemetry = NO_TELEMETRY,
+) -> Services:
     """Put everything together as the settings say."""
-    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids())
+    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
     controller = _controller(parts)
     evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
-    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation)
+    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(
         **vars(parts),
         controller=controller,
         travel=_travel(parts),
         run_editor=_run_editor(parts),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
-        comparison=Comparison(parts.storage, parts.objects),
+        comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring),
-        batch_editor=BatchEditor(parts.storage, parts.clock, parts.ids, user=parts.user),
+        batch_editor=BatchEditor(parts.storage, parts.clock, user=parts.user),
+        baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
+        run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation, user=parts.user),
         retention=_retention(parts),
         collection=_collection(parts),
         integrity=_integrity(parts),
@@ -177,10 +203,10 @@ def bootstrap(settings: Settings | None = None, *, clock: Clock | None = None, i
     )
 
 
-def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
+def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> _Parts:
     masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
-    storage = _storage(settings, codec, clock, bus)
+    storage = _storage(settings, codec, clock, bus, telemetry)
     objects = _objects(settings, clock)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
@@ -212,8 +238,9 @@ def _parts(settings: Settings, clock: Clock, ids: Ids) -> _Parts:
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
-        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock),
+        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, telemetry=telemetry),
         observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
+        telemetry=telemetry,
     )
 
 
@@ -236,6 +263,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         price=price_usd,
         caller=parts.caller,
         engine_of=parts.engine_of,
+        telemetry=parts.telemetry,
         user=parts.user,
     )
 
@@ -252,6 +280,7 @@ def _travel(parts: _Parts) -> TimeTravel:
         reversals=parts.reversals,
         heartbeat=parts.heartbeat,
         masker=parts.masker,
+        telemetry=parts.telemetry,
         user=parts.user,
     )
 
@@ -285,6 +314,7 @@ def _batches(
         masker=parts.masker,
         planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
         traces=traces,
+        telemetry=parts.telemetry,
         user=parts.user,
     )
     return BatchTestRunner(services)
@@ -323,7 +353,9 @@ def _integrity(parts: _Parts) -> Integrity:
     )
 
 
-def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> MemoryStorage | SqlStorage:
+def _storage(
+    settings: Settings, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry
+) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
         from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 
@@ -339,7 +371,7 @@ def _storage(settings: Settings, codec: Codec, clock: Clock, bus: EventBus) -> M
     except BaseException:
         database.close()
         raise
-    return SqlStorage(database, codec=codec, clock=clock, bus=bus)
+    return SqlStorage(database, codec=codec, clock=clock, bus=bus, telemetry=telemetry)
 
 
 def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:

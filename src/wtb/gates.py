@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wtb.application.batches.batch_editor import known_combination
+from wtb.application.batches.baselines import known_combination
 from wtb.batch_results import BatchResult, compare_results
 from wtb.domain.batch import Baseline
 from wtb.domain.evaluation import Absent, Score

@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from wtb.application.runs.context import Context, current
+from wtb.application.runs.context import Context
+from wtb.application.runs.engine_context import current
 from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
 from wtb.bootstrap import open_database

@@ -160,12 +160,13 @@ def source_of(flow: Workflow) -> str | None:
     """Return where a workflow can be loaded again: its source, or the module that holds it by name."""
     if flow.source is not None:
         return flow.source
+    wanted = {id(flow), id(flow.origin)}
     # A script that imports its workflow comes last: loading the module that defines it takes less.
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
-        if file and not file.endswith("__main__.py"):
-            for name, value in list(vars(module).items()):
-                if value is flow or value is flow.origin:
-                    place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
-                    return f"{place}:{name}"
+        # Thousands of modules may be loaded, and every new run asks: ids are compared without a loop in Python.
+        if file and not file.endswith("__main__.py") and not wanted.isdisjoint(map(id, list(vars(module).values()))):
+            name = next(name for name, value in list(vars(module).items()) if id(value) in wanted)
+            place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
+            return f"{place}:{name}"
     return None

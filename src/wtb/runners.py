@@ -26,7 +26,7 @@ def load_runner(name: str) -> Runner:
     if name in offered:
         return _made(name, offered[name].load())
     known = ", ".join(sorted({*_OWN, *offered}))
-    raise InvalidInput(f"there is no runner {name!r}; there are {known}, and your own as file.py:Runner")
+    raise InvalidInput(f"there is no runner {name!r}; there are {known}; name your own as file.py:Runner")
 
 
 def _made(name: str, make: Callable[[], Runner]) -> Runner:

@@ -23,7 +23,8 @@ from wtb.domain.files import FileCommitId, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.replay import ReplayReport
-from wtb.domain.rollback import Direction, Rollback, RollbackPlan
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackPlan
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
@@ -166,6 +167,15 @@ class Run:
         A fork does not count what the other run spent before the fork.
         """
         return usage_data(self._queries.spent(self.id))
+
+    @property
+    def scores(self) -> RunScores:
+        """The scores that `bench.evaluate` gave the run: `run.scores["exact_match"].score` is the newest one.
+
+        `run.scores.all` has all of them, oldest first. If the evaluator failed, `score` is None and `error` says why.
+        The scores of a batch are in its result, not here.
+        """
+        return self._queries.scores(self.id)
 
     @property
     def returned(self) -> dict[str, list[dict[str, Any]]]:
@@ -367,7 +377,7 @@ class Run:
         `in_doubt` says whether a call that was interrupted is `done` or to be made `again`. `take_over` is as for
         `resume`.
         """
-        if any(journal.is_open and journal.direction is Direction.REDO for journal in self.rollbacks):
+        if any(journal.is_open and journal.direction is RollbackDirection.REDO for journal in self.rollbacks):
             self._learn_tools()
         else:  # a rollback can be abandoned even if its workflow is gone
             with suppress(InvalidInput):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, overload
 
-from wtb.application.runs.context import current
+from wtb.application.runs.engine_context import current
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Effects, Tool, ToolSpec

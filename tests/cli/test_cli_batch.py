@@ -161,7 +161,7 @@ def test_ctrl_c_finishes_what_has_begun_and_the_same_command_goes_on(shell: Shel
     stuck(shell).unlink()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, "elsewhere" in err) == (0, False)
-    assert "left to run: the same command goes on." in out
+    assert "left to run: run the same command again to continue." in out
     part = shell.json("batch", "run", "batch.py", "--only", "baseline")
     assert (part["status"], part["jobs"]["total"], part["jobs"]["missing"]) == ("completed", 20, 0)
     again = shell.json("batch", "run", "batch.py")
@@ -204,7 +204,7 @@ def test_a_batch_is_cancelled_from_another_process(shell: Shell) -> None:
     process = shell.start("batch", "run", "batch.py", "--workers", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     read_until("8/80 jobs", process)
     assert "is cancelled" in shell.wtb("batch", "cancel", "qa").stdout
-    read_until("Cancelled from elsewhere", process)
+    read_until("Cancelled by another process", process)
     stuck(shell).unlink()
     out, _ = process.communicate(timeout=60)
     assert "left to run" in out
@@ -223,7 +223,7 @@ def test_failed_jobs_exit_with_3_and_are_named_and_retried(shell: Shell, monkeyp
     again = shell.json("batch", "retry", "qa", "batch.py")
     assert (again["status"], again["jobs"]["kept"]) == ("completed", 78)
     assert set(executed(shell) - before) == {"answer=bad None 3", "answer=bad True 3"}
-    assert "no job of batch 'qa' has failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
+    assert "no evaluator of batch 'qa' failed" in shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
 
 
 def test_a_retry_wants_the_cases_that_the_batch_had(shell: Shell) -> None:
@@ -232,7 +232,7 @@ def test_a_retry_wants_the_cases_that_the_batch_had(shell: Shell) -> None:
     (shell.folder / "other.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     shell.wtb("batch", "run", "batch.py", "--cases", "other.jsonl", "--only", "answer=bad", code=3)
     refused = shell.wtb("batch", "retry", "qa", "batch.py", code=2).stderr
-    assert "batch 'qa' had the case 'other 3'; name the file with --cases" in refused
+    assert "batch 'qa' has a case 'other 3', which is missing here" in refused
     again = shell.json("batch", "retry", "qa", "batch.py", "--cases", "other.jsonl", code=3)
     assert again["jobs"] == {"total": 4, "completed": 3, "failed": 1, "missing": 0, "kept": 3}
 
@@ -266,7 +266,7 @@ def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(
     }
     text = look(finished, monkeypatch, "compare", "qa")
     assert "0/5/15" in text
-    assert "needed: how many cases in all would tell" in text
+    assert "needed: about how many cases would show the difference" in text
     assert "for 3 comparisons on exact_match (primary); 6 comparisons on 2 metrics." in text
 
 
@@ -297,7 +297,7 @@ def test_two_batches_are_compared_and_what_only_one_has_is_named(shell: Shell, m
 def test_a_budget_is_for_all_runs_of_a_batch_and_a_larger_one_goes_on(shell: Shell) -> None:
     none = shell.wtb("batch", "run", "batch.py", "--budget-s", "0", code=3).stdout
     assert "qa: cancelled" in none
-    assert "with 80 jobs left to run: a larger --budget-s goes on." in none
+    assert "with 80 jobs left to run: raise --budget-s to continue." in none
     done = shell.json("batch", "run", "batch.py", "--budget-s", "600", "--runner", "threads")
     assert (done["status"], done["jobs"]["kept"]) == ("completed", 0)
     assert done["spent"]["s"] > 0
@@ -308,7 +308,9 @@ def test_the_gate_tells_fine_from_a_regression_and_from_what_nobody_can_tell(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.wtb("batch", "run", "batch.py", "--only", "answer=bad")
-    assert "main is baseline of qa, 20 results." in look(shell, monkeypatch, "baseline", "set", "main", "qa")
+    assert "Saved baseline main: baseline of qa, 20 results." in look(
+        shell, monkeypatch, "baseline", "set", "main", "qa"
+    )
     gate = ("gate", "qa", "--baseline", "main", "--metric", "exact_match")
     assert look(shell, monkeypatch, *gate).startswith("FINE: exact_match of qa:baseline against baseline main\n")
     proof = look(shell, monkeypatch, *gate, "--non-inferior", "--max-drop", "0.02", code=5)
@@ -361,7 +363,7 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
         (
             ("batch", "run", "batch.py", "--runner", "ray"),
             2,
-            "there is no runner 'ray'; there are threads, and your own as file.py:Runner",
+            "there is no runner 'ray'; there are threads; name your own as file.py:Runner",
         ),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),

@@ -41,7 +41,7 @@ def test_a_new_database_is_empty_and_says_what_to_run() -> None:
 
 def test_upgrading_says_from_where_to_where_and_then_that_nothing_is_left_to_do() -> None:
     assert wtb("db", "upgrade", "--url", URL).stdout == f"Upgraded from empty to {HEAD}.\n"
-    assert wtb("db", "upgrade", "--url", URL).stdout == f"The database is at {HEAD} already.\n"
+    assert wtb("db", "upgrade", "--url", URL).stdout == f"The database is already at {HEAD}.\n"
     assert (
         wtb("db", "current", "--url", URL).stdout == f"The database is at {HEAD}, this wtb needs {HEAD}: up to date.\n"
     )

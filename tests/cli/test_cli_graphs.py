@@ -74,7 +74,7 @@ def test_a_graph_is_begun_in_one_process_and_finished_in_another(shell: Shell) -
     done = shell.json("resume", "r1", "--answer", "yes")
     assert (done["status"], done["state"]) == ("completed", {"log": ["5", "yes"], "topic": "rooms"})
     assert "find/look" in shell.wtb("show", "r1", "--events", "--type", "node.inside").stdout
-    assert "gives what was recorded" in shell.wtb("show", "r1", "--replay").stdout
+    assert "gives the recorded results" in shell.wtb("show", "r1", "--replay").stdout
     assert [row["node"] for row in shell.json("history", "r1")[1:]] == ["find", "book", "ask"]
 
 

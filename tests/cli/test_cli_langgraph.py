@@ -95,6 +95,6 @@ def test_a_database_of_langgraphs_own_saver_is_imported(shell: Shell) -> None:
         graph.invoke({"messages": [HumanMessage("hi", id="0")], "count": 0}, {"configurable": {"thread_id": "other"}})
 
     assert shell.json("import", "langgraph", "theirs.db") == {"threads": 1, "checkpoints": 5, "present": []}
-    assert "Left as they are: other" in shell.wtb("import", "langgraph", "theirs.db").stdout
+    assert "Not changed: other" in shell.wtb("import", "langgraph", "theirs.db").stdout
     assert shell.json("show", "other")["state"]["count"] == 4
     assert "is not a file" in shell.wtb("import", "langgraph", "missing.db", code=2).stderr

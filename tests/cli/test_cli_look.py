@@ -119,10 +119,10 @@ def test_history_shows_a_page_and_how_to_see_the_rest(monkeypatch: pytest.Monkey
     monkeypatch.setattr(look, "CHECKPOINTS", 3)
     text = shown("history", "first")
     assert re.findall(r"^(?:head)? +(\d+) ", text, re.MULTILINE) == ["6", "7", "8"]
-    assert "There are earlier ones: add `--before 6`; `--all` alone shows all 9." in text
+    assert "There are earlier checkpoints: add `--before 6`; `--all` alone shows all 9." in text
     before = shown("history", "first", "--before", "6")
     assert "add `--before 3`" in before
-    assert "There are later ones: add `--after 5`." in before
+    assert "There are later checkpoints: add `--after 5`." in before
     assert [row["step"] for row in data("history", "first", "--after", "count#5", "--limit", "2")] == [6, 7]
 
 

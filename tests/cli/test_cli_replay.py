@@ -64,7 +64,7 @@ def test_a_run_that_is_the_same_is_marked_step_by_step() -> None:
         "✓   3  tick#3",
         "·   4  changed by a person",
         "✓   5  answer",
-        "The workflow as it is now gives what was recorded.",
+        "The current workflow gives the recorded results.",
     ]
 
 
@@ -76,7 +76,7 @@ def test_what_differs_is_shown_below_its_step_and_exits_with_3() -> None:
     assert "next nodes: recorded tick, now answer" in lines
     assert any(line.startswith("state.text: recorded 'xxx") and line.endswith(", now 'y'") for line in lines)
     assert all(len(line) < 300 for line in lines)
-    assert lines[-1] == "The workflow as it is now gives something else in 3 of 6 steps."
+    assert lines[-1] == "The current workflow gives another result in 3 of 6 steps."
 
 
 def test_json_has_the_values_whole() -> None:

@@ -163,8 +163,8 @@ def test_a_run_that_ends_because_no_edge_held_says_so(tmp_path: Path) -> None:
         (("run", "flow.py", "--set", "x"), "--set takes KEY=VALUE"),
         (("run", "flow.py", "--break-before", "nope"), "there is no node 'nope'"),
         (("run", "flow.py", "--run-id", "a b"), "the run id"),
-        (("ls", "--since", "soon"), "--since takes a number"),
-        (("ls", "--since", "99999999999d"), "--since takes a number"),
+        (("ls", "--since", "soon"), "give a number with m, h, d or w"),
+        (("ls", "--since", "99999999999d"), "give a number with m, h, d or w"),
     ],
 )
 def test_bad_input_is_one_clear_sentence_and_exit_code_2(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
@@ -186,7 +186,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_run_begins_so(shell: Sh
         "alpha_2",
     ]
     unclear = shell.wtb("show", "alph", code=2).stderr
-    assert "'alph' is how several runs begin: alpha_2, alpha-1, alpha; give more of the id" in unclear
+    assert "several runs start with 'alph': alpha_2, alpha-1, alpha; give more of the id" in unclear
     assert "no run 'alp'" in shell.wtb("show", "alp", code=1).stderr
 
 
@@ -196,9 +196,9 @@ def test_lists_are_filtered_and_paged_and_show_ids_that_can_be_typed(shell: Shel
         shell.wtb("run", "flow.py", "--set", f"question={topic}")
     assert [row["status"] for row in shell.json("ls")] == ["completed", "completed", "paused"]
     assert len(shell.json("ls", "--status", "paused", "--workflow", "support", "--since", "1h")) == 1
-    assert "No run fits." in shell.wtb("ls", "--workflow", "other").stdout
+    assert "No run matches." in shell.wtb("ls", "--workflow", "other").stdout
     first_page = shell.wtb("ls", "--limit", "2").stdout
-    assert "There are more: `--offset 2`." in first_page
+    assert "There are more: add `--offset 2`." in first_page
     assert "more" not in shell.wtb("ls", "--limit", "2", "--offset", "2").stdout
     short = first_page.splitlines()[1].split()[0]
     assert shell.json("show", short)["state"]["question"] == "hello"
@@ -274,7 +274,7 @@ def test_a_run_whose_process_was_killed_is_shown_as_gone_and_can_be_stopped(stuc
     stuck.process.wait()
     listed = shell.wtb("ls").stdout
     assert "running (gone)" in listed
-    assert "`wtb resume RUN` does" in listed
+    assert "continue one with `wtb resume RUN`" in listed
     assert "running (gone)" in shell.wtb("show", "r1").stdout
     assert shell.wtb("pause", "r1").stdout == "r1 is paused now.\n"
     assert shell.json("stop", "r1") == {"run": "r1", "requested": "stop", "status": "cancelled"}

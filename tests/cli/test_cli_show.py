@@ -84,11 +84,11 @@ def test_a_run_is_shown_with_where_it_stands_and_what_to_do(failed: Shell) -> No
     assert lines["workflow"] == f"files {failed.folder / 'flow.py'}:flow"
     assert (lines["status"], lines["branch"]) == ("failed", "main")
     assert lines["step"] == "4 after write#3, next check"
-    assert lines["failed in"] == "check, visit 1; `wtb show r1 --traceback` tells where"
+    assert lines["failed in"] == "check, visit 1; `wtb show r1 --traceback` shows where"
     assert lines["used"] == "30+6 tokens, $1.5000"
     assert lines["files"] == "5 files, 10 B; `wtb show r1 --files` lists them"
     assert '"n": 3' in shown
-    assert shown.endswith("Failed: ValueError: [bold]never[/\nGo on from the last good step with `wtb resume r1`.\n")
+    assert shown.endswith("Failed: ValueError: [bold]never[/\nContinue from the last good step with `wtb resume r1`.\n")
 
 
 def test_the_traceback_leads_to_the_line_that_raised(failed: Shell) -> None:
@@ -98,7 +98,7 @@ def test_the_traceback_leads_to_the_line_that_raised(failed: Shell) -> None:
 
 
 def test_a_run_that_did_not_fail_has_no_traceback(done: Shell) -> None:
-    assert "only a failed one has a traceback" in done.wtb("show", "r1", "--traceback", code=2).stderr
+    assert "only a failed run has a traceback" in done.wtb("show", "r1", "--traceback", code=2).stderr
 
 
 def test_programs_are_told_the_same(done: Shell) -> None:
@@ -120,7 +120,7 @@ def test_events_are_filtered_by_type_severity_and_number(failed: Shell) -> None:
     both = failed.json("show", "r1", "--type", "node.failed", "--type", "execution")
     assert both == [row for row in every if row["event"] == "node.failed" or row["event"].startswith("execution.")]
     assert failed.json("show", "r1", "--events", "--limit", "2") == every[-2:]
-    assert "no event is called so" in failed.wtb("show", "r1", "--type", "nope", code=2).stderr
+    assert "there is no such event" in failed.wtb("show", "r1", "--type", "nope", code=2).stderr
 
 
 def test_events_are_readable_whatever_they_say(failed: Shell) -> None:
@@ -181,7 +181,7 @@ def test_what_cannot_be_exported_is_said(done: Shell) -> None:
 
 def test_a_new_project_runs_with_the_commands_that_are_printed(tmp_path: Path) -> None:
     said = Shell(tmp_path).wtb("init", "my bench").stdout
-    assert "Made writer.py, wtb.toml, .gitignore in my bench." in said
+    assert "Created writer.py, wtb.toml, .gitignore in my bench." in said
     commands = said.partition("Now type:\n\n")[2]
     script = f'set -e\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}\ncat first-draft/draft.txt\n'
     done = subprocess.run(
@@ -196,7 +196,7 @@ def test_a_new_project_runs_with_the_commands_that_are_printed(tmp_path: Path) -
 @pytest.mark.parametrize("taken", ["writer.py", "wtb.toml"])
 def test_init_overwrites_nothing_and_makes_nothing_when_a_file_is_there(tmp_path: Path, taken: str) -> None:
     (tmp_path / taken).write_text("# mine")
-    assert f"{taken} is there already" in Shell(tmp_path).wtb("init", code=2).stderr
+    assert f"{taken} already exists" in Shell(tmp_path).wtb("init", code=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == [taken]
     assert (tmp_path / taken).read_text() == "# mine"
 

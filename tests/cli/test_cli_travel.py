@@ -100,11 +100,11 @@ def terminal() -> Iterator[Terminal]:
 
 
 PLAN = """\
-Back to step 1 after a#1, 2 checkpoints back.
-Undone, newest first:
+Go back to step 1 after a#1, 2 checkpoints back.
+Nodes to undo, newest first:
   c#1
   b#1
-Calls taken back, in this order:
+Calls to undo, in this order:
   open_ticket(title='c')
   open_ticket(title='b')
 Files:
@@ -118,15 +118,15 @@ def test_a_rollback_in_a_new_process_takes_back_state_files_and_calls_and_redo_b
     assert desk.wtb("rollback", "first", "a", "--dry-run").stdout == PLAN
     assert desk.tickets == ["a", "b", "c"]
     done = desk.wtb("rollback", "first", "a", "--yes").stdout
-    assert done == f"{PLAN}Paused: rolled back to a#1. Go on with `wtb resume first`.\n"
+    assert done == f"{PLAN}Paused: rolled back to a#1. Continue with `wtb resume first`.\n"
     assert (desk.tickets, desk.state()) == (["a"], {"log": ["a"]})
     assert [row["path"] for row in desk.json("show", "first", "--files")] == ["a.txt", "all.txt"]
-    assert "first waits there already" in desk.wtb("rollback", "first", "a", "--yes").stdout
-    assert "there is no terminal to ask on, and nothing was done" in desk.wtb("redo", "first", code=2).stderr
+    assert "first is already there" in desk.wtb("rollback", "first", "a", "--yes").stdout
+    assert "there is no terminal to ask on, so nothing was changed" in desk.wtb("redo", "first", code=2).stderr
     assert desk.tickets == ["a"]
     assert desk.wtb("redo", "first", "--yes").stdout == (
-        "Calls made again, in this order:\n  open_ticket(title='b')\n  open_ticket(title='c')\n"
-        "Paused: gone forward to c#1. Go on with `wtb resume first`.\n"
+        "Calls to repeat, in this order:\n  open_ticket(title='b')\n  open_ticket(title='c')\n"
+        "Paused: gone forward to c#1. Continue with `wtb resume first`.\n"
     )
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a", "b", "c"]})
     assert "has no rollback to redo" in desk.wtb("redo", "first", code=2).stderr
@@ -150,8 +150,8 @@ def test_history_marks_the_head_and_shows_what_was_left_only_when_asked(desk: De
 def test_calls_that_cannot_be_taken_back_are_shown_and_refused_unless_allowed(desk: Desk) -> None:
     desk.wtb("run", "flow.py", "--run-id", "mailed", "--set", "mail=b")
     refused = desk.wtb("rollback", "mailed", "a", "--yes", code=2)
-    assert "Calls that cannot be taken back:\n  mail(text='b')\n" in refused.stdout
-    assert "1 call cannot be taken back, so nothing was done; with --allow-irreversible" in refused.stderr
+    assert "Calls that cannot be undone:\n  mail(text='b')\n" in refused.stdout
+    assert "1 call cannot be undone, so nothing was changed; with --allow-irreversible" in refused.stderr
     assert desk.state("mailed")["log"] == ["a", "b", "c"]
     desk.wtb("rollback", "mailed", "a", "--yes", "--allow-irreversible")
     assert desk.state("mailed")["log"] == ["a"]
@@ -159,7 +159,7 @@ def test_calls_that_cannot_be_taken_back_are_shown_and_refused_unless_allowed(de
 
 def test_tools_and_files_stay_when_that_is_said(desk: Desk) -> None:
     told = desk.wtb("rollback", "first", "a", "--yes", "--no-tools", "--no-files").stdout
-    assert "Calls kept (--no-tools):\n  open_ticket(title='c')\n" in told
+    assert "Calls to keep (--no-tools):\n  open_ticket(title='c')\n" in told
     assert "Files" not in told
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a"]})
     assert len(desk.json("show", "first", "--files")) == 4
@@ -168,7 +168,7 @@ def test_tools_and_files_stay_when_that_is_said(desk: Desk) -> None:
 def test_a_reversal_that_fails_is_shown_with_what_was_undone_and_is_continued(desk: Desk) -> None:
     (desk.folder / "closed-b").touch()
     failed = desk.wtb("rollback", "first", "a", "--yes", code=3).stderr
-    assert "could not be taken back: ConnectionError: the desk is closed" in failed
+    assert "could not be undone: ConnectionError: the desk is closed" in failed
     for said in (failed, desk.wtb("show", "first").stdout):
         assert "Already undone:\n  open_ticket(title='c')\nLeft to do:\n  open_ticket(title='b')\n" in said
         assert "`wtb rollback first --continue`, or give it up with `wtb rollback first --abandon`" in said
@@ -199,7 +199,7 @@ def test_a_rollback_is_not_continued_past_a_tool_that_is_gone(desk: Desk) -> Non
     desk.wtb("rollback", "first", "a", "--yes", code=3)
     (desk.folder / "flow.py").write_text(FLOW.replace("@wtb.tool(reverse=close)", '@wtb.tool(name="renamed")'))
     failed = desk.wtb("rollback", "first", "--continue", code=3).stderr
-    assert "cannot be taken back: no tool of that name with reverse= is known here" in failed
+    assert "cannot be undone: this program has no tool of that name with reverse=" in failed
     assert desk.json("show", "first")["status"] == "rolling_back"
 
 
@@ -214,7 +214,7 @@ def test_a_rollback_that_was_killed_in_the_middle_of_a_reversal_asks_what_became
         assert "is being run by" in desk.wtb("delete", "first", "--yes", code=1).stderr
         process.kill()
     (desk.folder / "slow").unlink()
-    assert "its process is at it, or was killed" in desk.wtb("show", "first").stdout
+    assert "its process is still working on it, or was killed" in desk.wtb("show", "first").stdout
     asked = desk.wtb("rollback", "first", way, code=3 if way == "--continue" else 2).stderr
     assert "was being taken back when its process died" in asked
     assert "--in-doubt done" in asked
@@ -234,10 +234,10 @@ def test_a_redo_that_gives_something_else_takes_that_back_and_stays(desk: Desk) 
 def test_a_fork_goes_on_by_itself_and_the_original_stays(desk: Desk) -> None:
     made = desk.wtb("fork", "first", "b", "--run-id", "second", "--set", "extra=1").stdout
     assert made == (
-        "second begins at step 2 after b#1 of first.\n"
-        "What first did to the world after that stays done:\n"
+        "second starts at step 2 after b#1 of first.\n"
+        "These later calls of first are not undone:\n"
         "  open_ticket(title='c')\n"
-        "Go on with `wtb resume second`.\n"
+        "Continue with `wtb resume second`.\n"
     )
     assert desk.json("resume", "second")["state"] == {"log": ["a", "b", "c"], "extra": 1}
     forked = desk.json("fork", "first", "a", "--run-id", "third", "--resume")
@@ -247,15 +247,15 @@ def test_a_fork_goes_on_by_itself_and_the_original_stays(desk: Desk) -> None:
     assert (other["status"], desk.state(other["run"])) == ("pending", {"log": []})
     assert desk.state() == {"log": ["a", "b", "c"]}
     kept = desk.wtb("rollback", "first", "a", "--dry-run").stdout
-    assert "Calls kept (a fork builds on them; --shared reverse takes them back):\n  open_ticket(title='b')\n" in kept
-    assert "Calls kept" not in desk.wtb("rollback", "first", "a", "--dry-run", "--shared", "reverse").stdout
+    assert "Calls to keep (a fork builds on them; --shared reverse undoes them):\n  open_ticket(title='b')\n" in kept
+    assert "Calls to keep" not in desk.wtb("rollback", "first", "a", "--dry-run", "--shared", "reverse").stdout
 
 
 def test_a_checkpoint_with_a_name_is_gone_back_to_and_deleted_by_it(desk: Desk) -> None:
     desk.wtb("rollback", "first", "a", "--yes")
     said = desk.wtb("checkpoint", "first", "before b", "--description", "one ticket").stdout
-    assert said == "'before b' is step 2 of first now.\n"
-    assert "go on or roll back before you delete it" in desk.wtb("delete", "first@before b", "--yes", code=1).stderr
+    assert said == "Step 2 of first is now called 'before b'.\n"
+    assert "resume or roll back before you delete it" in desk.wtb("delete", "first@before b", "--yes", code=1).stderr
     desk.wtb("resume", "first")
     desk.wtb("rollback", "first", "before b", "--yes")
     assert desk.state() == {"log": ["a"]}
@@ -268,11 +268,11 @@ def test_a_checkpoint_with_a_name_is_gone_back_to_and_deleted_by_it(desk: Desk) 
 def test_a_run_is_deleted_with_its_checkpoints_and_without_its_forks(desk: Desk) -> None:
     desk.wtb("fork", "first", "c", "--run-id", "second")
     unmoved = desk.wtb("delete", "first", "--yes", code=1).stderr
-    assert "is where run 'second' stands, a fork; resume or delete that one first" in unmoved
+    assert "is the head of a fork, run 'second'; resume or delete that run first" in unmoved
     desk.wtb("delete", "second", "--yes")
     desk.wtb("fork", "first", "b", "--run-id", "third", "--resume")
     gone = desk.wtb("delete", "first", "--yes").stderr
-    assert gone == "first (support, completed) goes with 4 checkpoints; 1 fork of it will stay: third.\n"
+    assert gone == "This deletes run first (support, completed) with 4 checkpoints; 1 fork will stay: third.\n"
     assert "no run 'first'" in desk.wtb("show", "first", code=1).stderr
     assert desk.state("third") == {"log": ["a", "b", "c"]}
 
@@ -280,21 +280,25 @@ def test_a_run_is_deleted_with_its_checkpoints_and_without_its_forks(desk: Desk)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("rollback", "first"), 2, "say where to go back to, as `wtb rollback first NODE`, or --continue"),
-        (("rollback", "first", "a", "--abandon"), 2, "say where to go back to"),
-        (("rollback", "first", "a", "--in-doubt", "done"), 2, "--in-doubt belongs to --continue"),
-        (("rollback", "first", "a"), 2, "there is no terminal to ask on, and nothing was done; pass --yes"),
+        (("rollback", "first"), 2, "give a target, such as `wtb rollback first NODE`, or --continue"),
+        (("rollback", "first", "a", "--abandon"), 2, "give a target"),
+        (("rollback", "first", "a", "--in-doubt", "done"), 2, "--in-doubt works only with --continue"),
+        (("rollback", "first", "a"), 2, "there is no terminal to ask on, so nothing was changed; pass --yes"),
         (("rollback", "first", "nope", "--yes"), 1, "no checkpoint 'nope' in run first"),
         (("rollback", "first", "99", "--yes"), 1, "no checkpoint '99'"),
         (("rollback", "first", "", "--yes"), 1, "no checkpoint ''"),
-        (("rollback", "first", "a", "--workflow", "other.py"), 2, "is one of workflow 'support', and other.py holds"),
+        (
+            ("rollback", "first", "a", "--workflow", "other.py"),
+            2,
+            "workflow 'support', but other.py contains",
+        ),
         (("rollback", "first", "a", "--workflow", "nope.py"), 2, "there is no file nope.py"),
-        (("fork", "first", "a", "--input", "{}"), 2, "begins at the start"),
-        (("fork", "first", "--run-id", "first"), 1, "there is a run 'first' already"),
+        (("fork", "first", "a", "--input", "{}"), 2, "starts at the beginning"),
+        (("fork", "first", "--run-id", "first"), 1, "there is already a run 'first'"),
         (("checkpoint", "first", "2"), 2, "a checkpoint cannot be called '2'"),
         (("checkpoint", "first", " "), 2, "a checkpoint cannot be called ' '"),
         (("checkpoint", "first", "b#2"), 2, "'b#2' means a visit of a node"),
-        (("delete", "first"), 2, "there is no terminal to ask on, and nothing was done; pass --yes"),
+        (("delete", "first"), 2, "there is no terminal to ask on, so nothing was changed; pass --yes"),
         (("delete", "first@", "--yes"), 1, "no checkpoint ''"),
     ],
 )
@@ -362,7 +366,7 @@ def test_a_run_that_changes_while_somebody_thinks_is_a_conflict(
         desk.wtb(*other)
         before = desk.tickets
         terminal.type("y\n")
-        terminal.wait_for("has changed since its plan was made, and nothing was done")
+        terminal.wait_for("has changed since you saw the plan, so nothing was done")
         assert process.wait(timeout=60) == 1
     assert desk.tickets == before
 
@@ -375,7 +379,7 @@ def test_ctrl_c_in_the_middle_of_a_reversal_says_where_to_look(desk: Desk) -> No
             assert process.poll() is None
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGINT)
-        assert "Interrupted; `wtb show first` tells where the run stands." in process.communicate(timeout=60)[1]
+        assert "Interrupted; `wtb show first` shows where the run is now." in process.communicate(timeout=60)[1]
     (desk.folder / "slow").unlink()
     desk.wtb("rollback", "first", "--continue", "--in-doubt", "again")
     assert desk.tickets == ["a", "b"]

@@ -47,9 +47,9 @@ def test_pruning_says_what_would_go_then_does_it_and_then_has_nothing_to_do(shel
     assert len(shell.json("history", "r1")) == 31
     said = shell.wtb("prune", "--dry-run", "--verbose").stdout
     assert "Would delete 10 checkpoints of 1 run" in said
-    assert "10 beyond the last ones that are kept" in said
-    assert "loop keeps the last 20 of a run, for 90 days" in said
-    assert "what was used within the last 1 h 00 min is left alone" in said
+    assert "10 because their run keeps only its last ones" in said
+    assert "loop: each run keeps its last 20, for 90 days" in said
+    assert "data used within the last 1 h 00 min is kept" in said
     assert dry["kept"] == {"loop": {"keep_last": 20, "keep_days": 90, "keep_workspaces_days": 7}}
     assert dry["runs"][0]["steps"] == [1, 10]
     assert "1 to 10" in said
@@ -78,8 +78,8 @@ def test_workspaces_of_ended_runs_go_after_their_time_and_those_that_stay_are_na
     content = (folder / "file").read_text()
     (folder / "notes").write_text("mine")
     (kept,) = shell.json("prune")["workspaces"]["kept"]
-    assert kept == {"run": "r1", "folder": str(folder), "reason": "somebody changed files in it, such as 'notes'"}
-    assert f"Kept {folder}: somebody changed files in it, such as 'notes'" in shell.wtb("prune").stdout
+    assert kept == {"run": "r1", "folder": str(folder), "reason": "somebody has changed files in it, such as 'notes'"}
+    assert f"Kept {folder}: somebody has changed files in it, such as 'notes'" in shell.wtb("prune").stdout
     (folder / "notes").unlink()
     assert "Would remove 1 workspace (" in shell.wtb("prune", "--dry-run").stdout
     assert shell.json("prune", "--run", "r1")["workspaces"] == {"removed": 1, "size": len(content), "kept": []}
@@ -99,7 +99,7 @@ def test_a_workflow_may_keep_more_or_less_than_others(shell: Shell) -> None:
 def test_a_store_that_is_well_is_said_to_be_so(shell: Shell) -> None:
     said = shell.wtb("doctor").stdout
     assert "31 checkpoints" in said
-    assert said.endswith("Everything is well.\n")
+    assert said.endswith("No faults.\n")
 
 
 def test_a_fault_is_named_and_the_exit_code_tells(shell: Shell) -> None:
@@ -107,11 +107,11 @@ def test_a_fault_is_named_and_the_exit_code_tells(shell: Shell) -> None:
         connection.execute("UPDATE wtb_checkpoints SET description = 'changed' WHERE step = 3")
     said = shell.wtb("doctor", code=1).stdout
     assert "FAULT: checkpoint" in said
-    assert "concerns 1 run: r1" in said
+    assert "affects 1 run: r1" in said
     assert "cannot be repaired" in said
     assert said.endswith("1 fault found.\n")
     assert not shell.json("doctor", "--repair", code=1)["healthy"]
-    assert "Collected nothing: checkpoint" in shell.wtb("prune").stdout
+    assert "Deleted no unused data: checkpoint" in shell.wtb("prune").stdout
 
 
 def test_a_file_whose_content_is_lost_is_named(shell: Shell) -> None:
@@ -120,7 +120,7 @@ def test_a_file_whose_content_is_lost_is_named(shell: Shell) -> None:
     lost.unlink()
     said = shell.wtb("doctor", code=1).stdout
     assert "(the file 'file') is missing" in said
-    assert "could not be repaired from what is there" in shell.wtb("doctor", "--repair", code=1).stdout
+    assert "could not be repaired from the stored data" in shell.wtb("doctor", "--repair", code=1).stdout
 
 
 def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
@@ -133,7 +133,7 @@ def test_what_can_be_derived_is_repaired(shell: Shell) -> None:
     assert {fault["kind"] for fault in found["faults"]} == {"keyframe", "abandoned run"}
     said = shell.wtb("doctor", "--repair").stdout
     assert "repaired: run 'r1' is running" in said
-    assert "Repaired 2 faults.\nEverything is well." in said
+    assert "Repaired 2 faults.\nNo faults remain." in said
     assert shell.json("doctor")["faults"] == []
     assert shell.json("ls")[0]["status"] == "paused"
 
@@ -145,7 +145,7 @@ def test_a_run_whose_row_is_damaged_is_named_left_out_of_lists_and_can_be_delete
     assert shell.json("ls") == []
     refused = shell.wtb("resume", "r1", code=1)
     assert refused.stderr == "wtb: run 'r1' is damaged: its row does not match its checksum; `wtb doctor` tells more\n"
-    assert "Nobody can tell whether a process is running it" in shell.wtb("delete", "r1", code=2).stderr
+    assert "WTB cannot tell whether a process is running it" in shell.wtb("delete", "r1", code=2).stderr
     assert shell.json("delete", "r1", "--yes")["deleted"] == "r1"
     assert shell.json("doctor")["faults"] == []
 
@@ -156,8 +156,8 @@ def test_a_rollback_that_nobody_is_at_is_left_to_a_person_with_what_to_type(shel
             "UPDATE wtb_executions SET status = 'rolling_back', lease_owner = NULL, updated_at_us = 0, seal = NULL"
         )
     said = shell.wtb("doctor", "--repair", code=1).stdout
-    assert "go on with `wtb rollback r1 --continue`, or give it up with `--abandon`" in said
-    assert "a repair leaves it to you" in said
+    assert "finish it with `wtb rollback r1 --continue`, or give it up with `--abandon`" in said
+    assert "--repair does not touch it" in said
     assert "restore a backup" not in said
 
 

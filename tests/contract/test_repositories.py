@@ -1,6 +1,8 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
+from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.node_cache import NodeCacheRepositoryContract
 from wtb.testing.observations import ObservationRepositoryContract
@@ -29,10 +31,16 @@ class TestNodeRunRepository(NodeRunRepositoryContract): ...
 class TestRollbackRepository(RollbackRepositoryContract): ...
 
 
+class TestEvaluationRepository(EvaluationRepositoryContract): ...
+
+
 class TestToolCallRepository(ToolCallRepositoryContract): ...
 
 
 class TestBatchRepository(BatchRepositoryContract): ...
+
+
+class TestBaselineRepository(BaselineRepositoryContract): ...
 
 
 class TestNodeCacheRepository(NodeCacheRepositoryContract): ...

@@ -18,7 +18,7 @@ import pytest
 import wtb
 from tests.crash import anchor_worker
 from tests.crash.anchor_worker import ROUNDS, RUN, flow
-from wtb.application.upkeep.integrity import Report
+from wtb.application.upkeep.integrity import IntegrityReport
 from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
@@ -123,7 +123,7 @@ class Store:
     def bench(self) -> wtb.Bench:
         return wtb.Bench(folder=self.folder)
 
-    def doctor(self, *, repair: bool = False) -> Report:
+    def doctor(self, *, repair: bool = False) -> IntegrityReport:
         with self.bench() as bench:
             integrity = bench.services.integrity
             return integrity.repair() if repair else integrity.check()

@@ -29,7 +29,7 @@ write(point, {} if kind == "bind" else {"precious": b"1"})
 before = described(point)
 for service in (workspaces, workspaces_in(home / "home")):
     for access in (lambda: service.prepare(folder, None), lambda: service.restore(folder, None)):
-        with pytest.raises(WorkspaceError, match="is mounted there.*unmount it|not the folder that wtb made"):
+        with pytest.raises(WorkspaceError, match="is mounted there.*unmount it|not the folder that wtb created"):
             access()
     service.discard(folder)
     service.discard_all("run")
@@ -104,7 +104,7 @@ before = seen()
 with wtb.Bench(folder=home / "wtb") as bench:
     run = bench.run(flow, {})
     assert run.status == "failed", run.status
-    assert "is mounted there" in run.error.message or "not the folder that wtb made" in run.error.message, run.error
+    assert "is mounted there" in run.error.message or "not the folder that wtb created" in run.error.message, run.error
     assert seen() == before
     if then == "unmounted":
         for point in reversed(mounted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,26 @@ from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.figures import Figures, Usage
 from wtb.domain.integrity import Fault
-from wtb.domain.observation import Observation, Source, SourceKind
+from wtb.domain.observation import Observation, ObservedSource, SourceKind
 from wtb.domain.ports import Storage, UnitOfWork
-from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.rollback import CallKey, Rollback, RollbackDirection, RollbackStatus
+from wtb.domain.run_scores import RunScore
 from wtb.domain.state import SetValue, StateDelta
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.values import evolve
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite, pending_writes_of
-from wtb.infrastructure.sql import batches, node_runs, observations, pending_writes, repositories, rollbacks, tool_calls
+from wtb.infrastructure.sql import (
+    baselines,
+    batches,
+    evaluations,
+    node_runs,
+    observations,
+    pending_writes,
+    repositories,
+    rollbacks,
+    tool_calls,
+)
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -41,7 +52,9 @@ READERS: dict[RowSeal, Callable[[UnitOfWork, Kept], object]] = {
     pending_writes.WRITE_SEAL: lambda uow, kept: pending_writes_of(uow).list_writes([kept.at.execution.id]),
     batches.BATCH_SEAL: lambda uow, kept: uow.batches.list_batches(),
     batches.JOB_SEAL: lambda uow, kept: uow.batches.list_jobs("batch"),
-    batches.BASELINE_SEAL: lambda uow, kept: uow.batches.list_baselines(),
+    baselines.BASELINE_SEAL: lambda uow, kept: uow.baselines.list_baselines(),
+    baselines.RESULT_SEAL: lambda uow, kept: uow.baselines.list_results("main"),
+    evaluations.EVALUATION_SEAL: lambda uow, kept: uow.evaluations.list_scores(kept.at.execution.id),
     observations.OBSERVATION_SEAL: lambda uow, kept: uow.observations.list_observations("trace"),
 }
 """Every seal, and who reads its rows when a run goes on or back, or a gate decides."""
@@ -102,7 +115,7 @@ def kept_rows(storage: Storage) -> Kept:
         number=0,
         execution_id=at.execution.id,
         branch_id=at.branch.id,
-        direction=Direction.ROLLBACK,
+        direction=RollbackDirection.ROLLBACK,
         head_id=at.head.id,
         target_id=at.head.id,
         safety_id=at.head.id,
@@ -112,14 +125,34 @@ def kept_rows(storage: Storage) -> Kept:
     record = BatchRecord(combinations=("a",), baseline="a", cases=("c1",), repeats=1, metrics=())
     batch = Batch(id="batch", name="qa", workflow_name="w", record=record, created_at=now, updated_at=now)
     job = Job(batch_id="batch", number=0, combination="a", case_id="c1", repeat=0, fingerprint="f")
-    seen = Observation("node", Source(SourceKind.FILE, "prompt.txt"), "digest")
+    baseline = Baseline(
+        name="main",
+        batch_id="saved",
+        workflow_name="w",
+        combination="a",
+        record=record,
+        results=1,
+        created_at=now,
+    )
+    score = RunScore(
+        id="score",
+        execution_id=at.execution.id,
+        checkpoint_id=at.head.id,
+        metric="f1",
+        fingerprint="f",
+        score=0.5,
+        created_by="ann",
+        created_at=now,
+    )
+    seen = Observation("node", ObservedSource(SourceKind.FILE, "prompt.txt"), "digest")
     with storage.unit_of_work() as uow:
         uow.node_runs.save(waits)
         uow.tool_calls.save(call.using(Usage(input_tokens=3, output_tokens=1, cost_usd=0.1, models=("m",))))
         uow.rollbacks.save(rollback)
         uow.batches.save(batch)
         uow.batches.save_jobs([job])
-        uow.batches.save_baseline(Baseline(name="main", batch_id="batch", combination="a", created_at=now))
+        uow.baselines.save(baseline, [replace(job, batch_id="saved")])
+        uow.evaluations.add([score])
         uow.observations.add("trace", {0: seen})
         pending_writes_of(uow).add([PendingWrite(at.execution.id, at.head.id, "task", 0, "", "answer", "yes", now)])
         uow.commit()

@@ -128,7 +128,7 @@ class TestLostCalls:
             waiting = bench.get(RUN).waiting
         assert waiting is not None
         assert waiting.question is not None
-        began = waiting.question["question"].partition("begun at ")[2][:8]
+        began = waiting.question["question"].partition("began at ")[2][:8]
         assert f"T{began}" in noted
 
     def test_doctor_names_them_with_the_run_and_what_to_do(self, lost: Shop) -> None:
@@ -141,7 +141,7 @@ class TestLostCalls:
     def test_whoever_opens_the_database_is_warned_of_them(self, lost: Shop, caplog: pytest.LogCaptureFixture) -> None:
         with lost.bench():
             [warning] = caplog.messages
-        assert "wtb.db has lost its end, and with it external calls of run order; `wtb doctor`" in warning
+        assert "wtb.db has lost its last steps, and with them external calls of run order; `wtb doctor`" in warning
 
     def test_one_that_is_lost_again_while_it_is_in_doubt_is_asked_about_again(self, lost: Shop) -> None:
         copy = lost.keep()
@@ -275,7 +275,7 @@ class TestLostRollbacks:
             uow.executions.save(evolve(execution, status=ExecutionStatus.PAUSED, version=execution.version + 1))
             uow.commit()
         hotel.resume()
-        assert "run order took back book there, and goes on as if that were still in effect" in caplog.text
+        assert "run order had undone book there, and continues as if that were still in effect" in caplog.text
 
     def test_none_is_lost_by_rolling_back_and_redoing_several_times(self, hotel: Hotel) -> None:
         with hotel.bench() as bench:
@@ -402,7 +402,7 @@ class TestTheFile:
         with shop.bench(), shop.bench():
             [warning] = caplog.messages
         assert "wtb.db-anchor was missing" in warning
-        assert "cannot be told" in warning
+        assert "WTB cannot tell" in warning
         assert shop.faults() == []
 
     def test_with_a_damaged_line_is_told_and_the_other_lines_count(self, lost: Shop) -> None:
@@ -428,10 +428,10 @@ class TestTheFile:
         newer.close()
         with lost.bench() as bench:
             assert "cannot be compared with the database" in caplog.text
-            with pytest.raises(UnknownFormat, match="install a newer one"):
+            with pytest.raises(UnknownFormat, match="install a newer wtb"):
                 bench.resume(RUN, lost.flow())
         [fault] = lost.faults()
-        assert "install a newer one" in fault.problem
+        assert "install a newer wtb" in fault.problem
         assert lost.paid == ["tea", "milk"]
 
     def test_tells_of_a_call_whose_place_in_the_database_is_damaged(self, shop: Shop) -> None:

@@ -480,7 +480,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"cases": [{"input": {}}]}, "case 1 has no id"),
         ({"cases": [{"id": "a", "input": {}}, {"id": "a", "input": {}}]}, "case 2 has the id 'a' of case 1"),
         ({"cases": [{"id": "a", "input": 5}]}, "case 1: input must be a mapping of keys to values, not 5"),
-        ({"cases": [{"id": "a", "input": {}, "expect": 1}]}, "case 1 has the unknown field expect"),
+        ({"cases": [{"id": "a", "input": {}, "expect": 1}]}, "case 1 has an unknown field expect"),
         ({"cases": "missing.jsonl"}, r"there is no file /.*missing\.jsonl with cases"),
         ({"variants": "some"}, "variants='some' is unknown"),
         ({"variants": [{"a": "zzz"}]}, "node 'a' has no variant 'zzz'"),
@@ -489,15 +489,15 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"evaluators": [wtb.Latency]}, r"Latency is a class; make one: Latency\(…\)"),
         ({"evaluators": ["contains"]}, r"there is no evaluator 'contains'; .*; give wtb\.Contains\('KEY', …\)"),
         ({"evaluators": [lambda context: 1]}, "a lambda has no name for its metric; write a function"),
-        ({"baseline": "polite"}, r"baseline='polite' is no combination; say \{'NODE': 'VARIANT'\}"),
+        ({"baseline": "polite"}, r"baseline='polite' is not a combination; give \{'NODE': 'VARIANT'\}"),
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is no evaluator"),
         ({"repeats": 0}, "repeats must be at least 1"),
-        ({"runner": "tasks"}, "there is no runner 'tasks'; there are threads, and your own as file.py:Runner"),
-        ({"budget": {"eur": 5}}, "budget={'eur': 5} is unknown; say {'usd': 5}, with any of usd, tokens, s"),
-        ({"budget": {"usd": -1}}, "budget: usd must be a number from 0 up, not -1"),
-        ({"cases": [{"id": "a", "input": {}}]}, r"case 1 \(a\): expected is missing, which ExactMatch needs"),
-        ({"evaluators": ["latency_s", "nope"]}, "there is no evaluator 'nope'; by name there are latency_s, cost_usd,"),
+        ({"runner": "tasks"}, "there is no runner 'tasks'; there are threads; name your own as file.py:Runner"),
+        ({"budget": {"eur": 5}}, "budget={'eur': 5}: give a mapping such as {'usd': 5}, with any of usd, tokens, s"),
+        ({"budget": {"usd": -1}}, "budget: usd must be 0 or more, not -1"),
+        ({"cases": [{"id": "a", "input": {}}]}, r"case 1 \(a\): expected is missing; ExactMatch needs it"),
+        ({"evaluators": ["latency_s", "nope"]}, "there is no evaluator 'nope'; known names: latency_s, cost_usd,"),
         ({"evaluators": "latency_s"}, "evaluators must be a list"),
     ],
 )
@@ -513,7 +513,7 @@ def test_a_workflow_that_cannot_run_is_told_before_anything_runs(bench: Bench) -
     ran = Tally()
     flow = chain(ran, "a", 1)
     flow.add_variant("a", "two words", config={"x": 1})
-    with pytest.raises(InvalidInput, match=r"variant 'two words' of node 'a' cannot be called that.* white space"):
+    with pytest.raises(InvalidInput, match=r"variant 'two words' of node 'a': choose another name.* white space"):
         bench.batch(flow, cases=CASES, evaluators=ANSWER)
     assert (ran.total(), bench.list_runs(), bench.list_batches()) == (0, (), ())
 

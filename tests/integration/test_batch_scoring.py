@@ -105,7 +105,7 @@ def test_a_batch_is_evaluated_afterwards_with_what_its_cases_expected(bench: Ben
     assert bench.get_batch("parity").matrix[0].summaries["wanted"].mean == 1.0
     asked = bench.evaluate(result, [Asked()])
     assert scores(asked, "asked") == [0.0, 1.0, 2.0, 3.0], "the input is what the run began with"
-    with pytest.raises(InvalidInput, match=r"\(0\): expected.other is missing, which ExactMatch needs"):
+    with pytest.raises(InvalidInput, match=r"\(0\): expected.other is missing; ExactMatch needs it"):
         bench.evaluate(result, [wtb.ExactMatch("other")], cases=[{**case, "expected": {}} for case in CASES])
     others = [{**case, "expected": "0"} for case in CASES]
     assert scores(bench.evaluate(result, [Wanted()], cases=others), "wanted") == [1.0, 0.0, 1.0, 0.0]
@@ -128,7 +128,7 @@ def test_a_run_is_evaluated_alone(bench: Bench) -> None:
     assert bench.evaluate(run, [Wanted()], expected="1") == {"wanted": 1.0}
     found = bench.evaluate(run.id, [wtb.ExactMatch("answer"), "latency_s"])
     assert found["exact_match"] == {
-        "error": "evaluator exact_match: InvalidInput: expected is missing, which ExactMatch needs"
+        "error": "evaluator exact_match: InvalidInput: expected is missing; ExactMatch needs it"
     }
     assert found["latency_s"] > 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wtb.application.node_cache import Attempt, Busy, NodeCache, SharedFailure
+from wtb.application.node_cache import AttemptRef, Busy, NodeCache, SharedFailure
 from wtb.application.runs.leases import LEASE
 from wtb.bench import Bench
 from wtb.domain.execution import ExecutionStatus, Failure
@@ -88,13 +88,13 @@ def caches(bench: Bench, clock: FakeClock) -> tuple[NodeCache, NodeCache]:
     return NodeCache(storage, clock, Elsewhere("here/1/1")), NodeCache(storage, right, Elsewhere("there/1/1"))
 
 
-def claim(cache: NodeCache, go: Attempt) -> Any:
+def claim(cache: NodeCache, go: AttemptRef) -> Any:
     return cache.claim(KEY, go, {}, lambda result: True)
 
 
-def a_go(bench: Bench, id: str) -> Attempt:
+def a_go(bench: Bench, id: str) -> AttemptRef:
     with bench.services.storage.unit_of_work(readonly=True) as uow:
-        return Attempt(id=id, began_at=uow.now())
+        return AttemptRef(id=id, began_at=uow.now())
 
 
 def test_a_node_that_another_machine_is_making_is_not_made_a_second_time(bench: Bench, clock: FakeClock) -> None:

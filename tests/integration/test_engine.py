@@ -201,7 +201,7 @@ def test_a_question_waits_for_its_answer_and_the_node_goes_on_with_it(bench: Ben
     assert run.waiting is not None
     assert run.waiting.question is not None
     assert (run.waiting.question["question"], run.waiting.question["schema"]) == ("Refund 20 €?", ["yes", "no"])
-    with pytest.raises(InvalidInput, match="say one of yes, no"):
+    with pytest.raises(InvalidInput, match="answer one of yes, no"):
         run.resume(answer="perhaps")
     assert run.resume(answer="yes").state == {"one": 1, "approved": "yes"}
 
@@ -454,7 +454,7 @@ def test_a_call_whose_fate_is_unknown_is_asked_about(bench: Bench, answer: Any, 
     assert run.waiting.question is not None
     assert (run.status, run.waiting.reason, calls) == (PAUSED, "in doubt", [20])
     assert "never reported back" in run.waiting.question["question"]
-    with pytest.raises(InvalidInput, match="say again, done"):
+    with pytest.raises(InvalidInput, match="answer again, done"):
         run.resume(answer="perhaps")
     assert (run.resume(answer=answer).state, len(calls)) == (state, times)
 
@@ -590,7 +590,7 @@ def test_a_key_that_the_state_does_not_have_is_told_with_those_that_it_has(bench
 
 def test_a_reused_run_id_is_refused(bench: Bench) -> None:
     bench.run(chain(one), {}, run_id="mine")
-    with pytest.raises(AlreadyExists, match="there is a run 'mine' already"):
+    with pytest.raises(AlreadyExists, match="there is already a run 'mine'"):
         bench.run(chain(one), {}, run_id="mine")
 
 
@@ -603,7 +603,7 @@ def test_a_workflow_that_lost_the_next_node_is_an_error_that_names_it(bench: Ben
     run = bench.run(chain(one, two), {}, break_before=["two"])
     renamed = Workflow("flow")
     renamed.add_node("one", one, start=True).add_node("second", two).edge("one", "second")
-    with pytest.raises(InvalidInput, match="goes on with two, which the workflow no longer has"):
+    with pytest.raises(InvalidInput, match="continues with two, which the workflow no longer has"):
         bench.resume(run.id, renamed, break_before=[])
 
 

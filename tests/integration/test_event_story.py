@@ -36,7 +36,7 @@ def bench() -> Iterator[Bench]:
 
 
 def log_of(bench: Bench) -> tuple[RecordedEvent, ...]:
-    return bench.services.queries.log_page(limit=10_000).events
+    return bench.services.queries.event_page(limit=10_000).events
 
 
 def told(bench: Bench, type: str, run: str | None = None) -> Any:

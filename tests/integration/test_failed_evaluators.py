@@ -127,10 +127,10 @@ def one(context: Any) -> int:
             lambda: wtb.evaluator(worst=1, best=0)(one),
             "its best score cannot be 0 and its worst 1",
         ),
-        (lambda: wtb.evaluator(direction="up")(one), "direction 'up' is unknown; say 'higher' or 'lower'"),
+        (lambda: wtb.evaluator(direction="up")(one), "direction must be 'higher' or 'lower', not 'up'"),
         (lambda: wtb.evaluator(worst=float("inf"))(one), "its worst score must be a finite number, not inf"),
         (lambda: wtb.evaluator(lambda context: 1), r"needs one: wtb\.evaluator\(name='is_short'\)"),
-        (lambda: wtb.evaluator(worst=0)(cast("Any", 3)), "stands above a function of the context, not above 3"),
+        (lambda: wtb.evaluator(worst=0)(cast("Any", 3)), "decorates a function of the context, not 3"),
         (lambda: read_evaluators([lambda context: 1]), r"a lambda has no name .* `def is_short\(context\): return …`"),
     ],
 )
@@ -255,9 +255,7 @@ def test_on_the_command_line_a_failed_evaluator_is_told_listed_and_retried(tmp_p
     again = shell.json("batch", "retry", "qa", "qa.py")
     assert (again["status"], again["evaluation_failures"]) == ("completed", [])
     assert (tmp_path / "log").read_text() == "ran\n" * 3, "nothing has run again"
-    assert (
-        "no job of batch 'qa' has failed, and no evaluator" in shell.wtb("batch", "retry", "qa", "qa.py", code=2).stderr
-    )
+    assert "no job and no evaluator of batch 'qa' failed" in shell.wtb("batch", "retry", "qa", "qa.py", code=2).stderr
 
 
 def test_on_the_command_line_a_failed_job_stays_failed_when_the_budget_does_not_reach_it(tmp_path: Path) -> None:
@@ -267,5 +265,5 @@ def test_on_the_command_line_a_failed_job_stays_failed_when_the_budget_does_not_
     assert "qa: cancelled" in again
     assert "1 job failed:\n  baseline on c0: ZeroDivisionError" in again
     assert "The budget is used up" in again
-    assert "with 1 job left to run: a larger --budget-s goes on." in again
+    assert "with 1 job left to run: raise --budget-s to continue." in again
     assert "missing" not in again

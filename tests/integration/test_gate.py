@@ -90,7 +90,7 @@ def test_a_baseline_of_several_batches_averages_their_runs(bench: Bench) -> None
         cases=[*CASES, {"id": "new", "input": {"q": 0}, "expected": {"answer": 5}}],
     )
     bench.set_baseline("main", ["monday", "tuesday"])
-    kept = bench.get_batch("baseline/main")
+    kept = bench.get_baseline("main")
 
     assert (kept.batch.record.repeats, len(kept.results), kept.cases[-1]) == (3, 12 * 2 + 13, "new")
     means = kept.table("exact_match").case_means("baseline")
@@ -122,7 +122,7 @@ def test_a_deleted_baseline_is_gone_with_its_results_and_the_batch_stays(bench: 
     assert bench.delete_baseline("main").name == "main"
 
     assert [each.name for each in bench.list_baselines()] == ["next"]
-    assert {each.name for each in bench.list_batches()} == {"quiz", "baseline/next"}
+    assert {each.name for each in bench.list_batches()} == {"quiz"}
     for ask in (bench.delete_baseline, lambda name: bench.gate("quiz", baseline=name, metric="exact_match")):
         with pytest.raises(BaselineNotFound, match="no baseline 'main' in this store, which has next"):
             ask("main")
@@ -144,14 +144,14 @@ def test_the_commands_say_what_was_pooled_what_is_a_copy_and_what_is_gone(
         return result.output
 
     made = typed("baseline", "set", "main", "monday", "tuesday")
-    assert "main is baseline of monday, tuesday, 24 results." in made
-    assert "tuesday executed nothing: the results are copies" in made
+    assert "Saved baseline main: baseline of monday, tuesday, 24 results." in made
+    assert "tuesday executed nothing: its results are copies" in made
     (row,) = json.loads(typed("baseline", "ls", "--json"))
     assert (row["batches"], row["cases"], row["repeats"]) == (["monday", "tuesday"], 12, 2)
     assert "monday, tuesday" in typed("baseline", "ls")
     wrong = typed("baseline", "set", "main", "monday:answer=a", "tuesday:answer=b", code=2)
     assert "name one combination for all batches, not answer=a; answer=b" in wrong
-    assert "Baseline main is deleted. Batches and runs stay" in typed("baseline", "delete", "main")
+    assert "Deleted baseline main. Batches and runs stay" in typed("baseline", "delete", "main")
     assert "no baseline 'main'" in typed("baseline", "delete", "main", code=1)
 
 

@@ -202,13 +202,13 @@ LONG = "1" * 5_000
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", "flow.py", "--input", "@deep.json"), "--input is nested too deeply to be read"),
-        (("run", "flow.py", "--input", f'{{"n": {LONG}}}'), "--input holds an integer of too many digits"),
+        (("run", "flow.py", "--input", "@deep.json"), "--input is nested too deeply"),
+        (("run", "flow.py", "--input", f'{{"n": {LONG}}}'), "--input holds an integer with too many digits"),
         (("run", "flow.py", "--input", "@absent.json"), "--input cannot be read"),
-        (("run", "flow.py", "--set", f"n={DEEP}"), "--set n is nested too deeply to be read"),
-        (("run", "flow.py", "--set", f"n={LONG}"), "--set n holds an integer of too many digits"),
-        (("run", "flow.py", "--set", f"n=-{LONG}"), "--set n holds an integer of too many digits"),
-        (("run", "deep.json"), "deep.json is nested too deeply to be read"),
+        (("run", "flow.py", "--set", f"n={DEEP}"), "--set n is nested too deeply"),
+        (("run", "flow.py", "--set", f"n={LONG}"), "--set n holds an integer with too many digits"),
+        (("run", "flow.py", "--set", f"n=-{LONG}"), "--set n holds an integer with too many digits"),
+        (("run", "deep.json"), "deep.json is nested too deeply"),
         (("run", "list.json"), "list.json is no workflow as JSON"),
         (("run", "../../evil:x"), "'../../evil' is neither a file that ends .py or .json nor the name of a module"),
         (("run", "..:x"), "'..' is neither a file"),
@@ -218,7 +218,7 @@ LONG = "1" * 5_000
         (("run", f"{LONG}.py"), ".py cannot be read: File name too long"),
         (("run", "broken:flow"), "module 'broken' cannot be imported: ZeroDivisionError: division by zero"),
         (("batch", "run", "../../evil:x"), "'../../evil' is neither a file"),
-        (("batch", "run", "deep.py"), "deep.jsonl line 1 is nested too deeply to be read"),
+        (("batch", "run", "deep.py"), "deep.jsonl line 1 is nested too deeply"),
         (("show", "none", "--workflow", "../../evil:x"), "'../../evil' is neither a file"),
     ],
 )

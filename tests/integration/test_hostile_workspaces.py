@@ -67,7 +67,7 @@ def test_a_workspace_that_was_replaced_is_refused_and_the_run_goes_on_in_another
 ) -> None:
     run = bench.run(attacked(attack, outside), {}, run_id="r1")
     assert run.error is not None
-    assert "is not the folder that wtb made" in run.error.message
+    assert "is not the folder that wtb created" in run.error.message
     run.rollback("first")
     assert {path.name for path in run.workspace.iterdir()} == {"first"}
     assert run.resume().status is ExecutionStatus.COMPLETED

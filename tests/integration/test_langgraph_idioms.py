@@ -133,7 +133,7 @@ def test_a_question_of_an_edge_is_refused(bench: wtb.Bench) -> None:
     ],
 )
 def test_an_input_that_the_graph_cannot_begin_with_is_refused(bench: wtb.Bench, graph: Any, given: Any) -> None:
-    with pytest.raises(wtb.InvalidInput, match="the graph cannot begin with this input: "):
+    with pytest.raises(wtb.InvalidInput, match="the graph cannot start with this input: "):
         bench.run(graph, given)
     assert bench.list_runs() == ()
 

@@ -377,7 +377,7 @@ def test_a_thread_that_langgraph_runs_itself_is_not_resumed_here(bench: wtb.Benc
 
 def test_a_node_that_was_renamed_is_named(bench: wtb.Bench) -> None:
     run = bench.run(chain("a", "b"), {"log": []}, break_before=["b"])
-    with pytest.raises(wtb.WTBError, match="goes on with b, which the workflow no longer has"):
+    with pytest.raises(wtb.WTBError, match="continues with b, which the workflow no longer has"):
         bench.resume(run.id, chain("a", "c"), break_before=())
 
 

@@ -122,7 +122,7 @@ def test_a_list_that_runs_out_names_the_node_and_the_visit(bench: Bench) -> None
     run = mocked(bench, [{"visits": 1}, None])
     assert run.error is not None
     assert (run.status, run.error.type) == (FAILED, "InvalidInput")
-    assert "node 'tick' is at visit 3, but its mock has results for 2 only" in run.error.message
+    assert "node 'tick' is at visit 3, but its mock has only 2 results" in run.error.message
 
 
 @pytest.mark.parametrize("error", [TimeoutError("too slow"), TimeoutError, [{"visits": 1}, TimeoutError("later")]])

@@ -72,7 +72,7 @@ def test_an_installed_evaluator_scores_a_batch_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("polite", r"there is no evaluator 'polite'; by name there are latency_s, .*politeness \(of polite-evals\)"),
+        ("polite", r"there is no evaluator 'polite'; known names: latency_s, .*politeness \(of polite-evals\)"),
         ("broken", r"evaluator broken \(of polite-evals\) cannot be loaded: RuntimeError: no model here"),
         ("gone", r"evaluator gone \(of polite-evals\) cannot be loaded: AttributeError"),
         ("number", "int is no evaluator: it needs a name and evaluate"),

@@ -114,7 +114,7 @@ def test_a_failure_that_nobody_asked_about_comes_with_the_next_answer(database: 
             transaction.run("INSERT INTO nowhere VALUES (1)")
             transaction.run(INSERT, ("2",))
             one(transaction, COUNT)
-        with pytest.raises(StorageError, match="nothing of it is kept"):
+        with pytest.raises(StorageError, match="none of it is kept"):
             transaction.commit()
     with closing(database.begin()) as transaction:
         assert one(transaction, COUNT) == 0
@@ -126,7 +126,7 @@ def test_a_failure_that_nobody_asked_about_keeps_the_commit_from_keeping_the_res
         transaction.run(INSERT, ("1",))
         with pytest.raises(StorageError, match="duplicate key"):
             transaction.commit()
-        with pytest.raises(StorageError, match="nothing of it is kept"):
+        with pytest.raises(StorageError, match="none of it is kept"):
             transaction.commit()
     with closing(database.begin()) as transaction:
         assert one(transaction, COUNT) == 0
@@ -150,7 +150,7 @@ def test_a_value_that_the_server_itself_refuses_keeps_the_commit_from_keeping_th
         transaction.run(INSERT, ("1",))
         with pytest.raises(InvalidInput, match="out of range"):
             transaction.rows("SELECT ?::int", (2**40,))
-        with pytest.raises(StorageError, match="nothing of it is kept"):
+        with pytest.raises(StorageError, match="none of it is kept"):
             transaction.commit()
 
 
@@ -235,7 +235,7 @@ def test_what_was_interrupted_leaves_nothing_behind_on_a_connection(
         with interrupted_during(statement, postgres):
             getattr(transaction, wait)(statement)
             transaction.commit()  # where `run` is waited for
-        with pytest.raises(StorageError, match="nothing of it is kept"):
+        with pytest.raises(StorageError, match="none of it is kept"):
             transaction.commit()
     with closing(database.begin()) as transaction:
         assert one(transaction, COUNT) == 0
@@ -285,7 +285,7 @@ def test_two_writers_in_each_others_way_are_told_in_one_line(database: PostgresD
     for writer in writers:
         writer.join(60)
     assert [(type(error), str(error)) for error in told] == [
-        (Conflict, "another transaction was in the way: deadlock detected; try again")
+        (Conflict, "another transaction got in the way: deadlock detected; try again")
     ]
 
 

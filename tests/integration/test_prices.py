@@ -63,7 +63,7 @@ def test_a_model_without_a_price_is_named_and_has_no_cost_score(bench: Bench, mo
     assert bench.run(asking(model), {}).usage["unpriced"] == [told]
     result = bench.batch(asking(model), cases=CASES, evaluators=[wtb.Cost(), wtb.Tokens()])
     assert result.results[0].scores == {
-        "cost_usd": {"error": f"evaluator cost_usd: InvalidInput: no price is known of {told}"},
+        "cost_usd": {"error": f"evaluator cost_usd: InvalidInput: no price is known for {told}"},
         "tokens": 1100.0,
     }
     assert result.unpriced == [told]
@@ -79,14 +79,14 @@ def test_without_the_package_every_price_is_unknown(bench: Bench, monkeypatch: p
 def test_a_batch_that_ran_without_prices_has_them_when_it_is_run_anew_as_it_says(tmp_path: Path) -> None:
     shell = Shell(tmp_path, asking=PROGRAM.replace("mine", "gpt-4o"))
     (tmp_path / "genai_prices.py").write_text("raise ImportError('not installed')")
-    assert "`--name priced --no-share` runs it anew" in shell.wtb("batch", "run", "asking.py", code=3).stdout
+    assert "`--name priced --no-share` runs the batch again" in shell.wtb("batch", "run", "asking.py", code=3).stdout
     (tmp_path / "genai_prices.py").unlink()
     assert "No price" not in shell.wtb("batch", "run", "asking.py", "--name", "priced", "--no-share").stdout
 
 
 def test_people_are_told_what_has_no_price(tmp_path: Path) -> None:
     shell = Shell(tmp_path, asking=PROGRAM)
-    known = f"2,000+200 tokens, ${price('gpt-4o'):.4f} and no price known of mine"
+    known = f"2,000+200 tokens, ${price('gpt-4o'):.4f} and no price known for mine"
     assert known in shell.wtb("run", "asking.py").stderr
     done = shell.wtb("batch", "run", "asking.py", code=3).stdout
-    assert "No price is known of mine: what they cost is in no figure here, nor in a budget." in done
+    assert "No price is known for mine: their cost is missing from all figures and budgets." in done

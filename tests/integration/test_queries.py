@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, Severity
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.rollback import Direction
+from wtb.domain.rollback import RollbackDirection
 
 
 @wtb.tool(effects="none")
@@ -70,7 +71,7 @@ def test_everything_about_a_run_is_read_in_one_unit_of_work(bench: Bench, monkey
         lambda queries: queries.history_page(Prefix("the-l"), before=2, limit=1),
         lambda queries: list(queries.each_checkpoint(Prefix("the-l"), every=True)),
         lambda queries: queries.checkpoint_view(Prefix("the-l"), "write#2"),
-        lambda queries: queries.event_page(Prefix("the-l"), limit=2),
+        lambda queries: queries.event_page(Prefix("the-l"), by="sequence", limit=2),
         lambda queries: list(queries.each_event(Prefix("the-l"))),
         lambda queries: queries.summary(Prefix("the-l")),
         lambda queries: queries.list_runs(),
@@ -151,7 +152,7 @@ def test_a_rollback_that_waits_is_in_the_view(bench: Bench) -> None:
         run.rollback("begin")
     waiting = run.view().rollback
     assert waiting is not None
-    assert (waiting.journal.direction, waiting.target.node) == (Direction.ROLLBACK, "begin")
+    assert (waiting.journal.direction, waiting.target.node) == (RollbackDirection.ROLLBACK, "begin")
     assert (waiting.done, [call.tool for call in waiting.left]) == ((), ["send"])
 
 
@@ -224,7 +225,7 @@ def test_a_node_that_is_called_as_a_step_is_the_node(bench: Bench) -> None:
 def test_events_are_paged_from_their_end_or_from_a_number(bench: Bench) -> None:
     run = bench.run(looping(3))
     every = run.all_events()
-    page = bench.services.queries.event_page
+    page = partial(bench.services.queries.event_page, by="sequence")
     last = page(run.id, limit=3)
     assert (list(last.events), last.has_earlier, last.has_later) == (every[-3:], True, False)
     before = page(run.id, before=last.events[0].sequence, limit=2)
@@ -270,6 +271,6 @@ def test_the_latest_events_of_this_process_are_remembered(bench: Bench) -> None:
 
 def test_the_trail_of_a_batch_is_read_by_its_id(bench: Bench) -> None:
     result = bench.batch(looping(1), cases=[{"id": "a", "input": {}}], evaluators=[wtb.Steps()], workers=1)
-    page = bench.services.queries.log_page(result.id)
+    page = bench.services.queries.event_page(result.id)
     assert [event.type for event in page.events] == [EventType.BATCH_STARTED, EventType.BATCH_COMPLETED]
     assert [case.case_id for case in bench.services.queries.batch(result.batch.name).cases] == ["a"]

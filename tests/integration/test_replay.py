@@ -16,7 +16,7 @@ from tests.run_writer import RunWriter
 from wtb.bench import Bench
 from wtb.domain.errors import DamagedData, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import ExecutionStatus
-from wtb.domain.replay import Aspect, Difference, ReplayReport, Verdict
+from wtb.domain.replay import Aspect, Difference, ReplayReport, ReplayVerdict
 from wtb.domain.state import MISSING, StateDelta
 from wtb.domain.values import evolve
 from wtb.flow import Workflow
@@ -26,7 +26,12 @@ from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.runs import Run
 
-SAME, DIFFERENT, TAKEN, UNKNOWN = Verdict.SAME, Verdict.DIFFERENT, Verdict.TAKEN, Verdict.UNKNOWN
+SAME, DIFFERENT, TAKEN, UNKNOWN = (
+    ReplayVerdict.SAME,
+    ReplayVerdict.DIFFERENT,
+    ReplayVerdict.TAKEN,
+    ReplayVerdict.UNKNOWN,
+)
 FAILED, PAUSED, PENDING = ExecutionStatus.FAILED, ExecutionStatus.PAUSED, ExecutionStatus.PENDING
 
 ran: list[str] = []
@@ -89,7 +94,7 @@ def replayed(run: Run, flow: Workflow | None = None) -> ReplayReport:
     return report
 
 
-def verdicts(report: ReplayReport) -> list[Verdict]:
+def verdicts(report: ReplayReport) -> list[ReplayVerdict]:
     return [step.verdict for step in report.steps]
 
 
@@ -226,7 +231,7 @@ def test_another_entry_differs_at_the_input(bench: Bench) -> None:
     [
         ("missing > 1", "InvalidCondition: edge tick -> tick"),
         (lambda state: 1 / 0, "InvalidCondition: edge tick -> tick: its function raised ZeroDivisionError"),
-        (lambda state: "yes", "gives True or False"),
+        (lambda state: "yes", "must return True or False"),
     ],
 )
 def test_a_condition_that_raises_now_is_a_difference(bench: Bench, when: Any, said: str) -> None:
@@ -336,5 +341,5 @@ def test_a_step_that_was_replaced_breaks_the_chain(bench: Bench) -> None:
         )
         statement = sa.update(tables.checkpoints).filter_by(id=replaced.id)
         connection.execute(statement.values(description="forged", hash=forged.hash))
-    with pytest.raises(DamagedData, match=f"{child.id}.*was not made after the one before it"):
+    with pytest.raises(DamagedData, match=f"{child.id}.*does not follow the one before it"):
         run.replay()

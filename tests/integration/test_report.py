@@ -128,7 +128,7 @@ def test_one_combination_has_nothing_to_be_compared_with(bench: wtb.Bench, tmp_p
     result = bench.batch(flow({}), cases=cases(), evaluators=[Answer()])
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown):
-        assert "There is one combination" in text
+        assert "There is only one combination" in text
     assert "Comparisons in full" not in page.text
 
 
@@ -175,7 +175,9 @@ def test_a_batch_that_was_stopped_tells_what_it_knows(bench: wtb.Bench, tmp_path
         if progress.completed >= 5:
             stop.set()
 
-    result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer()], stop=stop, told=told, workers=1)
+    result = bench.batch(
+        flow({"much": 0.5}), cases=cases(), evaluators=[Answer()], stop=stop, on_progress=told, workers=1
+    )
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown):
         assert f"So far ({len(result.results)} of 24 jobs)" in text
@@ -262,7 +264,7 @@ def test_without_scores_of_the_baseline_nothing_is_compared(bench: wtb.Bench, tm
     result = wtb.BatchResult(bench, whole.batch, jobs)
     page, markdown = pages(result, tmp_path)
     for text in (page.text, markdown):
-        assert "Nothing can be compared with the baseline on answer: no case has scores of both." in text
+        assert "Nothing can be compared with the baseline on answer: no case has a score on both sides." in text
         assert "answer=much has the best mean of the others, 0.515." in text
         assert "not comparable" in text
 
@@ -288,7 +290,7 @@ def test_a_batch_too_large_for_a_file_keeps_the_cases_that_differ_most(
     page, _ = pages(result, tmp_path)
     kept = json.loads(page.scripts[0])["cases"]
     assert len(kept) == 35
-    assert "5 cases on which combinations differ less are not in this file" in page.text
+    assert "5 cases with smaller differences are not in this file" in page.text
     assert set(result.different("answer")[:35]) == set(kept)
 
 

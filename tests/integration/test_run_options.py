@@ -273,7 +273,7 @@ def test_steps_that_cannot_be_written_are_made_up_for_and_the_run_is_degraded(
         kinds = [event.type for event in run.events()]
         assert kinds.count(EventType.NODE_COMPLETED) == 4
         assert {EventType.CHECKPOINT_FAILED, EventType.EXECUTION_DEGRADED} <= set(kinds)
-        assert "goes on, but its step 1 could not be stored" in caplog.text
+        assert "continues, but its step 1 could not be stored" in caplog.text
         counts = [boundary.checkpoint_count for boundary in run.history.boundaries()]
         assert counts == [0, 0, 1, 1]
         with bench.services.storage.unit_of_work(readonly=True) as uow:
@@ -349,7 +349,7 @@ def test_code_that_changed_under_a_paused_run_is_named_or_refused(
     assert bench.get(run.id).status == "paused"
     with caplog.at_level(logging.WARNING):
         run = bench.resume(run.id, edited("two"))
-    assert "goes on with a workflow that has changed: node `second` has changed" in caplog.text
+    assert "continues with a workflow that has changed since it began: node `second` has changed" in caplog.text
     assert run.state["text"] == "two"
     (changed,) = run.events(types=[EventType.EXECUTION_RESUMED])[0].data["changed"]
     assert changed.startswith("node `second` has changed: ")
@@ -375,7 +375,7 @@ def test_a_run_begins_with_the_files_of_a_folder_and_leaves_it_alone(bench: Benc
     flow.add_node("work", work, start=True)
     assert bench.run(flow, {}, workspace=folder).state == {"text": "begin"}
     assert (folder / "notes").read_text() == "begin"
-    with pytest.raises(InvalidInput, match="is no folder"):
+    with pytest.raises(InvalidInput, match="is not a folder"):
         bench.run(flow, {}, workspace=folder / "notes")
 
 

@@ -176,5 +176,5 @@ batch = wtb.BatchTest(graph, name="chat", cases=cases, evaluators=[is_paris, wtb
 def test_on_the_command_line_a_graph_is_scored_and_a_vague_key_is_told(tmp_path: Path) -> None:
     done = Shell(tmp_path, chat=BATCH).wtb("batch", "run", "chat.py", code=3).stdout
     assert "Evaluator contains failed on 1 of 1 run; the first, baseline on 1:" in done
-    assert "say which one counts: 'messages.-1.content' is the last one" in done
+    assert "choose one: 'messages.-1.content' is the last one" in done
     assert "is_paris failed" not in done

@@ -21,7 +21,7 @@ from wtb.domain.ports import Storage
 from wtb.domain.state import SetValue, StateDelta
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
 from wtb.infrastructure.langgraph.pending_writes import PendingWrite
-from wtb.infrastructure.sql import node_runs, observations, pending_writes, repositories, tool_calls
+from wtb.infrastructure.sql import evaluations, node_runs, observations, pending_writes, repositories, tool_calls
 from wtb.infrastructure.sql.seals import RowSeal
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -30,10 +30,14 @@ from wtb.testing.fakes import FakeClock, SequentialIds
 pytestmark = pytest.mark.parametrize("storage", ["sqlite", "postgres"], indirect=True)
 
 FOUND_BY = {"wtb_branches": "execution_id", "wtb_node_runs": "execution_id", "wtb_rollbacks": "execution_id"}
+FOUND_BY |= {"wtb_evaluations": "execution_id"}
 FOUND_BY |= {"wtb_batch_jobs": "batch_id", "wtb_observations": "trace_id", "wtb_tool_calls": "execution_id"}
 """The column by which a reader looks for rows: one in which it is damaged is not found there any more."""
 
 COLUMNS = [(seal, column) for seal in READERS for column in (*seal.key, *seal.rest)]
+
+WRITTEN_ONCE = {evaluations.EVALUATION_SEAL, observations.OBSERVATION_SEAL, pending_writes.WRITE_SEAL}
+"""Seals of rows that are never written again."""
 
 UNSEALED = {
     "wtb_executions": {"version", "updated_at_us", "lease_expires_at_us", "request"},
@@ -131,12 +135,12 @@ def test_a_row_that_is_written_again_is_sealed(kept: Kept) -> None:
             uow.rollbacks.save(rollback)
         uow.batches.save(uow.batches.get("batch"))
         uow.batches.save_jobs(uow.batches.list_jobs("batch"))
-        uow.batches.save_baseline(uow.batches.get_baseline("main"))
+        uow.baselines.save(uow.baselines.get("main"), uow.baselines.list_results("main"))
         uow.executions.save(uow.executions.get(kept.at.execution.id).stepped(kept.storage.clock.now()))
         uow.branches.move_head(kept.at.branch.id, kept.at.head.id, expected=kept.at.head.id)
         uow.branches.fork_from(kept.at.branch.id, kept.at.head.id)
         uow.commit()
-    for seal in READERS.keys() - {observations.OBSERVATION_SEAL, pending_writes.WRITE_SEAL}:
+    for seal in READERS.keys() - WRITTEN_ONCE:
         assert kept.row(seal)[seal.column] is not None
     assert kept.faults() == []
 
@@ -145,6 +149,15 @@ def test_a_pending_write_of_a_run_that_does_not_exist_is_named(kept: Kept) -> No
     seal = pending_writes.WRITE_SEAL
     kept.set(seal, kept.row(seal), execution_id="nobody")
     assert [(fault.kind, fault.runs) for fault in kept.faults()] == [(FaultKind.PENDING_WRITE, ("nobody",))]
+
+
+def test_a_score_of_a_run_that_does_not_exist_is_named(kept: Kept) -> None:
+    seal = evaluations.EVALUATION_SEAL
+    row = kept.row(seal)
+    lost = {**row, "execution_id": "nobody"}
+    facts = [lost[column] for column in (*seal.key, *seal.rest)]
+    kept.set(seal, row, execution_id="nobody", seal=seal.of(facts))
+    assert [(fault.kind, fault.runs) for fault in kept.faults()] == [(FaultKind.EVALUATION, ("nobody",))]
 
 
 @pytest.mark.parametrize("seal", [node_runs.NODE_RUN_SEAL, pending_writes.WRITE_SEAL], ids=lambda seal: seal.table)
@@ -205,7 +218,7 @@ def test_a_head_that_went_back_without_a_rollback_is_named(kept: Kept) -> None:
     kept.disk.set(metadata.tables["wtb_branches"], "id", head[0], head_id=head[1], head_seal=seal)
     (fault,) = kept.faults()
     assert (fault.kind, fault.what, fault.runs) == (FaultKind.BRANCH, head[0], (kept.at.execution.id,))
-    assert "no rollback went back" in fault.problem
+    assert "there was no rollback" in fault.problem
 
 
 def test_a_head_at_a_checkpoint_of_another_run_is_named_unless_it_was_forked_there(kept: Kept) -> None:

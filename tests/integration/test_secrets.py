@@ -220,7 +220,7 @@ def test_a_secret_that_occurs_in_the_identity_of_a_question_does_not_keep_it_fro
 @pytest.mark.parametrize(
     ("schema", "good", "bad", "told"),
     [
-        (["yes", "no"], "yes", "maybe", "say one of yes, no"),
+        (["yes", "no"], "yes", "maybe", "answer one of yes, no"),
         ({"type": "integer", "minimum": 1}, 3, "three", r"\$: 'three' is not of type 'integer'"),
         ({"type": "object", "required": ["name"]}, {"name": "x"}, {}, r"\$: 'name' is a required property"),
     ],

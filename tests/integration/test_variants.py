@@ -110,5 +110,5 @@ def test_variants_are_part_of_a_workflow_as_data() -> None:
     again = Workflow.from_dict(data)
     assert again.to_dict() == data
     assert again.definition().with_variants({"a": "b"}).nodes[0].function is json.dumps
-    with pytest.raises(InvalidInput, match="variant 1 has the unknown key 'nodes'"):
+    with pytest.raises(InvalidInput, match="variant 1 has an unknown key 'nodes'"):
         Workflow.from_dict({**data, "variants": [{"nodes": "a"}]})

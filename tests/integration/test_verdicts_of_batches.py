@@ -222,7 +222,7 @@ def test_compare_takes_the_number_of_errors_that_is_allowed(stored: str) -> None
 
 
 def test_dropping_errors_warns_that_it_flatters(stored: str) -> None:
-    assert "flatters whoever fails on hard cases" in said("compare", "sums", "--errors", "drop", "--url", stored)
+    assert "flatters combinations that fail" in said("compare", "sums", "--errors", "drop", "--url", stored)
 
 
 def test_a_batch_is_told_with_its_primary_metric_and_its_failures(stored: str) -> None:

@@ -93,7 +93,7 @@ def test_deletions_say_who_deleted() -> None:
         run = bench.run(two_steps(), {"n": 0}, run_id="r")
         run.delete(1)
         run.delete()
-        log = bench.services.queries.log_page("r").events
+        log = bench.services.queries.event_page("r").events
     deleted = [event for event in log if event.type in (EventType.CHECKPOINT_DELETED, EventType.EXECUTION_DELETED)]
     assert [event.data["by"] for event in deleted] == ["ann", "ann"]
 
@@ -105,7 +105,7 @@ def test_batches_and_baselines_say_who_changed_them() -> None:
         bench.set_baseline("main", "nightly")
         bench.delete_baseline("main")
         bench.delete_batch("nightly")
-        log = bench.services.queries.log_page().events
+        log = bench.services.queries.event_page().events
     told = [(event.type.value, event.stream) for event in log if event.stream in (batch.id, SYSTEM_STREAM)]
     assert told == [
         ("batch.started", batch.id),

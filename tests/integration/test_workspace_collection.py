@@ -185,7 +185,7 @@ def test_a_folder_with_changes_of_a_person_stays_and_they_are_named(
     before = described(folder)
     (kept,) = collected(bench)
     assert kept.kept is not None
-    assert "somebody changed files in it, such as '" in kept.kept
+    assert "somebody has changed files in it, such as '" in kept.kept
     assert described(folder) == before
 
 
@@ -200,7 +200,7 @@ def test_a_folder_with_ignored_files_stays(bench: Bench) -> None:
 
     folder = bench.run(flow, {}, run_id="r1").workspace
     (kept,) = collected(bench)
-    assert kept.kept == "it holds ignored files, which no checkpoint has, such as 'cache'"
+    assert kept.kept == "it holds ignored files, which are in no checkpoint, such as 'cache'"
     assert (folder / "cache" / "x").read_text() == "precious"
 
 
@@ -209,7 +209,7 @@ def test_what_a_person_writes_into_the_folder_of_a_failed_node_stays(bench: Benc
     folder = folder_of(bench, run)
     add(folder)
     (kept,) = collected(bench)
-    assert kept.kept == "something was written to it after wtb was done with it"
+    assert kept.kept == "something was written to it after its run had ended"
     assert (folder / "notes").exists()
 
 
@@ -264,7 +264,7 @@ def test_a_late_write_keeps_a_folder_that_was_given_up(bench: Bench) -> None:
     folder = folder_of(bench, run)
     assert folder != given_up
     (given_up / "late").write_text("1")
-    written = "something was written to it after wtb was done with it"
+    written = "something was written to it after its run had ended"
     assert {each.folder: each.kept for each in collected(bench)} == {folder: None, given_up: written}
     assert {each.folder: each.kept for each in collected(bench)} == {given_up: written}, "and it stays so"
 
@@ -321,7 +321,7 @@ def test_a_run_that_somebody_takes_up_meanwhile_keeps_its_folder(bench: Bench, w
     (kept,) = collected(bench, care=when(bench.services.folders, lambda _: run.rollback("first")))
     assert kept.kept is not None
     if when is Later:
-        assert kept.kept == "run 'r1' was taken up just now"
+        assert kept.kept == "another process has just resumed run 'r1'"
     assert sorted(described(folder_of(bench, run))) == ["first"]
 
 
@@ -329,7 +329,7 @@ def test_what_a_person_changes_meanwhile_stays(bench: Bench) -> None:
     run = run_of(bench)
     folder = run.workspace
     (kept,) = collected(bench, care=Meanwhile(bench.services.folders, change))
-    assert kept.kept == f"somebody changed files in it just now; it is {folder}"
+    assert kept.kept == f"somebody has just changed files in it; it is now {folder}"
     assert (folder / "first").read_text() == "changed"
     run.rollback("first")
     run.redo()
@@ -377,7 +377,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(bench: Bench, tmp_path:
     before = described(outside)
     (kept,) = collected(bench)
     assert kept.kept is not None
-    assert "is not the folder that wtb made" in kept.kept
+    assert "is not the folder that wtb created" in kept.kept
     assert described(outside) == before
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wtb.domain.evaluation import Absent, Direction, Metric, Score, ScoreTable
 from wtb.domain.statistics.comparisons import Comparison, compare
-from wtb.domain.statistics.gate import Outcome, non_inferior, regression
+from wtb.domain.statistics.gate import GateOutcome, non_inferior, regression
 
 Runs = Mapping[str, Sequence[Score]]
 
@@ -44,7 +44,7 @@ def _compared(metric: Metric, baseline: Runs, candidate: Runs) -> Comparison:
     return comparison
 
 
-def _outcomes(comparison: Comparison, max_drop: float, max_errors: int) -> tuple[Outcome, Outcome]:
+def _outcomes(comparison: Comparison, max_drop: float, max_errors: int) -> tuple[GateOutcome, GateOutcome]:
     gates = (ask(comparison, max_drop, max_errors=max_errors) for ask in (regression, non_inferior))
     first, second = (gate.outcome for gate in gates)
     return first, second
@@ -63,4 +63,6 @@ def test_errors_put_on_the_candidate_never_make_a_gate_fine_that_was_not(
     before = _outcomes(_compared(metric, baseline, candidate), max_drop, max_errors)
     after = _outcomes(_compared(metric, baseline, worse), max_drop, max_errors)
 
-    assert not [1 for old, new in zip(before, after, strict=True) if new is Outcome.FINE and old is not Outcome.FINE]
+    assert not [
+        1 for old, new in zip(before, after, strict=True) if new is GateOutcome.FINE and old is not GateOutcome.FINE
+    ]

@@ -460,7 +460,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
                 self.real(run).redo()
             return
         if undone.head in self.deleted:
-            with pytest.raises(InvalidInput, match="has been deleted"):
+            with pytest.raises(InvalidInput, match="have been deleted"):
                 self.real(run).redo()
             return
         calls = list(undone.calls)
@@ -539,7 +539,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
             return
         target = own[where % len(own)]
         if any(each.head == target for each in self.runs.values()):
-            with pytest.raises(Conflict, match="is where a branch stands"):
+            with pytest.raises(Conflict, match="is the head of a branch"):
                 self.real(run).delete(target)
             return
         with self.crashing(crash):
@@ -606,7 +606,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
         run = self.run_at(pick)
         own = {id for id, copy in self.copies.items() if copy.run == run.id}
         if any(each.head in own for each in self.runs.values() if each is not run):
-            with pytest.raises(Conflict, match=r"is where run .* stands, a fork"):
+            with pytest.raises(Conflict, match=r"is the head of a fork, run "):
                 self.real(run).delete()
             return
         with self.crashing(crash):

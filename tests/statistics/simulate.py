@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wtb.domain.evaluation import Direction, Metric, ScoreTable
 from wtb.domain.statistics.comparisons import ALPHA, Comparison, compare, summarise
-from wtb.domain.statistics.gate import Outcome, non_inferior, regression
+from wtb.domain.statistics.gate import GateOutcome, non_inferior, regression
 from wtb.domain.statistics.resampling import Columns, step_down
 from wtb.domain.statistics.verdicts import Finding, verdicts
 
@@ -245,12 +245,12 @@ def means_covered(kind: Kind, *, batches: int, cases: int) -> float:
 
 def false_regressions(comparisons: Sequence[Comparison], drop: float) -> float:
     """How often a drop is called larger than it is."""
-    return _share(regression(one, drop).outcome is Outcome.REGRESSION for one in comparisons)
+    return _share(regression(one, drop).outcome is GateOutcome.REGRESSION for one in comparisons)
 
 
 def false_proofs(comparisons: Sequence[Comparison], drop: float) -> float:
     """How often a drop is called smaller than it is."""
-    return _share(non_inferior(one, drop).outcome is Outcome.FINE for one in comparisons)
+    return _share(non_inferior(one, drop).outcome is GateOutcome.FINE for one in comparisons)
 
 
 def _share(outcomes: Iterable[bool]) -> float:

@@ -18,7 +18,7 @@ from tests.statistics.simulate import BINARY, LOGNORMAL, NORMAL, REPEATED, TIED,
 from wtb.domain.evaluation import Metric, ScoreTable
 from wtb.domain.statistics import gate_bounds
 from wtb.domain.statistics.comparisons import Comparison, compare
-from wtb.domain.statistics.gate import Gate, Outcome, non_inferior, regression
+from wtb.domain.statistics.gate import Gate, GateOutcome, non_inferior, regression
 
 SIZES = (8, 20, 80)
 
@@ -94,14 +94,14 @@ def _tables(edit: Edit, batches: int, cases: int, drop: float, seed: int) -> Ite
         )
 
 
-def share(gates: Iterable[Gate], *outcomes: Outcome) -> float:
+def share(gates: Iterable[Gate], *outcomes: GateOutcome) -> float:
     """How often a gate says one of these."""
     return float(np.mean([gate.outcome in outcomes for gate in gates]))
 
 
 def not_fine(comparisons: Sequence[Comparison]) -> float:
     """How often a gate with its defaults does not pass."""
-    return share(map(regression, comparisons), Outcome.REGRESSION, Outcome.INCONCLUSIVE)
+    return share(map(regression, comparisons), GateOutcome.REGRESSION, GateOutcome.INCONCLUSIVE)
 
 
 def any_drop_seen(comparisons: Sequence[Comparison]) -> float:
@@ -111,7 +111,7 @@ def any_drop_seen(comparisons: Sequence[Comparison]) -> float:
 
 def proven(comparisons: Sequence[Comparison], margin: float | str) -> float:
     """How often less than the margin is proven."""
-    return share((non_inferior(one, margin) for one in comparisons), Outcome.FINE)
+    return share((non_inferior(one, margin) for one in comparisons), GateOutcome.FINE)
 
 
 def proven_by_bounds(comparisons: Sequence[Comparison], margin: float) -> float:
@@ -150,9 +150,9 @@ def figures(edit: Edit, batches: int, cases: int) -> list[float | None]:
     return [
         not_fine(harmless),
         any_drop_seen(harmless),
-        share(map(regression, edge), Outcome.REGRESSION),
-        share(map(regression, larger), Outcome.REGRESSION),
-        share((regression(one, edit.margin) for one in edge), Outcome.REGRESSION),
+        share(map(regression, edge), GateOutcome.REGRESSION),
+        share(map(regression, larger), GateOutcome.REGRESSION),
+        share((regression(one, edit.margin) for one in edge), GateOutcome.REGRESSION),
         proven(edge, edit.margin),
         proven_by_bounds(edge, edit.margin),
         proven(edge, percent(edit)) if edit.in_percent else None,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.statistics.chance import least, most
 from wtb.domain.evaluation import Metric, ScoreTable
-from wtb.domain.statistics.effects import Effects, effects
+from wtb.domain.statistics.effects import VariantEffects, effects
 
 BATCHES = 1_000 if os.environ.get("WTB_SOAK") else 100
 CASES = 80
@@ -34,7 +34,7 @@ def batch(seed: int, effect: float) -> ScoreTable:
 
 
 @lru_cache
-def simulated(effect: float) -> list[Effects]:
+def simulated(effect: float) -> list[VariantEffects]:
     settings = dict(zip(NAMES, GRID, strict=True))
     return [effects(batch(seed, effect), settings, dict.fromkeys(SIZES, "0")) for seed in range(BATCHES)]
 

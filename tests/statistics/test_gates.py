@@ -16,7 +16,7 @@ from tests.statistics.simulate import BINARY, LOGNORMAL, NORMAL, TIED
 from tests.statistics.simulate_gate import EDITS, RARE, Edit
 from wtb.domain.statistics import gate, gate_bounds
 from wtb.domain.statistics.comparisons import Comparison
-from wtb.domain.statistics.gate import Outcome, regression
+from wtb.domain.statistics.gate import GateOutcome, regression
 from wtb.domain.statistics.gate_bounds import Drops
 
 BATCHES = 4_000 if os.environ.get("WTB_SOAK") else 200
@@ -47,7 +47,7 @@ def test_a_harmless_edit_fails_once_in_twenty_times_at_most(edit: Edit, cases: i
 def test_a_gate_that_passes_only_where_no_drop_is_seen_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def as_before(judged: gate._Judged) -> gate.Judgement | None:
         lost = judged.drops.seen is not None and judged.drops.seen > judged.allowed.value
-        return (Outcome.INCONCLUSIVE, gate.Reason.TOO_FEW_CASES) if lost else None
+        return (GateOutcome.INCONCLUSIVE, gate.GateReason.TOO_FEW_CASES) if lost else None
 
     monkeypatch.setattr(gate._Judged, "doubt", as_before)
     with pytest.raises(AssertionError):
@@ -61,8 +61,8 @@ def test_every_drop_that_the_test_shows_is_a_regression(kind: object, found: flo
 
     for one in comparisons:
         shown = one.bounds is not None and one.bounds.high < 0
-        assert (regression(one).outcome is Outcome.REGRESSION) is shown
-    assert simulate.share(map(regression, comparisons), Outcome.REGRESSION) >= least(found, BATCHES)
+        assert (regression(one).outcome is GateOutcome.REGRESSION) is shown
+    assert simulate.share(map(regression, comparisons), GateOutcome.REGRESSION) >= least(found, BATCHES)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=named)
@@ -70,7 +70,7 @@ def test_a_drop_that_is_just_allowed_fails_once_in_twenty_times_at_most(edit: Ed
     comparisons = simulate.compared(edit, batches=BATCHES, cases=80, drop=edit.margin, seed=2)
     gates = (regression(one, edit.margin) for one in comparisons)
 
-    assert simulate.share(gates, Outcome.REGRESSION) <= most(0.05, BATCHES)
+    assert simulate.share(gates, GateOutcome.REGRESSION) <= most(0.05, BATCHES)
 
 
 @pytest.mark.parametrize("cases", [20, 80])

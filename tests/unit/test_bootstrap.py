@@ -144,7 +144,7 @@ def test_a_bad_address_is_refused_with_good_ones_and_without_its_password(url: s
 
 
 def test_a_pattern_of_secrets_that_is_none_is_refused_before_anything_is_opened(empty_folder: Path) -> None:
-    with pytest.raises(InvalidInput, match="is no regular expression"):
+    with pytest.raises(InvalidInput, match="is not a regular expression"):
         bootstrap(Settings(secret_patterns=("(",)))
     assert list(empty_folder.iterdir()) == []
 

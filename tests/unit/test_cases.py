@@ -41,7 +41,7 @@ def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: P
         (
             "c.jsonl",
             '{"id": "1", "input": {}}\n\n\n{"id": "1", "input": {}}',
-            "line 4 has the id '1' of c.jsonl line 1",
+            "line 4 has the same id '1' as c.jsonl line 1",
         ),
         ("c.jsonl", '{"id": "1"}', "c.jsonl line 1 has no input"),
         ("c.jsonl", '{"id": "1", "input": {}, "tags": "new"}', "line 1: tags must be a list of texts, not 'new'"),
@@ -49,9 +49,9 @@ def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: P
         ("c.jsonl", "[1]", r"c.jsonl line 1 is \[1\], not a mapping with id and input"),
         ("c.jsonl", "\n", "there are no cases"),
         ("c.csv", "", "there are no cases"),
-        ("c.csv", "id,question\n1,x", "c.csv line 1 has the unknown column 'question'; columns are id, input.KEY"),
+        ("c.csv", "id,question\n1,x", "c.csv line 1 has an unknown column 'question'; the columns are id, input.KEY"),
         ("c.csv", "input.q\nx\n", "c.csv line 2 has no id"),
-        ("c.csv", 'id,input.q\n1,"a\nb"\n1,x\n', "c.csv line 4 has the id '1' of c.csv line 3"),
+        ("c.csv", 'id,input.q\n1,"a\nb"\n1,x\n', "c.csv line 4 has the same id '1' as c.csv line 3"),
         ("c.csv", "id,input.q\n1\n", "c.csv line 2 has not as many fields as line 1: 2"),
         ("c.csv", "id,input.q\n1,x,y\n", "c.csv line 2 has not as many fields as line 1: 2"),
     ],
@@ -78,11 +78,11 @@ def test_what_is_no_list_is_refused(given: Any) -> None:
 @pytest.mark.parametrize(
     ("evaluator", "expected", "told"),
     [
-        (wtb.ExactMatch("answer"), None, "expected is missing, which ExactMatch needs"),
-        (wtb.Contains("answer"), {"other": 1}, "expected.answer is missing, which Contains needs"),
-        (wtb.TokenF1("answer", expected_key="gold"), {"answer": "x"}, "expected.gold is missing, which TokenF1 needs"),
-        (wtb.NumericMatch("answer"), {"answer": "many"}, "expected is 'many', and NumericMatch needs a number"),
-        (wtb.RegexMatch("answer"), "(", r"'\(' is no regular expression"),
+        (wtb.ExactMatch("answer"), None, "expected is missing; ExactMatch needs it"),
+        (wtb.Contains("answer"), {"other": 1}, "expected.answer is missing; Contains needs it"),
+        (wtb.TokenF1("answer", expected_key="gold"), {"answer": "x"}, "expected.gold is missing; TokenF1 needs it"),
+        (wtb.NumericMatch("answer"), {"answer": "many"}, "expected is 'many', but NumericMatch needs a number"),
+        (wtb.RegexMatch("answer"), "(", r"'\(' is not a regular expression"),
     ],
 )
 def test_a_case_that_an_evaluator_could_not_score_is_named_with_its_line(
@@ -98,5 +98,5 @@ def test_a_case_that_an_evaluator_could_not_score_is_named_with_its_line(
 def test_evaluators_that_need_nothing_of_the_case_ask_for_nothing() -> None:
     evaluators = [wtb.Latency(), wtb.RegexMatch("answer", "a+"), wtb.FitsSchema("answer", {"type": "string"})]
     check_cases(evaluators, [Case(id="1", input={})])
-    with pytest.raises(InvalidInput, match=r"'\(' is no regular expression"):
+    with pytest.raises(InvalidInput, match=r"'\(' is not a regular expression"):
         wtb.RegexMatch("answer", "(")

@@ -10,7 +10,7 @@ import pytest
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable
-from wtb.domain.statistics.effects import Effect, Effects, Settings, effects
+from wtb.domain.statistics.effects import Settings, VariantEffect, VariantEffects, effects
 
 QUALITY = Metric(name="quality")
 DEFAULTS = {"retrieve": "baseline", "answer": "baseline"}
@@ -50,7 +50,7 @@ def noisy(seed: int = 1) -> Callable[[Mapping[str, str], int], float]:
     return score
 
 
-def only(found: Effects, name: str) -> Effect:
+def only(found: VariantEffects, name: str) -> VariantEffect:
     (effect,) = (each for each in (*found.main, *found.interactions) if each.name == name)
     return effect
 

@@ -170,7 +170,10 @@ def test_the_last_message_is_that_of_the_ai_as_text() -> None:
         ({"messages": [HumanMessage("hello")]}, "'messages' holds no AI message; the types of its messages: human"),
         ({"messages": []}, "'messages' holds no AI message; the types of its messages: none"),
         ({"answer": "x"}, "no key of the state holds messages; it has answer"),
-        ({"a": [AIMessage("1")], "b": [AIMessage("2")]}, "a, b hold messages; say which by a path, as 'a.-1.content'"),
+        (
+            {"a": [AIMessage("1")], "b": [AIMessage("2")]},
+            "a, b hold messages; choose one with a path, such as 'a.-1.content'",
+        ),
     ],
 )
 def test_a_state_without_a_last_message_says_what_it_has(state: dict[str, Any], told: str) -> None:
@@ -192,12 +195,12 @@ def test_what_is_expected_is_the_value_or_found_by_the_same_way() -> None:
 @pytest.mark.parametrize(
     ("evaluator", "told"),
     [
-        (wtb.ExactMatch("total"), "expected.total is missing, which ExactMatch needs"),
+        (wtb.ExactMatch("total"), "expected.total is missing; ExactMatch needs it"),
         (
             wtb.Contains("messages.-1.content"),
-            "expected.messages.-1.content is missing, .* no key 'messages'",
+            "expected.messages.-1.content is missing; .* no key 'messages'",
         ),
-        (wtb.TokenF1(said_last), "expected is a mapping; say which of its values TokenF1 needs: expected_key='answer'"),
+        (wtb.TokenF1(said_last), "expected is a mapping; name the value that TokenF1 needs: expected_key='answer'"),
     ],
 )
 def test_a_case_that_does_not_say_what_is_expected_is_refused_before_anything_runs(evaluator: Any, told: str) -> None:

@@ -46,7 +46,7 @@ def test_after_a_restart_no_component_below_the_root_is_followed(tmp_path: Path,
     swapped([folder, *folder.parents][levels], outside)
     restarted = workspaces_in(tmp_path / "home")
     for access in (lambda: restarted.prepare(folder, None), lambda: restarted.restore(folder, None)):
-        with pytest.raises(WorkspaceError, match="not the folder that wtb made"):
+        with pytest.raises(WorkspaceError, match="not the folder that wtb created"):
             access()
     restarted.discard(folder)
     restarted.discard_all(RUN)
@@ -61,7 +61,7 @@ def test_a_root_that_is_swapped_while_a_restore_is_under_way_is_noticed_before_a
     write(folder, {"a": b"2"})
     with workspaces.staged(folder, commit_id) as swap:
         swapped(folder, outside)
-        with pytest.raises(WorkspaceError, match="not the folder that wtb made"):
+        with pytest.raises(WorkspaceError, match="not the folder that wtb created"):
             swap()
     assert (folder.with_name("files-moved") / "a").read_bytes() == b"2"
 
@@ -75,7 +75,7 @@ def test_a_folder_that_a_person_named_is_checked_too_while_it_is_restored(
     write(folder, {"a": b"2"})
     with workspaces.staged(folder, commit_id) as swap:
         swapped(folder, outside)
-        with pytest.raises(WorkspaceError, match="not the folder that wtb made"):
+        with pytest.raises(WorkspaceError, match="not the folder that wtb created"):
             swap()
 
 
@@ -102,7 +102,7 @@ def test_a_link_is_removed_and_not_what_it_points_to(store: LocalFolderStore, ou
 
 def test_only_what_lies_in_the_store_is_removed(store: LocalFolderStore, outside: Path) -> None:
     for place in (outside, store.root, store.root / ".." / ".." / "outside"):
-        with pytest.raises(InvalidInput, match="no workspace"):
+        with pytest.raises(InvalidInput, match="not a workspace"):
             store.remove(place)
 
 

@@ -312,7 +312,7 @@ def test_a_prefix_of_digits_is_a_step_only_where_there_is_such_a_step(story: Sto
 
 def test_a_prefix_that_fits_several_checkpoints_says_how_many(story: Story) -> None:
     history = with_ids(story, "0198aaaa-1", "0198aaaa-2", "0198aaaa-3")
-    with pytest.raises(InvalidInput, match="'0198aaaa' fits 3 checkpoints of run run; give more of the id"):
+    with pytest.raises(InvalidInput, match="3 checkpoints of run run start with '0198aaaa'; give more of the id"):
         history.resolve("0198aaaa")
 
 

@@ -275,9 +275,9 @@ def test_a_type_can_be_registered_under_a_name_that_outlives_its_module(types: T
 def test_a_name_that_another_class_has_is_refused() -> None:
     types = TypeRegistry()
     types.register(Message, "message")
-    with pytest.raises(AlreadyExists, match="'message' is taken by"):
+    with pytest.raises(AlreadyExists, match="'message' already belongs to"):
         types.register(Frozen, "message")
-    with pytest.raises(AlreadyExists, match="'message' is taken by"):
+    with pytest.raises(AlreadyExists, match="'message' already belongs to"):
         types.register(a_dataclass("Message", "elsewhere"), "message")
 
 
@@ -370,7 +370,7 @@ class _Subclass(str):
         (Frozen(inner={"f": Frozen(inner=print)}), "state.x.inner.f.inner", "builtin_function"),
         (Model(name="a", more=[print]), "state.x.more[0]", "builtin_function"),
         (Point(1, print), "state.x[1]", "builtin_function"),
-        (Box.__new__(Box), "state.x", "Box cannot be taken apart"),
+        (Box.__new__(Box), "state.x", "Box cannot be read"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -483,7 +483,7 @@ def test_a_tag_or_a_name_from_elsewhere_is_an_unknown_format_at_any_depth(
 def test_a_class_that_has_changed_since_is_an_unknown_format(
     codec: MsgpackCodec, types: TypeRegistry, cls: type, content: Any, problem: str
 ) -> None:
-    with pytest.raises(UnknownFormat, match=f"does not fit the class any more: .*{problem}"):
+    with pytest.raises(UnknownFormat, match=f"no longer fits its class: .*{problem}"):
         codec.decode(ext(11, [types.find_name(cls), content]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wtb.application.node_cache import LEASE, Attempt, Busy, NodeCache, SharedFailure, SharedResult
+from wtb.application.node_cache import LEASE, AttemptRef, Busy, NodeCache, SharedFailure, SharedResult
 from wtb.domain.execution import Failure
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -46,11 +46,11 @@ def storage(clock: FakeClock) -> MemoryStorage:
 
 
 def claimed(cache: NodeCache, clock: FakeClock, attempt: str = "a", *, current: bool = True) -> Any:
-    return cache.claim(KEY, Attempt(id=attempt, began_at=clock.now()), STATE, lambda result: current)
+    return cache.claim(KEY, AttemptRef(id=attempt, began_at=clock.now()), STATE, lambda result: current)
 
 
-def attempt(clock: FakeClock, name: str = "a") -> Attempt:
-    return Attempt(id=name, began_at=clock.now())
+def attempt(clock: FakeClock, name: str = "a") -> AttemptRef:
+    return AttemptRef(id=name, began_at=clock.now())
 
 
 def test_the_first_makes_a_result_and_others_take_it(storage: MemoryStorage, clock: FakeClock) -> None:

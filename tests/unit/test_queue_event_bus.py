@@ -10,7 +10,7 @@ import pytest
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent
 from wtb.infrastructure.events.bus import QueueEventBus
-from wtb.testing.event_bus import WAIT_S, Gate, in_threads, recorded
+from wtb.testing.event_bus import WAIT_S, BlockedHandler, in_threads, recorded
 
 LOGGER = "wtb.infrastructure.events.bus"
 
@@ -49,7 +49,7 @@ def test_a_handler_that_exits_does_not_end_its_delivery(caplog: pytest.LogCaptur
 
 def test_what_does_not_fit_is_dropped_for_the_slow_handler_only() -> None:
     bus = QueueEventBus(queue_size=3)
-    gate, quick = Gate(), queue.SimpleQueue[RecordedEvent]()
+    gate, quick = BlockedHandler(), queue.SimpleQueue[RecordedEvent]()
     slow = bus.subscribe(gate)
     other = bus.subscribe(quick.put)
     bus.publish([recorded(0)])
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_dropped_for_the_slow_handler_only() -> None:
 
 def test_a_batch_larger_than_the_queue_is_delivered_as_far_as_it_fits() -> None:
     bus = QueueEventBus(queue_size=3)
-    gate = Gate()
+    gate = BlockedHandler()
     subscription = bus.subscribe(gate)
     bus.publish([recorded(position) for position in range(10)])
     gate.open()
@@ -78,12 +78,12 @@ def test_a_batch_larger_than_the_queue_is_delivered_as_far_as_it_fits() -> None:
 def test_drops_are_logged_once_until_the_handler_has_caught_up(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     bus = QueueEventBus(queue_size=2)
-    gate = Gate()
+    gate = BlockedHandler()
     bus.subscribe(gate)
     for position in range(20):
         bus.publish([recorded(position)])
     assert levels(caplog) == [logging.WARNING]
-    assert "Gate is too slow: its queue of 2 events is full" in caplog.text
+    assert "BlockedHandler is too slow: its queue of 2 events is full" in caplog.text
     gate.open()
     assert bus.flush(WAIT_S)
     bus.publish([recorded(position) for position in range(20)])
@@ -94,7 +94,7 @@ def test_drops_are_logged_once_until_the_handler_has_caught_up(caplog: pytest.Lo
 
 def test_a_log_handler_may_use_the_bus() -> None:
     bus = QueueEventBus(queue_size=1)
-    gate, published = Gate(), threading.Event()
+    gate, published = BlockedHandler(), threading.Event()
 
     class Publishes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -151,12 +151,12 @@ def test_subscribing_and_cancelling_while_others_publish_is_safe() -> None:
 
 def test_close_does_not_wait_for_ever_for_a_handler_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     bus = QueueEventBus(close_timeout_s=0.01)
-    gate = Gate()
+    gate = BlockedHandler()
     bus.subscribe(gate)
     bus.publish([recorded(1), recorded(2)])
     assert gate.entered.wait(WAIT_S)
     bus.close()
-    assert "Gate did not finish within 0.01 s of closing; 1 events did not reach it" in caplog.text
+    assert "BlockedHandler did not finish within 0.01 s of closing; 1 events did not reach it" in caplog.text
     gate.open()
     join_delivery_threads()
 
@@ -179,7 +179,7 @@ def test_after_a_handler_closed_the_bus_another_close_waits_for_what_is_queued()
 
 def test_flush_does_not_wait_for_a_cancelled_handler() -> None:
     bus = QueueEventBus()
-    gate = Gate()
+    gate = BlockedHandler()
     subscription = bus.subscribe(gate)
     bus.publish([recorded(1)])
     assert gate.entered.wait(WAIT_S)

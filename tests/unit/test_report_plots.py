@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wtb.domain.statistics.intervals import Interval
-from wtb.reporting.content import Figures
+from wtb.reporting.content import NumberFormat
 from wtb.reporting.markup import Markup, element
 from wtb.reporting.svg import NARROW, WIDE, Axis, Format, Point, scale, scatter, share_of, track
 
@@ -63,11 +63,11 @@ def test_a_value_alone_lies_in_the_middle() -> None:
 def test_numbers_of_a_metric_have_the_same_decimals(
     values: list[float | None], value: float | None, written: str
 ) -> None:
-    assert Figures.of(values).number(value) == written
+    assert NumberFormat.of(values).number(value) == written
 
 
 def test_a_change_has_a_sign_unless_it_is_none() -> None:
-    figures = Figures(2)
+    figures = NumberFormat(2)
     assert [figures.change(value) for value in (0.5, -0.5, 0.0, 0.001)] == ["+0.50", "−0.50", "0.00", "0.00"]
 
 

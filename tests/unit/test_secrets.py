@@ -132,14 +132,14 @@ def test_revealing_a_secret_remembers_it_again(monkeypatch: pytest.MonkeyPatch) 
 def test_settings_choose_keys_and_patterns() -> None:
     masker = Masker(keys=["pin"], patterns=[r"\d{4}-\d{4}"])
     assert masker.text("pin=1 card 1234-5678 password=x") == "pin=*** card *** password=x"
-    with pytest.raises(InvalidInput, match=r"secret_patterns: '\(' is no regular expression"):
+    with pytest.raises(InvalidInput, match=r"secret_patterns: '\(' is not a regular expression"):
         Masker(patterns=["("])
-    with pytest.raises(InvalidInput, match=r"secret_patterns: '\\\\d\*' fits an empty text"):
+    with pytest.raises(InvalidInput, match=r"secret_patterns: '\\\\d\*' matches the empty text"):
         Masker(patterns=[r"\d*"])
 
 
 def test_a_secret_is_never_stored_and_the_refusal_says_what_to_do() -> None:
-    with pytest.raises(StateNotSerialisable, match=r"state\.key.*never stored: read it in the node"):
+    with pytest.raises(StateNotSerialisable, match=r"state\.key.*never stored; read it in the node"):
         MsgpackCodec().encode({"key": Secret("x")}, "state")
     assert unrevealed({"a": [Secret("x"), 1], "b": (Secret("y"),)}) == {"a": ["***", 1], "b": ("***",)}
     with pytest.raises(InvalidInput, match="a secret is a text, not a int"):
@@ -171,7 +171,7 @@ def test_a_stored_value_that_holds_a_secret_is_warned_of_by_its_path_once(caplog
     codec.encode(value, "state.talk")
     assert codec.decode(data) == value  # never altered
     (told,) = caplog.messages
-    assert told.startswith("state.talk.steps[1].said holds the text of a wtb.Secret, and is stored unmasked")
+    assert told.startswith("state.talk.steps[1].said holds the text of a wtb.Secret and is stored unmasked")
 
 
 def test_equal_secrets_are_equal_and_differ_from_their_text() -> None:

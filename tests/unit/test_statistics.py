@@ -493,7 +493,7 @@ class TestErrors:
         assert verdicts(compare([right, plain], "old"))[0].finding is Finding.NO_EVIDENCE
 
     def test_a_number_of_errors_below_0_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="max_errors is a number of cases from 0 up, not -1"):
+        with pytest.raises(InvalidInput, match="max_errors must be a number of cases, 0 or more, not -1"):
             verdicts([], max_errors=-1)
 
     def test_errors_that_contradict_the_scores_are_no_evidence(self) -> None:

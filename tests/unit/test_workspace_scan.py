@@ -267,7 +267,7 @@ class TestFilesThatChange:
                 file.write(b"more")
 
         objects.disturb = append
-        with pytest.raises(WorkspaceError, match=r"'d/log'.*changes while it is read"):
+        with pytest.raises(WorkspaceError, match=r"'d/log'.*changes while it is being read"):
             folders.scan(folder, EMPTY_TREE)
         assert objects.puts == TRIES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
 from wtb.domain.figures import NOTHING
-from wtb.domain.ids import ExecutionId
+from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
@@ -37,6 +37,11 @@ class Scored:
     scores: Mapping[str, Any]
     bools: tuple[str, ...] = ()
 
+    @property
+    def as_given(self) -> dict[str, Any]:
+        """The scores as evaluators gave them: True and False are no numbers here."""
+        return {name: bool(score) if name in self.bools else score for name, score in self.scores.items()}
+
 
 class EvaluationEngine:
     """Reads what a run did, and asks evaluators what it is worth.
@@ -52,13 +57,19 @@ class EvaluationEngine:
 
     def context(self, execution_id: ExecutionId, case: Case, restore: Restore | None = None) -> EvaluationContext:
         """Return what evaluators may look at of a run; the state is as its nodes see it."""
+        return self.head_context(execution_id, case, restore)[1]
+
+    def head_context(
+        self, execution_id: ExecutionId, case: Case, restore: Restore | None = None
+    ) -> tuple[CheckpointId, EvaluationContext]:
+        """Return the head of a run, and what evaluators may look at there."""
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             head_id = uow.branches.get(execution.branch_id).head_id
             assert head_id is not None
             state = uow.checkpoints.load(head_id).state
             line = line_figures(uow, execution_id)
-        return EvaluationContext(
+        return head_id, EvaluationContext(
             case=case,
             state=(restore or self.restore)(state),
             latency_s=line.latency_s,
@@ -67,6 +78,15 @@ class EvaluationEngine:
             tool_errors=line.tool_errors,
             unpriced=line.usage.unpriced,
         )
+
+    def with_input(self, case: Case, execution_id: ExecutionId, restore: Restore | None = None) -> Case:
+        """Return a case with its input; a batch does not keep inputs, so take the one that the run began with."""
+        if case.input:
+            return case
+        with self._storage.unit_of_work(readonly=True) as uow:
+            first = uow.checkpoints.list_infos(execution_id)[:1]
+            begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
+        return replace(case, input=(restore or self.restore)(begun[0])) if begun else case
 
     def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:
         """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""

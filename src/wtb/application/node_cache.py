@@ -1,4 +1,4 @@
-"""NodeCache: shares results of node runs between the jobs of a batch, so that each is made only once."""
+"""NodeCache: shares results of node runs between the jobs of a batch, so that each result is made only once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
-"""How long whoever makes a result on another machine may be silent; on this one it is seen whether it lives."""
+"""How long a process on another machine may be silent while it makes a result; here we can see whether it is alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedResult:
-    """What a node run gave: its update before reducers, its files, what it used and how long it took."""
+    """The result of a node run: its update before reducers, its files, what it used and how long it took."""
 
     returned: Mapping[str, Any]
     file_commit: str | None
@@ -39,11 +39,11 @@ class SharedResult:
     ms: float
     tool_errors: int = 0
     window: Window | None = None
-    """Where in a trace it was made, so that what it read can be checked."""
+    """The part of a trace in which it was made, so that what it read can be checked."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Digests of values that were there when it was made and that runs may change: attributes of objects, lists."""
+    """Digests of values at that time that runs may change: attributes of objects, lists."""
     measured: Measured | None = None
-    """When and where it took so long; None of one that was made just now."""
+    """When and where its time was measured; None for one that was made just now."""
 
 
 class Busy:
@@ -55,16 +55,17 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFailure:
-    """A node run that failed for good in this attempt of the batch; trying again would not help."""
+    """A node run that failed for good in this attempt at the batch; trying again would not help."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a batch: failures are final within it, and within another one that goes on at the same time.
+class AttemptRef:
+    """An attempt at a batch, by its id and its start.
 
-    `began_at` is the time of the store, which all machines share.
+    A failure is final within its attempt, and within other attempts that run at the same time. `began_at` is the
+    store's time, which all machines share.
     """
 
     id: str
@@ -85,7 +86,7 @@ class NodeCache:
         self._renewed_at = clock.now()
 
     def keep_claims(self) -> None:
-        """Extend the claims of this process, now and then: a node may take longer than a claim holds elsewhere."""
+        """Extend the claims of this process now and then: a node may take longer than a claim lasts."""
         now = self._clock.now()
         if abs(now - self._renewed_at) > LEASE / 3:  # also when the clock was set back
             self._renewed_at = now
@@ -94,18 +95,18 @@ class NodeCache:
                 uow.commit()
 
     def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
-        """Call somebody with the key of every claim of this process that is settled; returns how to stop that."""
+        """Call the listener with the key of each settled claim of this process; return a function that stops it."""
         with self._lock:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def claim(
-        self, key: bytes, attempt: Attempt, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
+        self, key: bytes, attempt: AttemptRef, state: Mapping[str, Any], is_current: Callable[[SharedResult], bool]
     ) -> SharedResult | SharedFailure | Busy | None:
-        """Return the result, or that somebody makes it; None when it is now for the caller to make it.
+        """Return the result, or Busy if somebody is making it; None if the caller must make it now.
 
-        `state` is what the node is given: results are kept by what they change in it. A result that is not current any
-        more is made again, in its place.
+        `state` is the state that the node gets: results are stored as changes to it. A result that is no longer current
+        is made again and replaced.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
@@ -129,7 +130,7 @@ class NodeCache:
         return None if claimed else self.claim(key, attempt, state, is_current)
 
     def is_being_made(self, key: bytes) -> bool:
-        """Whether somebody who is alive is making a result."""
+        """Whether a living process is making the result."""
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         return found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found)
@@ -142,13 +143,13 @@ class NodeCache:
         return self._owners.me()
 
     def measured_here(self) -> Measured:
-        """Return that something was measured now, by this process."""
+        """Return a measurement at this moment by this process."""
         return Measured.once(self._clock.now(), self._me())
 
-    def settle(self, uow: UnitOfWork, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
-        """Keep the result for everybody who needs it; a late owner whose claim was taken over gives nothing.
+    def settle(self, uow: UnitOfWork, key: bytes, attempt: AttemptRef, result: SharedResult | SharedFailure) -> None:
+        """Store the result for everybody who needs it; if another owner has taken the claim over, nothing is stored.
 
-        It belongs into the transaction that keeps what the run makes of it: a crash loses both or none.
+        Call it in the transaction that stores the run's own step, so that a crash loses both or neither.
         """
         done = isinstance(result, SharedResult)
         value = _value(result) if isinstance(result, SharedResult) else _failure(self._masker.failure(result.failure))
@@ -162,39 +163,39 @@ class NodeCache:
         )
         uow.cache.settle(entry)
 
-    def settle_now(self, key: bytes, attempt: Attempt, result: SharedResult | SharedFailure) -> None:
-        """Keep a result in a transaction of its own."""
+    def settle_now(self, key: bytes, attempt: AttemptRef, result: SharedResult | SharedFailure) -> None:
+        """Store a result in a transaction of its own."""
         with self._storage.unit_of_work() as uow:
             self.settle(uow, key, attempt, result)
             uow.commit()
         self.tell(key)
 
     def leave_to_each(self, key: bytes) -> None:
-        """Take back a claim, since the result cannot be shared: everybody makes their own, and waits for nobody."""
+        """Give up a claim, because the result cannot be shared: every job makes its own, and waits for nobody."""
         self._for_each.add(key)
         self.release(key)
 
     def is_for_each(self, key: bytes) -> bool:
-        """Whether it is known that everybody must make a result for themselves."""
+        """Whether every job must make this result itself."""
         return key in self._for_each
 
     def release(self, key: bytes) -> None:
-        """Take back a claim: the result was not made."""
+        """Give up a claim: the result was not made."""
         with self._storage.unit_of_work() as uow:
             uow.cache.release(key, self._me())
             uow.commit()
         self.tell(key)
 
     def tell(self, key: bytes) -> None:
-        """Say that nobody makes a result any more: it is there, or for somebody else to make."""
+        """Tell the listeners that nobody is making a result any more: it exists, or somebody else must make it."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(key)
 
 
-def _is_final(failed: CacheEntry, attempt: Attempt) -> bool:
-    """Whether a failure holds in this attempt at a batch: it was made in it, or by somebody else meanwhile."""
+def _is_final(failed: CacheEntry, attempt: AttemptRef) -> bool:
+    """Whether a failure is final in this attempt at a batch: it happened in it, or elsewhere at the same time."""
     return failed.attempt == attempt.id or failed.expires_at >= attempt.began_at
 
 
@@ -235,7 +236,7 @@ def _failure(failure: Failure) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class Sharing:
-    """What one job shares, and how much of it: the key of each node run holds everything its result depends on."""
+    """The sharing of one job, with counts; the key of a node run covers everything that its result depends on."""
 
     cache: NodeCache
     codec: Codec
@@ -245,11 +246,11 @@ class Sharing:
     case_id: str
     repeat: int
     seed: int
-    attempt: Attempt
+    attempt: AttemptRef
     enabled: bool = True
-    """Whether anything is shared; what is executed is counted either way."""
+    """Whether anything is shared; executed node runs are counted either way."""
     fresh: frozenset[str] = frozenset()
-    """The nodes whose results count only when they were made in this run of the batch."""
+    """The nodes whose results are used only if they were made in this run of the batch."""
     begun_elsewhere: bool = False
     """Whether another process began the run of the job, so that not all of it was counted here."""
     executed: int = 0
@@ -259,16 +260,16 @@ class Sharing:
     unshared: dict[str, str] = field(default_factory=dict)
     """Nodes whose runs were not shared, and why."""
     begun_at: int = 0
-    """Where in the trace the job began."""
+    """The place in the trace where the job began."""
     windows: list[Window] = field(default_factory=list)
-    """Where in which traces the results were made that the job consists of."""
+    """The parts of traces in which the results of the job were made."""
     claimed: set[bytes] = field(default_factory=set)
-    """Results that are for this job to make, and are not made yet."""
+    """Results that this job must make and has not made yet."""
     measured: Measured | None = None
-    """When and where its node runs took the time that they took."""
+    """When and where the times of its node runs were measured."""
 
     def count(self, *, shared: bool) -> None:
-        """Count a node run as one that somebody else made, or as one that was executed."""
+        """Count a node run as shared or as executed."""
         self.shared += shared
         self.executed += not shared
         if not shared:
@@ -278,7 +279,7 @@ class Sharing:
         self.measured = node_run if self.measured is None else self.measured | node_run
 
     def count_anew(self, recorded: Sequence[Figures]) -> None:
-        """Count these node runs, and nothing that was counted before."""
+        """Count only these node runs, and forget earlier counts."""
         self.shared = self.executed = 0
         self.spent = Spent()
         for figures in recorded:
@@ -291,11 +292,11 @@ class Sharing:
             self.charge(usage or {})
 
     def charge(self, usage: Mapping[str, Any]) -> None:
-        """Count what an attempt of a node used, whether it succeeded or not."""
+        """Add what an attempt of a node used, whether it succeeded or not."""
         self.spent += Spent.of(usage)
 
     def claim(self, key: bytes, node: str, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
-        """Return a result, or that somebody makes it; None when it is for this job to make it."""
+        """Return the result, or Busy if somebody is making it; None if this job must make it."""
         found = self.cache.claim(key, self.attempt, state, lambda result: self._is_current(result, node))
         if found is None:
             self.claimed.add(key)
@@ -304,14 +305,14 @@ class Sharing:
         return found
 
     def _take(self, result: SharedResult) -> None:
-        """Remember when, where and of what a result was made that somebody else made."""
+        """Remember the window and the measurement of a result that another job made."""
         if result.window is not None:
             self.windows.append(result.window)
         if result.measured is not None:
             self._measure(result.measured)
 
     def _is_current(self, result: SharedResult, node: str) -> bool:
-        """Whether all that a result was made of is still as it was."""
+        """Whether nothing that a result depends on has changed."""
         window = result.window
         if window is None or (node in self.fresh and window.trace_id != self.trace_id):
             return False
@@ -321,33 +322,33 @@ class Sharing:
         return not self.traces.changed([window], [self.fingerprints[node]])
 
     def begin(self) -> int:
-        """Return where in the trace a node run begins."""
+        """Return the place in the trace where a node run begins."""
         return self.traces.position()
 
     def observed(self, begin: int) -> Window:
-        """Keep what was read while a node ran, before its result is kept; return where in the trace that is."""
+        """Store what was read while a node ran, before its result is stored; return that window of the trace."""
         window = Window(self.trace_id, begin, self.traces.keep(self.trace_id))
         self.windows.append(window)
         return window
 
     def read_since(self, begin: int) -> Window:
-        """Keep what was read since a place in the trace, and return that window."""
+        """Store what was read since a place in the trace, and return that window."""
         return Window(self.trace_id, begin, self.traces.keep(self.trace_id))
 
     def all_windows(self) -> tuple[Window, ...]:
-        """Return all windows, one a trace.
+        """Return all windows, one per trace.
 
-        The job itself is one of them: conditions and reducers may read, too.
+        The job itself is one of them, because conditions and reducers may read too.
         """
         whole = Window(self.trace_id, self.begun_at, self.traces.keep(self.trace_id))
         return merged([*self.windows, whole])
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
-        """Keep a result for everybody who needs it, in the transaction that keeps the run's own step."""
+        """Store a result for everybody who needs it, in the transaction that stores the run's own step."""
         self.cache.settle(uow, key, self.attempt, result)
 
     def settle_now(self, key: bytes, result: SharedResult | SharedFailure) -> None:
-        """Give a result that is kept nowhere else to everybody who needs it."""
+        """Store a result in a transaction of its own, for everybody who needs it."""
         self.cache.settle_now(key, self.attempt, result)
         self.claimed.discard(key)
 
@@ -357,23 +358,23 @@ class Sharing:
         self.cache.tell(key)
 
     def leave_to_each(self, key: bytes) -> None:
-        """Say that there is nothing to share, so that everybody makes their own."""
+        """Give up a claim, because the result cannot be shared: every job makes its own."""
         self.cache.leave_to_each(key)
         self.claimed.discard(key)
 
     def close(self) -> None:
-        """Give back what was claimed and never made: the job has ended otherwise."""
+        """Give up the claims whose results were never made, because the job has ended otherwise."""
         for key in tuple(self.claimed):
             self.cache.release(key)
             self.claimed.discard(key)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """What each node is made of that no run can change, as one digest."""
+        """The digest of each node's parts that no run can change."""
         return {node: print_.fixed_digest for node, print_ in self.fingerprints.items()}
 
     def key(self, node: Node, run: NodeRun, state: Mapping[str, Any], file_commit: str | None) -> bytes | None:
-        """Return what the result of a node run depends on; None when it must not be shared."""
+        """Return the key of everything that a node run's result depends on; None if it must not be shared."""
         if not self.enabled:
             return None
         if not node.cache:

@@ -8,6 +8,6 @@ from wtb.domain.ports import Storage
 
 
 def store_time(storage: Storage) -> datetime:
-    """Return the time by which leases run out: that of the database, where it has a clock of its own."""
+    """Return the time that leases go by: the database's, if it has a clock of its own."""
     with storage.unit_of_work(readonly=True) as uow:
         return uow.now()

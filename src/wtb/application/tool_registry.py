@@ -16,10 +16,12 @@ class ToolRegistry:
         self._tools: dict[str, Tool] = {}
 
     def add(self, tool: Tool) -> Tool:
-        """Register a tool; declaring the same function again (a module that is reloaded) replaces it."""
+        """Register a tool; declaring the same function again, as a reloaded module does, replaces it."""
         known = self._tools.get(tool.spec.name)
         if known is not None and _origin(known.function) != _origin(tool.function):
-            raise AlreadyExists(f"there is a tool {tool.spec.name!r} already ({_origin(known.function)}); give name=…")
+            raise AlreadyExists(
+                f"there is already a tool {tool.spec.name!r} ({_origin(known.function)}); give this one another name=…"
+            )
         self._tools[tool.spec.name] = tool
         return tool
 
@@ -29,7 +31,7 @@ class ToolRegistry:
             return self._tools[name]
         except KeyError:
             known = ", ".join(sorted(self._tools)) or "none"
-            raise InvalidInput(f"there is no tool {name!r}; registered with @wtb.tool are: {known}") from None
+            raise InvalidInput(f"there is no tool {name!r}; tools registered with @wtb.tool: {known}") from None
 
 
 def _origin(function: Callable[..., Any]) -> str:
@@ -37,4 +39,4 @@ def _origin(function: Callable[..., Any]) -> str:
 
 
 TOOLS = ToolRegistry()
-"""The registry that `wtb.tool` fills: module-level, since a worker learns tools by importing modules."""
+"""The registry that `wtb.tool` fills. It is global, because a worker learns of tools by importing modules."""

@@ -21,10 +21,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,99}")
 
 
 class Slot(NamedTuple):
-    """The folder that serves a branch or a member now, and what is known of it.
+    """The current folder of a branch or a member, and what is known about it.
 
-    A folder that an attempt was given up in, or that a process died in, is never used again: somebody may still be
-    writing to it, by its path too. So the next folder has another path: `files`, then `files~2`, `files~3`.
+    If an attempt was given up or a process died in a folder, that folder is never used again: something may still write
+    to it, even by its path. So the next folder has another path: `files`, then `files~2`, `files~3`.
     """
 
     first: Path
@@ -38,12 +38,12 @@ class Slot(NamedTuple):
 
     @property
     def note(self) -> Path:
-        """The small file that says all this."""
+        """The small file that stores this slot."""
         return self.first.with_name(f".{self.first.name}.slot")
 
     @property
     def commit_id(self) -> str | None:
-        """The commit that the folder held when a step last ended in it, if it is known."""
+        """The commit that the folder held when a step last ended in it, if known."""
         return None if self.state in (BUSY, FREE) else self.state
 
     def after_given_up(self) -> Slot:
@@ -81,7 +81,7 @@ class WorkspaceSlots:
         self._store.write_note(slot.note, f"{slot.number} {slot.state}")
 
     def of(self, folder: Path) -> Slot:
-        """Return the slot that a folder serves or has served, also when it was set aside to be removed."""
+        """Return the slot of a folder, even if the folder was set aside to be removed."""
         name = folder.name
         if is_aside(folder):
             name = folder.stem.rpartition(".")[0][1:]
@@ -89,7 +89,7 @@ class WorkspaceSlots:
         return self.read(folder.with_name(name[:1] + name[1:].partition("~")[0]))
 
     def set_state(self, folder: Path, state: str) -> None:
-        """Note what is known of a folder, unless another one has taken its place meanwhile."""
+        """Note the state of a folder, unless another folder has replaced it meanwhile."""
         if self._store.holds(folder):
             slot = self.of(folder)
             if slot.folder == folder:
@@ -106,7 +106,7 @@ class WorkspaceSlots:
 
 
 def aside_of(folder: Path, token: str) -> Path:
-    """Return the name under which a folder is looked at once more; nobody takes it for a workspace."""
+    """Return the name under which a folder is checked once more; nobody uses it as a workspace."""
     return folder.with_name(f".{folder.name}.{token}{_ASIDE}")
 
 
@@ -121,10 +121,10 @@ def is_aside(folder: Path) -> bool:
 
 
 def is_removed(folder: Path) -> bool:
-    """Whether it was decided that a folder goes; a part of it may have gone."""
+    """Whether a folder is being removed; part of it may already be gone."""
     return folder.name.startswith(".") and folder.suffix == _REMOVED
 
 
 def folder_name(id: str) -> str:
-    """Return a folder's name for an id; one that could mean another folder, or is too long, is hashed."""
+    """Return the folder name for an id; an id that is too long or unsafe as a name is hashed."""
     return id if _PLAIN.fullmatch(id) else f"~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

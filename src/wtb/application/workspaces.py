@@ -17,9 +17,9 @@ from wtb.domain.ports import Folders, FolderStore, Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommit:
-    """A commit whose large contents are stored already; saving it costs a row and the small contents.
+    """A commit whose large contents are already stored; saving it costs a row and the small contents.
 
-    `id` is known before, since it is the hash of the tree; nobody else knows it until the transaction is committed.
+    `id` is known beforehand, since it is the hash of the tree; others see it once the transaction is committed.
     """
 
     id: FileCommitId
@@ -35,7 +35,7 @@ class PreparedCommit:
 
 
 class WorkspaceFolder(NamedTuple):
-    """A folder of a branch, or the private one of a member of a superstep, and the names that say whose it is."""
+    """The folder of a branch, or the private one of a member of a superstep, with the names of its run and branch."""
 
     folder: Path
     execution_name: str
@@ -52,10 +52,10 @@ class WorkspaceFolder(NamedTuple):
 
 
 class Workspaces:
-    """Snapshots and restores of folders.
+    """Takes snapshots of folders and restores them.
 
-    A folder has one user at a time. Nothing here is undone by a rollback of the database: contents without a commit
-    are garbage that a sweep collects, and a folder is put right by restoring it again.
+    A folder has one user at a time. A rollback of the database undoes nothing here: a sweep deletes contents without a
+    commit, and restoring a folder again repairs it.
     """
 
     def __init__(self, storage: Storage, folders: Folders, store: FolderStore) -> None:
@@ -65,9 +65,9 @@ class Workspaces:
         self._slots = WorkspaceSlots(store)
 
     def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
-        """Return the folder of a branch, or the private one of a member of a parallel superstep; made when absent.
+        """Return the folder of a branch, or the private one of a member of a parallel superstep; create it if absent.
 
-        It is another one than before when an attempt was given up in that, or when that was replaced.
+        It is a new folder if an attempt was given up in the old one, or if the old one was replaced.
         """
         known = slot = self._slots.read(self._slots.first(execution_id, branch_id, member))
         while slot.state == BUSY or not self._store.is_ours(slot.folder):
@@ -78,17 +78,17 @@ class Workspaces:
         return slot.folder
 
     def claim(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
-        """Return the same folder for an attempt of a node; if nobody calls `release`, it is not used again."""
+        """Return that folder for an attempt of a node; without a `release` it is never used again."""
         folder = self.path(execution_id, branch_id, member)
         self._slots.set_state(folder, BUSY)
         return folder
 
     def release(self, folder: Path, commit_id: FileCommitId | None = None) -> None:
-        """Give back a folder that an attempt has ended in, and say which commit it holds, if it holds one."""
+        """Give back the folder of an ended attempt, and say which commit it holds, if any."""
         self._slots.set_state(folder, commit_id or FREE)
 
     def prepare(self, folder: Path, base_id: FileCommitId | None) -> PreparedCommit:
-        """Scan a folder against the commit it began from, and store large contents; opens no transaction to write."""
+        """Scan a folder against the commit it started from, and store large contents; opens no write transaction."""
         scanned = self._folders.scan(folder, self.tree(base_id))
         return PreparedCommit(id=scanned.tree.id, base_id=base_id, delta=scanned.delta, contents=scanned.contents)
 
@@ -108,15 +108,15 @@ class Workspaces:
             return uow.files.get(commit_id)
 
     def restore(self, folder: Path, commit_id: FileCommitId | None) -> TreeDelta:
-        """Make a folder hold exactly the tree of a commit, and return what was changed; idempotent."""
+        """Make a folder hold exactly the tree of a commit, and return the changes; idempotent."""
         return self._folders.restore(folder, self.tree(commit_id), self._read)
 
     def staged(self, folder: Path, commit_id: FileCommitId | None) -> AbstractContextManager[Callable[[], TreeDelta]]:
-        """Get a restore ready, everything verified, and give a function that makes it happen."""
+        """Prepare and verify a restore, and give the function that carries it out."""
         return self._folders.staged(folder, self.tree(commit_id), self._read)
 
     def materialise(self, folder: Path, commit_id: FileCommitId | None) -> Path:
-        """Make a folder, with its parents, that holds the tree of a commit; one that is there is restored."""
+        """Create a folder with the tree of a commit, and its parents; restore it if it exists."""
         if self._store.holds(folder):
             self._store.make(folder)
         else:
@@ -126,14 +126,14 @@ class Workspaces:
         return folder
 
     def note(self, folder: Path, commit_id: FileCommitId | None) -> None:
-        """Remember which commit the folder of a branch holds: what differs from it later, a person has changed.
+        """Note which commit the folder of a branch holds: a later difference was made by a person.
 
-        None forgets it: what lies there is nobody's wish.
+        None forgets it: nobody wants what the folder holds.
         """
         self._slots.set_state(folder, commit_id or FREE)
 
     def is_noted(self, folder: Path, commit_id: FileCommitId) -> bool:
-        """Whether the folder held this commit when it was last put right."""
+        """Whether the folder held this commit when it was last restored or saved."""
         slot = self._slots.of(folder)
         return slot.folder == folder and slot.commit_id == commit_id
 
@@ -144,7 +144,7 @@ class Workspaces:
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise WorkspaceError(f"{target} cannot be made: {error.strerror}; choose another folder") from error
+            raise WorkspaceError(f"{target} cannot be created: {error.strerror}; choose another folder") from error
         self._folders.restore(target, tree, self._read)
 
     def merge(self, uow: UnitOfWork, base_id: FileCommitId | None, sides: Mapping[str, FileCommitId]) -> FileCommitId:
@@ -186,4 +186,4 @@ def _check_export(target: Path) -> None:
     except OSError as error:
         raise WorkspaceError(f"{target} cannot be read: {error.strerror}; choose another folder") from error
     if taken:
-        raise InvalidInput(f"{target} is not empty; name a folder that is empty or not there yet")
+        raise InvalidInput(f"{target} is not empty; name a folder that is empty or does not exist yet")

@@ -19,8 +19,11 @@ Request = tuple[str, Callable[[], None]]
 def requests_to(run: Run) -> list[Request]:
     """Return the requests that Ctrl-C makes to a run: the first pauses it, the second stops it."""
     return [
-        ("Pausing at the end of this step; Ctrl-C again stops the run for good.", run.pause),
-        ("Stopping at the end of this step; Ctrl-C once more ends this process, and the run can be resumed.", run.stop),
+        ("Pausing at the end of this step; press Ctrl-C again to stop the run for good.", run.pause),
+        (
+            "Stopping at the end of this step; press Ctrl-C again to end this process, and resume the run later.",
+            run.stop,
+        ),
     ]
 
 

@@ -17,7 +17,7 @@ _AGAIN = "~"
 
 
 class Act(StrEnum):
-    """What is done to the world: a call is made, taken back, or made again by a redo."""
+    """An act with an effect outside: a call is made, undone, or repeated by a redo."""
 
     CALL = "call"
     REVERSAL = "reversal"
@@ -26,7 +26,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchoredCall:
-    """One external call that was about to be made or taken back, and where among the calls of its run it started.
+    """One external call that was about to be made or undone, and its place among the calls of its run.
 
     Arguments and results are left out, since they may be large or secret. `run_created_at` tells runs apart that had
     the same id one after the other. `rollback_id` names the rollback or redo that an act belongs to, if it does.
@@ -49,7 +49,7 @@ class AnchoredCall:
     def of(
         cls, execution: Execution, run: NodeRun, call: ToolCall, act: Act = Act.CALL, rollback_id: str = ""
     ) -> AnchoredCall:
-        """Return the note of an act whose intent is recorded."""
+        """Return the note about an act whose intent is recorded."""
         return cls(
             execution_id=execution.id,
             run_created_at=execution.created_at,
@@ -106,7 +106,7 @@ class AnchoredCall:
 
 
 def begun_again(new: NodeRunId, lost: NodeRunId) -> NodeRunId:
-    """Return the id of a node run that takes the place of one which the store has lost.
+    """Return the id of a node run that replaces one which the store has lost.
 
     It sorts as the new one does, and ends with the id of the first one: idempotency keys are made from that, and a
     receiver must see the key that it has seen before.

@@ -16,7 +16,7 @@ from wtb.domain.values import evolve
 
 
 class BatchStatus(StrEnum):
-    """How a batch stands."""
+    """The status of a batch."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -27,7 +27,7 @@ class BatchStatus(StrEnum):
 
 
 class JobStatus(StrEnum):
-    """How one job stands; a failed one is counted apart and scores worst."""
+    """The status of a job; failed jobs are counted separately and score worst."""
 
     PENDING = "pending"
     COMPLETED = "completed"
@@ -36,7 +36,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One combination on one case, once; `record` is what came of it: scores, times, usage, or the error."""
+    """One combination on one case, once; `record` is its result: scores, times, usage, or the error."""
 
     batch_id: str
     number: int
@@ -50,19 +50,19 @@ class Job:
 
     @property
     def spent(self) -> Spent:
-        """What it took, over all the times that it was run."""
+        """What it has spent, over all its runs."""
         return self.record.spent
 
     @property
     def has_run(self) -> bool:
-        """Whether there is a finished run, so that at most scores are missing."""
+        """Whether its run has finished, so that only scores can be missing."""
         return self.record.scores is not None
 
     @property
     def outcome(self) -> JobStatus:
-        """How it stands for somebody who reads results: queued again, it stays what it was until it has run.
+        """Its status for readers of results: a job that is queued again keeps its status until it has run.
 
-        One that failed stays failed, and one that only waits for scores has run; both may be stopped on the way.
+        A failed job stays failed, and a job that only waits for scores counts as run; both may be stopped on the way.
         """
         if self.status is not JobStatus.PENDING:
             return self.status
@@ -71,7 +71,7 @@ class Job:
         return JobStatus.COMPLETED if self.has_run else JobStatus.PENDING
 
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, record: JobRecord) -> Job:
-        """Return the job with what came of it."""
+        """Return the job with its result."""
         return evolve(self, status=status, execution_id=execution_id, record=record)
 
     def noted(self, **changes: Any) -> Job:
@@ -80,7 +80,7 @@ class Job:
 
 
 def end_of(jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
-    """Return how a batch stands whose jobs have all ended; a failed job and a failed evaluator are errors."""
+    """Return the status of a batch whose jobs have all ended; failed jobs and failed evaluators are errors."""
     wanted = set(metrics)
     if any(job.status is JobStatus.FAILED or wanted & job.record.score_errors.keys() for job in jobs):
         return BatchStatus.COMPLETED_WITH_ERRORS
@@ -88,7 +88,7 @@ def end_of(jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
 
 
 def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
-    """Return the metrics whose scores are all true or false; one without any score is what it was `earlier`."""
+    """Return the metrics whose scores are all true or false; without scores, a metric counts as it did `earlier`."""
     bools: set[str] = set()
     others: set[str] = set()
     for job in jobs:
@@ -102,7 +102,7 @@ def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
 class Batch:
     """One batch; `record` says what it runs and what was noted on the way.
 
-    `spent_s` is how long it has taken by the clock, over all the times it ran.
+    `spent_s` is its elapsed time, over all its runs.
     """
 
     id: str
@@ -125,16 +125,35 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A saved combination of a batch, by name, that later batches are compared with."""
+    """A saved combination of a batch, by name, that later batches are compared with.
+
+    Its results are copies of jobs. They carry `batch_id`, which is the baseline's own: no batch has this id.
+    """
 
     name: str
     batch_id: str
+    workflow_name: str
     combination: str
+    record: BatchRecord
+    results: int
+    """How many results were saved, so that a lost one is noticed."""
     created_at: datetime
+
+    def as_batch(self, results: Sequence[Job]) -> Batch:
+        """Return a batch that holds nothing but these results, to compare it with others; it is stored nowhere."""
+        return Batch(
+            id=self.batch_id,
+            name=f"baseline/{self.name}",
+            workflow_name=self.workflow_name,
+            status=end_of(results, self.record.metric_names),
+            record=self.record,
+            created_at=self.created_at,
+            updated_at=self.created_at,
+        )
 
 
 class CacheStatus(StrEnum):
-    """How far a shared node run has come."""
+    """The status of a shared node run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -143,7 +162,7 @@ class CacheStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CacheEntry:
-    """The result of a node run that others may share, or who is making it."""
+    """The result of a node run that others may share, or the process that is making it."""
 
     key: bytes
     status: CacheStatus

@@ -1,4 +1,4 @@
-"""BatchRecord: what a batch keeps beside its jobs: what it runs, and what was noted on the way."""
+"""BatchRecord: what a batch runs, and what was noted while it ran; its jobs are stored separately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Words = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class MadeOf:
-    """What the results of a batch depend on, kept with the batch so that a later look can say what has changed."""
+    """What the results of a batch depend on, kept with the batch so that WTB can later say what has changed."""
 
     workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
@@ -31,12 +31,12 @@ class MadeOf:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any] | None) -> MadeOf:
-        """Read it from plain data; from nothing, as batches of earlier versions have it."""
+        """Read it from plain data; empty data is allowed, as in batches of earlier versions."""
         data = data or {"workflows": {}, "parts": {}, "changing": ()}
         return cls(workflows=data["workflows"], parts=data["parts"], changing=frozenset(data["changing"]))
 
     def only(self, used: Iterable[str]) -> MadeOf:
-        """Return what jobs still refer to."""
+        """Return only the part that jobs still refer to."""
         workflows = {each: self.workflows[each] for each in used if each in self.workflows}
         wanted = {digest for nodes in workflows.values() for digest in nodes.values()}
         return replace(
@@ -64,12 +64,12 @@ class BatchRecord:
     repeats: int
     metrics: tuple[Metric, ...]
     weights: Mapping[str, float] = field(default_factory=dict)
-    """What counts how much in the overall score."""
+    """The weight of each metric in the overall score."""
     primary: str | None = None
     clusters: Mapping[str, str] = field(default_factory=dict)
     """The cluster of each case that belongs to one."""
     expected: bytes | None = None
-    """What is expected of each case, and its tags, encoded: for evaluators that come later."""
+    """The expected result and tags of each case, encoded, for evaluators that are added later."""
     near_copies: NearCopies | None = None
     workers: int = 0
     cores: int = 1
@@ -81,7 +81,7 @@ class BatchRecord:
     """The trace of the process that last ran the batch."""
     made_of: MadeOf = field(default_factory=MadeOf)
     changes: Words = field(default_factory=dict)
-    """What had changed since the time before, by node, in words."""
+    """What had changed since the run before, by node, in words."""
     coarse: Words = field(default_factory=dict)
     """Why more counts than a node may need, by node, in words."""
     changing: tuple[str, ...] = ()
@@ -89,9 +89,9 @@ class BatchRecord:
     outside: Words = field(default_factory=dict)
     """The servers and programs that nodes used."""
     pooled: tuple[str, ...] = ()
-    """Of a baseline: the batches whose results it holds."""
+    """For a baseline: the batches whose results it holds."""
     copies: tuple[str, ...] = ()
-    """Of a baseline: those batches that executed nothing and only repeat what another measured."""
+    """For a baseline: the batches that executed nothing and only repeat another batch's results."""
 
     @property
     def jobs(self) -> int:

@@ -15,9 +15,9 @@ _MOST = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One input with what is expected of it; `place` is where it was read, for messages.
+    """One input with its expected result; `place` says where it was read, for messages.
 
-    Cases of one `cluster` are no independent evidence, as questions about one document: they are averaged, and count as
+    Cases of one `cluster` are not independent, such as questions about one document: they are averaged, and count as
     one.
     """
 
@@ -30,7 +30,7 @@ class Case:
 
 
 def cases_of(rows: Iterable[tuple[str, Any]]) -> tuple[Case, ...]:
-    """Read cases from plain data, each with its place; every fault is named by place and field, all at once."""
+    """Read cases from plain data, each with its place; report all faults at once, by place and field."""
     faults: list[str] = []
     cases: dict[str, Case] = {}
     for place, row in rows:
@@ -38,7 +38,7 @@ def cases_of(rows: Iterable[tuple[str, Any]]) -> tuple[Case, ...]:
         if not found:
             case = _case(place, row)
             if case.id in cases:
-                found = [f"{place} has the id {case.id!r} of {cases[case.id].place}"]
+                found = [f"{place} has the same id {case.id!r} as {cases[case.id].place}"]
             cases.setdefault(case.id, case)
         faults += found
     if not cases and not faults:
@@ -56,7 +56,7 @@ def _faults(place: str, row: Any) -> Iterator[str]:
     unknown = row.keys() - {"id", "input", "expected", "tags", "cluster"}
     if unknown:
         names = ", ".join(sorted(map(str, unknown)))
-        yield f"{place} has the unknown field {names}; fields are id, input, expected, tags and cluster"
+        yield f"{place} has an unknown field {names}; the fields are id, input, expected, tags and cluster"
     case_id, tags, cluster = row.get("id"), row.get("tags"), row.get("cluster")
     if case_id is None or case_id == "":
         yield f"{place} has no id"
@@ -87,7 +87,7 @@ def _case(place: str, row: Any) -> Case:
 
 
 def clustered(cases: Sequence[Case], cluster: str | Callable[[Case], Any] | None) -> tuple[Case, ...]:
-    """Return the cases in their clusters: those that they name, or what `cluster` says.
+    """Return the cases with their clusters: those that they name, or those that `cluster` gives.
 
     `cluster` is a function of the case, or a key of its input; a case for which it gives None is by itself.
     """
@@ -103,6 +103,6 @@ def clustered(cases: Sequence[Case], cluster: str | Callable[[Case], Any] | None
 
 
 def raise_faults(faults: Sequence[str]) -> None:
-    """Raise InvalidInput with what is wrong, if anything is; of very many faults the first."""
+    """Raise InvalidInput if there are faults; name the first ones."""
     if faults:
         raise InvalidInput("; ".join(faults[:_MOST]) + (f"; and {len(faults) - _MOST} more" if faults[_MOST:] else ""))

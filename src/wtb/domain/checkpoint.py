@@ -95,11 +95,15 @@ class Checkpoint(CheckpointDraft):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A checkpoint with its state, and what each node returned in that step (before reducers)."""
+    """A checkpoint with its state, and what each node returned in that step (before reducers).
+
+    `memory` is what the engine keeps with the step beside the state; None if it kept nothing.
+    """
 
     checkpoint: Checkpoint
     state: State
     returned: Mapping[str, Mapping[str, Any]]
+    memory: Mapping[str, Any] | None = None
 
 
 class NodeStatus(StrEnum):

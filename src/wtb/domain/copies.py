@@ -13,7 +13,7 @@ IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class Shape(Enum):
-    """What the items of a list, or the values of a mapping, have in common: it decides how they are copied."""
+    """What the items of a list or the values of a mapping have in common; decides how they are copied."""
 
     IMMUTABLE = auto()
     RECORDS = auto()

@@ -53,7 +53,7 @@ class StateDiff:
 
 
 def state_diffs(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[StateDiff, ...]:
-    """Return what makes the new state of the old one, key by key; True, 1 and 1.0 are three different values."""
+    """Return the changes from the old state to the new one, key by key; True, 1 and 1.0 are different values."""
     return tuple(_mapping("state", dict(old), dict(new)))
 
 
@@ -95,7 +95,7 @@ def _at(path: str, key: Any) -> str:
 
 
 def _items(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[StateDiff]:
-    """Compare lists: what was put in or taken out is that, and does not make what follows it differ."""
+    """Compare lists: an item that was added or removed does not make the items after it differ."""
     first, last = ends(old, new, same)
     mine, theirs = old[first : len(old) - last], new[first : len(new) - last]
     for block in align([repr(item) for item in mine], [repr(item) for item in theirs]):
@@ -250,7 +250,7 @@ class Way:
         return sorted((run for run in node_runs if run.id in own or run.last_id in ids), key=lambda run: run.id)
 
     def holds(self, run: NodeRun, call: ToolCall, history: ExecutionHistory) -> bool:
-        """Whether a call of one of these runs was made here; the run may have begun before, or have gone on behind."""
+        """Whether a call of one of these runs was made here; the run may have begun earlier or ended later."""
         if call.kind is CallKind.CHECKPOINT or history.is_inherited(call):
             return False
         start = None if self.start is None else history.original(self.start)
@@ -264,7 +264,7 @@ class Way:
 
 
 def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way]:
-    """Return what each of two lineages has behind the last checkpoint that they share."""
+    """Return the part of each lineage after the last checkpoint that they share."""
     shared, _ = ends([checkpoint.id for checkpoint in old], [checkpoint.id for checkpoint in new])
     start = old[shared - 1] if shared else None
     return Way(start, tuple(old[shared:])), Way(start, tuple(new[shared:]))
@@ -286,7 +286,7 @@ class CheckpointDiff:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many values, files and calls differ in which way; ways that do not occur are left out."""
+        """How many values, files and calls differ, by kind; kinds that do not occur are left out."""
         parts: dict[str, Sequence[StateDiff | FileDiff | CallDiff]] = {
             "state": self.state,
             "files": self.files,

@@ -21,13 +21,13 @@ May be called from several threads.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standpoint:
-    """Where a run stands between two supersteps."""
+    """The position of a run between two supersteps."""
 
     state: State
     next_nodes: tuple[str, ...]
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
-    """What the engine remembers beside the state."""
+    """What the engine keeps beside the state."""
     run_id: str = ""
     steps_left: int = 1_000
     """How many supersteps the run may still take."""
@@ -35,7 +35,7 @@ class Standpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """What a superstep came to."""
+    """The result of a superstep."""
 
     delta: StateDelta
     state: State
@@ -56,15 +56,15 @@ class Runs(Protocol):
 
 
 class Engine(Protocol):
-    """Drives one run of a workflow, one superstep at a time; whatever it needs to go on is in the standpoint."""
+    """Drives one run of a workflow, one superstep at a time; the standpoint holds all that it needs to continue."""
 
-    remembers: str
-    """Under which name its memory is kept with each step, beside what nodes returned; empty when it has none."""
+    has_memory: bool
+    """Whether it keeps something with each step beside the state: `Advance.memory`."""
     hosts_functions: bool
     """Whether a node's function takes WTB's context when it says so; otherwise the engine passes it on by itself."""
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        """Return where a run with this input begins."""
+        """Return the first position of a run with this input; nobody else may hold the values of its state."""
         ...
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -72,13 +72,13 @@ class Engine(Protocol):
         ...
 
     def step(self, at: Standpoint, make: Make) -> Advance | None:
-        """Make the node runs that are due, apply what they return and say what comes next; None: one gave nothing."""
+        """Run the nodes that are due, apply what they return, and say what comes next; None if one gave nothing."""
         ...
 
 
 @runtime_checkable
 class ShowsFinished(Protocol):
-    """An engine whose users expect to see, at a pause, what the nodes beside the one that waits have written."""
+    """An engine whose users expect to see, at a pause, what the nodes beside the waiting one have written."""
 
     def with_finished(self, at: Standpoint, returned: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the state as nodes see it, with what these nodes of an unfinished superstep returned.

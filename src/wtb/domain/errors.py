@@ -1,7 +1,7 @@
 """Every error WTB raises.
 
 WTBError
-├── NotFound                    an id or a name that nothing answers to
+├── NotFound                    nothing has this id or name
 │   ├── WorkflowNotFound
 │   ├── ExecutionNotFound
 │   ├── BranchNotFound
@@ -11,7 +11,7 @@ WTBError
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
 │   └── ObjectNotFound
-├── InvalidInput                the caller can put it right
+├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
 │   ├── InvalidTransition       the status does not allow it
@@ -22,8 +22,8 @@ WTBError
 ├── Conflict                    somebody else was first
 │   ├── AlreadyExists
 │   ├── LeaseLost
-│   └── MergeConflict           one path changed by two members of a superstep
-└── StorageError                the place where data lives
+│   └── MergeConflict           two members of a superstep changed the same path
+└── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
     ├── StorageReplaced         deleted, replaced or set back while it was in use
@@ -38,7 +38,7 @@ Every message says what happened, to what, and what to do.
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -112,7 +112,13 @@ class BaselineNotFound(NotFound):
     """No baseline has this name."""
 
     noun = "baseline"
-    hint = "; `wtb baseline set NAME BATCH` makes one"
+    hint = "; `wtb baseline set NAME BATCH` saves one"
+
+    @classmethod
+    def among(cls, name: str, known: Iterable[str]) -> BaselineNotFound:
+        """Return an error that names the baselines that exist."""
+        names = ", ".join(sorted(known))
+        return cls(name, f"this store, which has {names}" if names else "")
 
 
 class ObjectNotFound(NotFound):
@@ -126,7 +132,7 @@ class InvalidInput(WTBError, ValueError):
 
 
 class MissingLibrary(InvalidInput, ImportError):
-    """What was asked for needs a library that is not installed."""
+    """This needs a library that is not installed."""
 
 
 class InvalidWorkflow(InvalidInput):
@@ -143,7 +149,7 @@ class InvalidCondition(InvalidInput):
 
 
 class InvalidTransition(InvalidInput):
-    """The status of the execution does not allow what was asked."""
+    """The status of the run does not allow this."""
 
 
 class InvalidStateChange(InvalidInput):
@@ -160,7 +166,7 @@ class StateNotSerialisable(InvalidInput):
 
 
 class UnsafePath(InvalidInput):
-    """A path that must not be written to a disk, whoever stored it."""
+    """A path that must not be written to a disk, no matter who stored it."""
 
     def __init__(self, path: str, problem: str) -> None:
         """Name the path and what is wrong with it."""
@@ -169,7 +175,7 @@ class UnsafePath(InvalidInput):
 
 
 class Conflict(WTBError):
-    """Somebody else changed it first; read it again and decide anew."""
+    """Somebody else changed it first; read it again and decide again."""
 
 
 class AlreadyExists(Conflict):

@@ -266,8 +266,8 @@ def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
     """Raise InvalidInput if these weights make no overall score for these metrics."""
     if set(metrics) != weights.keys():
         raise InvalidInput(
-            f"an overall score takes one weight a metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
-            f"and metrics {', '.join(sorted(metrics)) or 'none'}"
+            f"an overall score needs one weight per metric: weights are for {', '.join(sorted(weights)) or 'none'}, "
+            f"and the metrics are {', '.join(sorted(metrics)) or 'none'}"
         )
     for name, weight in weights.items():
         if not (math.isfinite(weight) and weight > 0):
@@ -353,7 +353,7 @@ def metric_of(evaluator: Evaluator) -> Metric:
     """Return the metric of an evaluator; raise InvalidInput if its direction or scale makes no sense."""
     direction = getattr(evaluator, "direction", Direction.HIGHER)
     if direction not in list(Direction):
-        raise InvalidInput(f"evaluator {evaluator.name!r}: direction {direction!r} is unknown; say 'higher' or 'lower'")
+        raise InvalidInput(f"evaluator {evaluator.name!r}: direction must be 'higher' or 'lower', not {direction!r}")
     return Metric(
         name=evaluator.name,
         direction=Direction(direction),

@@ -695,8 +695,10 @@ class EvaluationCompleted(EventBody):
 
     evaluator: str
     """The name of the evaluator, which is also the name of the metric."""
-    scores: Mapping[str, Any]
-    """The score by metric."""
+    score: Any
+    """The score."""
+    checkpoint: str | None = None
+    """The checkpoint that was scored."""
     by: str | None = None
     """Who had it scored."""
 
@@ -710,6 +712,8 @@ class EvaluationFailed(EventBody):
     """The name of the evaluator."""
     error: str
     """The type and the message of the error."""
+    checkpoint: str | None = None
+    """The checkpoint that was to be scored."""
     by: str | None = None
     """Who had it scored."""
 

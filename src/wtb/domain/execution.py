@@ -14,7 +14,7 @@ from wtb.domain.values import evolve
 
 
 class ExecutionStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -69,25 +69,78 @@ class Failure:
         return f"{self.type}: {self.message}"
 
 
+class PauseKind(StrEnum):
+    """Why a run waits, for programs; people read the reason."""
+
+    BREAK_BEFORE = "break_before"
+    BREAK_AFTER = "break_after"
+    QUESTION = "question"
+    """A node asks a person."""
+    IN_DOUBT = "in_doubt"
+    """Nobody knows whether an external call happened."""
+    REQUESTED = "requested"
+    """A person or a signal asked for the pause."""
+    CALLS_DIFFER = "calls_differ"
+    """A node that was tried again left out a call that an earlier attempt had made."""
+    MOVED = "moved"
+    """A rollback or a redo put the run here."""
+    PROCESS_GONE = "process_gone"
+    THREAD = "thread"
+    """LangGraph alone drives it."""
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """Why a run waits: a breakpoint, a request to pause, a question to a person, or a call in doubt."""
 
     reason: str
+    kind: PauseKind = PauseKind.OTHER
     node: str | None = None
     question: Mapping[str, Any] | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the pause as plain data."""
+        return {"reason": self.reason, "kind": self.kind.value, "node": self.node, "question": self.question}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Pause:
+        """Read what `to_data` wrote, in this version or another one."""
+        kind = _kind_in_text(data["reason"]) if "kind" not in data else _known_kind(data["kind"])
+        return cls(reason=data["reason"], kind=kind, node=data.get("node"), question=data.get("question"))
+
+
+def _known_kind(kind: str) -> PauseKind:
+    return PauseKind(kind) if kind in PauseKind.__members__.values() else PauseKind.OTHER
+
+
+_KINDS_BY_TEXT = {
+    "break before": PauseKind.BREAK_BEFORE,
+    "break after": PauseKind.BREAK_AFTER,
+    "question": PauseKind.QUESTION,
+    "in doubt": PauseKind.IN_DOUBT,
+    "asked to pause": PauseKind.REQUESTED,
+    "interrupted": PauseKind.REQUESTED,
+    "rolled back to": PauseKind.MOVED,
+    "gone forward to": PauseKind.MOVED,
+}
+
+
+def _kind_in_text(reason: str) -> PauseKind:
+    """Return the kind of a pause that was stored before pauses had kinds: the beginning of its reason tells."""
+    return next((kind for text, kind in _KINDS_BY_TEXT.items() if reason.startswith(text)), PauseKind.OTHER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """Who may write to an execution, until when; the token only ever grows, so that a stale owner is known."""
+    """Who may write to an execution, and until when; the token only grows, so that a stale owner is recognised."""
 
     owner: str
     token: int
     expires_at: datetime
 
     def expired(self, now: datetime) -> bool:
-        """Whether the owner has not been heard of in time."""
+        """Whether the owner has not extended it in time."""
         return now >= self.expires_at
 
     def is_too_long(self, now: datetime) -> bool:
@@ -152,7 +205,7 @@ class Execution:
     ) -> Execution:
         """Return the execution in another status, or raise when that is not a legal step.
 
-        Whoever ran it gives it up, unless it goes on.
+        The process that ran it gives up its lease, unless the run goes on.
         """
         if status not in TRANSITIONS[self.status]:
             legal = ", ".join(sorted(TRANSITIONS[self.status]))
@@ -178,8 +231,8 @@ class Execution:
     ) -> None:
         """Raise Conflict when somebody else holds the lease and is not known to be gone.
 
-        Where nobody can look whether the holder still lives, the end of the lease decides. Who distrusts the clock by
-        which the lease was written may take one that ends later than any lease does.
+        If we cannot see whether the holder is alive, the end of the lease decides. A caller who distrusts the clock by
+        which the lease was written may take a lease that ends impossibly late.
         """
         lease = self.lease
         if lease is None or lease.owner == owner or holder_gone:
@@ -189,7 +242,7 @@ class Execution:
                 return
             raise Conflict(
                 f"run {self.id!r} is being run by {lease.owner} until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC, "
-                "longer than any lease lasts: some clock is or was wrong. Set the clocks right. If that process has "
+                "longer than any lease lasts: a clock is or was wrong. Correct the clocks. If that process has "
                 f"ended, take the run over with `{self.take_over_command}`"
             )
         if holder_gone is False or not lease.expired(now):
@@ -200,17 +253,17 @@ class Execution:
 
     @property
     def take_over_command(self) -> str:
-        """What a person types to go on with a run whose lease a wrong clock has put far into the future."""
+        """The command that continues a run whose lease a wrong clock has put far into the future."""
         is_half_done = self.status is ExecutionStatus.ROLLING_BACK
         return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
 
     @property
     def is_busy(self) -> bool:
-        """Whether some process should be at it."""
+        """Whether a process should be working on it."""
         return self.status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
-        """Return why nobody gets on with a run that says it is running; None when somebody does, or nobody should.
+        """Return why a run that claims to be running makes no progress; None if it does, or does not claim to.
 
         A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
         """
@@ -223,7 +276,7 @@ class Execution:
         return Neglect.GONE if holder_gone or (holder_gone is None and silent) else None
 
     def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
-        """Return the execution under a new lease as part of the change that is being made."""
+        """Return the execution under a new lease, as part of another change."""
         return evolve(self, **self._new_lease(owner, now, duration))
 
     def _new_lease(self, owner: str, now: datetime, duration: timedelta) -> dict[str, Any]:
@@ -245,7 +298,7 @@ class Execution:
         return self._changed(now, lease=None)
 
     def check_lease(self, token: int) -> None:
-        """Raise LeaseLost unless this token is the living one."""
+        """Raise LeaseLost unless this token is the current one."""
         if self.lease is None or self.lease.token != token:
             owner = self.lease.owner if self.lease else "nobody"
             raise LeaseLost(f"run {self.id!r} now belongs to {owner}; this process must stop writing to it")

@@ -16,7 +16,7 @@ class Usage:
     cost_usd: float = 0.0
     models: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
-    """Models whose price nobody knew: `cost_usd` is without them."""
+    """Models without a known price: `cost_usd` does not include them."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Usage:
@@ -95,7 +95,7 @@ class Figures:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain JSON, without what is not worth telling: most nodes only take time."""
+        """Return it as plain JSON, without empty figures: most nodes only take time."""
         data: dict[str, Any] = {"ms": self.ms}
         if self.usage is not NOTHING:
             data["usage"] = self.usage.to_data()

@@ -28,7 +28,7 @@ _ENTRY_BYTES = 64
 
 
 class EntryKind(StrEnum):
-    """What lies at a path."""
+    """The kind of a path."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -66,7 +66,7 @@ def link_entry(path: str, target: str) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class TreeDelta:
-    """What makes one tree of another: entries that are put, new or instead of others, and paths that go."""
+    """The change from one tree to another: entries that are added or replaced, and paths that are removed."""
 
     put: Mapping[str, FileEntry] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ class FileTree(Mapping[str, FileEntry]):
 
     __slots__ = ("_buckets", "_id", "_size", "weight")
 
-    def __init__(self, buckets: Mapping[int, _Bucket] | None = None, size: int = 0, weight: int = 0) -> None:
+    def __init__(self, buckets: Mapping[int, _EntryBucket] | None = None, size: int = 0, weight: int = 0) -> None:
         self._buckets = buckets or {}
         self._size = size
         self._id = FileCommitId("")
@@ -125,13 +125,13 @@ class FileTree(Mapping[str, FileEntry]):
         return self._id
 
     def apply(self, delta: TreeDelta) -> FileTree:
-        """Return the tree after a change; UnsafePath when that would be no tree, or one that leads out."""
+        """Return the tree after a change; raise UnsafePath if it would not be a tree, or would lead out of it."""
         tree = self._changed(delta)
         for entry in delta.put.values():
             _check(entry)
             parent = parent_of(entry.path)
             if parent and not is_folder(tree.get(parent)):
-                raise UnsafePath(entry.path, f"{parent!r}, which it lies in, is no folder")
+                raise UnsafePath(entry.path, f"its parent {parent!r} is not a folder")
         gone = {
             path
             for paths in (delta.removed, delta.put)
@@ -140,7 +140,7 @@ class FileTree(Mapping[str, FileEntry]):
         }
         orphan = next((path for path in tree if parent_of(path) in gone), None) if gone else None
         if orphan is not None:
-            raise UnsafePath(orphan, f"{parent_of(orphan)!r}, which it lies in, is removed")
+            raise UnsafePath(orphan, f"its parent {parent_of(orphan)!r} is removed")
         return tree
 
     def _changed(self, delta: TreeDelta) -> FileTree:
@@ -165,21 +165,21 @@ class FileTree(Mapping[str, FileEntry]):
             size += old is None
         for index, changed in fresh.items():
             if changed:
-                buckets[index] = _Bucket(changed)
+                buckets[index] = _EntryBucket(changed)
             else:
                 buckets.pop(index, None)
         return FileTree(buckets, size, weight)
 
     def differing(self, other: FileTree) -> Iterator[tuple[dict[str, FileEntry], dict[str, FileEntry]]]:
-        """Yield the entries of both in each bucket that may not be the same in both."""
+        """Yield the entries of both trees in each bucket that may differ."""
         for index in self._buckets.keys() | other._buckets.keys():
             mine, theirs = self._buckets.get(index, _NOTHING), other._buckets.get(index, _NOTHING)
             if not mine.is_like(theirs):
                 yield mine.entries, theirs.entries
 
 
-class _Bucket:
-    """The entries whose paths share a checksum byte, with their common hash, computed when first asked for."""
+class _EntryBucket:
+    """The entries whose paths share a checksum byte, with their common hash, computed when first needed."""
 
     __slots__ = ("_digest", "entries")
 
@@ -192,12 +192,12 @@ class _Bucket:
             self._digest = hashlib.sha256(b"".join(sorted(map(_encoded, self.entries.values())))).digest()
         return self._digest
 
-    def is_like(self, other: _Bucket) -> bool:
+    def is_like(self, other: _EntryBucket) -> bool:
         """Whether both are known to hold the same; False when that would have to be computed."""
         return self is other or (self._digest != b"" and self._digest == other._digest)
 
 
-_NOTHING = _Bucket({})
+_NOTHING = _EntryBucket({})
 EMPTY_TREE = FileTree()
 
 
@@ -207,7 +207,7 @@ def tree_of(entries: Iterable[FileEntry]) -> FileTree:
 
 
 def diff(old: FileTree, new: FileTree) -> TreeDelta:
-    """Return what makes the new tree of the old one."""
+    """Return the change from the old tree to the new one."""
     put: dict[str, FileEntry] = {}
     removed: set[str] = set()
     for before, after in old.differing(new):
@@ -217,7 +217,7 @@ def diff(old: FileTree, new: FileTree) -> TreeDelta:
 
 
 def merge(base: FileTree, sides: Mapping[str, FileTree]) -> FileTree:
-    """Return the base with what each side, known by its name, changed in its own copy.
+    """Return the base with the changes that each named side made in its own copy.
 
     Equal changes of a path are one change. MergeConflict, naming the path and both sides, when two changed it
     differently, or when one put something into a folder that the other removed or replaced.
@@ -242,7 +242,7 @@ def merge(base: FileTree, sides: Mapping[str, FileTree]) -> FileTree:
 
 
 def parent_of(path: str) -> str:
-    """Return the folder that a path lies in; empty for the root."""
+    """Return the parent folder of a path; empty for the root."""
     return path.rpartition("/")[0]
 
 
@@ -260,7 +260,7 @@ def _bucket_of(path: str) -> int:
     try:
         return zlib.crc32(path_bytes(path)) & 0xFF
     except UnicodeEncodeError as error:
-        raise UnsafePath(path, "it is no text that a file system can hold") from error
+        raise UnsafePath(path, "it is not a text that a file system can hold") from error
 
 
 def _weight(entry: FileEntry) -> int:
@@ -279,16 +279,16 @@ def _encoded(entry: FileEntry) -> bytes:
 
 
 def _check(entry: FileEntry) -> None:
-    """Raise UnsafePath for what must never reach a disk: it was not written by a scan."""
+    """Raise UnsafePath for a path that must never reach a disk; no scan writes such a path."""
     path = entry.path
     around = f"/{path}/"
     if "//" in around or "/./" in around or "/../" in around or "\0" in path:
-        raise UnsafePath(path, "it does not lie in the workspace")
+        raise UnsafePath(path, "it is not inside the workspace")
     if around.startswith(f"/{RESERVED}/"):
         raise UnsafePath(path, f"{RESERVED!r} at the root of a workspace belongs to wtb")
     if not path.isascii() and path_bytes(path).decode("utf-8", "surrogateescape") != path:
         raise UnsafePath(path, "another spelling of it means the same file")
     if not 0 <= entry.mode <= 0o777 or len(entry.digest) != (32 if entry.kind is EntryKind.FILE else 0):
-        raise UnsafePath(path, "its mode or digest is none")
+        raise UnsafePath(path, "its mode or digest is invalid")
     if (entry.kind is EntryKind.LINK) != bool(entry.target) or "\0" in entry.target:
         raise UnsafePath(path, "the target of a link must be text, and only links have one")

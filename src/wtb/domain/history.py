@@ -126,7 +126,7 @@ class ExecutionHistory:
                     yield run
 
     def is_inherited(self, call: ToolCall) -> bool:
-        """Whether a run that began in the middle of another took this call over from it: it made it not itself."""
+        """Whether a node run that began in the middle of another took this call over, instead of making it."""
         run = self._runs_by_id.get(call.node_run_id)
         began = self._by_id.get(run.input_id) if run is not None and run.input_id is not None else None
         if began is None or not began.is_inside:
@@ -164,7 +164,7 @@ class ExecutionHistory:
         return frozenset(found)
 
     def builds_on(self, checkpoint_id: CheckpointId) -> set[CheckpointId]:
-        """Return a checkpoint and all that come after it, on whichever line."""
+        """Return a checkpoint and all that come after it, on any line."""
         children: dict[CheckpointId | None, list[CheckpointId]] = defaultdict(list)
         for checkpoint in self.checkpoints:
             children[checkpoint.parent_id].append(checkpoint.id)
@@ -257,7 +257,7 @@ class ExecutionHistory:
         found = [checkpoint for checkpoint in living if checkpoint.id.startswith(prefix)]
         if len(found) > 1 and len(prefix) >= _SHORTEST_PREFIX:
             raise InvalidInput(
-                f"{prefix!r} fits {len(found)} checkpoints of run {self.execution_id}; give more of the id"
+                f"{len(found)} checkpoints of run {self.execution_id} start with {prefix!r}; give more of the id"
             )
         if len(found) == 1 and len(prefix) >= _SHORTEST_PREFIX and self.complete:
             return found[0]
@@ -265,11 +265,11 @@ class ExecutionHistory:
 
 
 def check_name(name: str, nodes: Collection[str]) -> None:
-    """Raise InvalidInput for a name that would mean something else: nothing, a step, or a visit of a node."""
+    """Raise InvalidInput for a name that would mean something else: an empty one, a step, or a visit of a node."""
     if not name.strip() or not name.isprintable() or name.isdecimal():
-        raise InvalidInput(f"a checkpoint cannot be called {name!r}: give a word or a few, not a number or nothing")
+        raise InvalidInput(f"a checkpoint cannot be called {name!r}: give one or more words, not a number")
     if name.partition("#")[0] in nodes:
-        raise InvalidInput(f"{name!r} means a visit of a node; call the checkpoint something else")
+        raise InvalidInput(f"{name!r} means a visit of a node; choose another name for the checkpoint")
 
 
 def _number(text: str) -> int:

@@ -28,6 +28,8 @@ class FaultKind(StrEnum):
     BATCH = "batch"
     JOB = "job"
     BASELINE = "baseline"
+    BASELINE_RESULT = "baseline result"
+    EVALUATION = "evaluation"
     OBSERVATION = "observation"
     DATABASE = "database"
     ABANDONED_RUN = "abandoned run"
@@ -39,9 +41,9 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong. `what` names it, `runs` are those that it concerns, forks of theirs included.
+    """One fault. `what` names the damaged thing; `runs` are the runs that it affects, with their forks.
 
-    `remedy` says how a repair would put it right; None when it cannot.
+    `remedy` says what a repair does, as in "removes it"; None if it cannot be repaired.
     """
 
     kind: FaultKind
@@ -52,5 +54,5 @@ class Fault:
     repaired: bool = False
 
     def mended(self) -> Fault:
-        """Return the fault as one that was put right."""
+        """Return the fault as repaired."""
         return replace(self, repaired=True)

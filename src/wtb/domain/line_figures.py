@@ -1,4 +1,4 @@
-"""LineFigures: what a run took on the way to its head, without anything that was left behind."""
+"""LineFigures: what a run used on the way to its head, without steps that were left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MS = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFigures:
-    """What a run took on the way to its head, without what a rollback or a fork left behind.
+    """What a run used on the way to its head, without the steps that a rollback or a fork left behind.
 
     Nodes of one parallel step run at the same time, so only the slowest counts in `latency_s`.
     """
@@ -55,14 +55,14 @@ def completed_runs(history: ExecutionHistory) -> tuple[NodeRun, ...]:
 
 
 def ms_of(run: NodeRun) -> float:
-    """Return how long a node run took; of one without figures, the time from its start to its end."""
+    """Return how long a node run took; without figures, the time from its start to its end."""
     if run.figures is not None:
         return run.figures.ms
     return 0.0 if run.ended_at is None else round((run.ended_at - run.started_at) / _MS, 3)
 
 
 def _step_of(run: NodeRun, line: Mapping[CheckpointId, Checkpoint]) -> CheckpointId | NodeRunId:
-    """Return what the runs of one superstep have in common: the checkpoint that they made.
+    """Return the checkpoint that the node runs of one superstep made together.
 
     A run whose checkpoint could not be stored ends with that of a later step; it was a step of its own.
     """

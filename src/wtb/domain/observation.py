@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SourceKind(StrEnum):
-    """What was read."""
+    """The kind of thing that was read."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -20,12 +20,12 @@ class SourceKind(StrEnum):
 
     @property
     def is_verifiable(self) -> bool:
-        """Whether a later look can tell that it has changed; nobody knows what a server would answer now."""
+        """Whether WTB can tell later that it has changed; it cannot know what a server would answer now."""
         return self not in (SourceKind.NETWORK, SourceKind.PROCESS)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Source:
+class ObservedSource:
     """A file, folder, module or variable by name; files inside the project are named relative to its root."""
 
     kind: SourceKind
@@ -44,7 +44,7 @@ class Source:
 
 
 EVERY_VARIABLE = "*"
-"""The name of all variables together, which somebody copied."""
+"""The name that stands for all variables, as when a function copies the whole environment."""
 
 ABSENT = "absent"
 """The digest of a file or variable that is not there."""
@@ -53,7 +53,7 @@ WRITTEN = "written by the run"
 """The digest of a file that the run itself wrote: what it holds is a result, not an input."""
 
 ANYBODY = "*"
-"""The reader of something that was read with none of the user's functions on the stack: it may concern any node."""
+"""The reader when none of the user's functions was on the stack: the observation may concern any node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Observation:
     """One function read one source; `reader` is `file:function`."""
 
     reader: str
-    source: Source
+    source: ObservedSource
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where in a trace a result was made: what was read from `begin` on, before `end`."""
+    """The part of a trace in which a result was made: the observations from `begin` up to, not including, `end`."""
 
     trace_id: str
     begin: int

@@ -14,7 +14,7 @@ DEFAULT_MAX_STEPS = 1_000
 
 
 class Keep(StrEnum):
-    """Which checkpoints of a run are kept when it has ended; until then all are, since a crash must lose nothing.
+    """Which checkpoints of a run are kept after it has ended; until then all are, so that a crash loses nothing.
 
     The first and the last one stay in any case, and so do those that somebody named or branched from.
     """
@@ -25,7 +25,7 @@ class Keep(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What follows when a checkpoint cannot be written: go on and make up for it, or stop."""
+    """What to do if a checkpoint cannot be written: continue and make up for it later, or stop."""
 
     WARN = "warn"
     FATAL = "fatal"
@@ -46,7 +46,7 @@ class RunOptions:
     variants: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, definition: WorkflowDefinition) -> None:
-        """Raise InvalidInput with everything that does not fit the workflow."""
+        """Raise InvalidInput with every option that does not fit the workflow."""
         faults = list(self._faults(definition))
         if faults:
             raise InvalidInput("; ".join(faults))
@@ -68,7 +68,7 @@ class RunOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
-        """Read what `to_dict` wrote; what it does not mention has its default."""
+        """Read what `to_dict` wrote; missing options get their defaults."""
         read: dict[str, Any] = dict(data)
         unknown = read.keys() - {field.name for field in fields(cls)}
         if unknown:

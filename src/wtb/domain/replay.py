@@ -1,4 +1,4 @@
-"""Replay: what the current workflow makes of recorded results."""
+"""Replay: applies the current workflow to recorded results, and compares."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wtb.domain.state import MISSING, State, StateDelta
 from wtb.domain.workflow import WorkflowDefinition
 
 
-class Verdict(StrEnum):
-    """What came of replaying one step."""
+class ReplayVerdict(StrEnum):
+    """The result of replaying one step."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 class Aspect(StrEnum):
-    """What of a step differs."""
+    """The part of a step that differs."""
 
     NODE = "node"
     STATE = "state"
@@ -63,7 +63,7 @@ class ReplayedStep:
     checkpoint_id: CheckpointId
     trigger: Trigger
     visits: tuple[tuple[str, int], ...]
-    verdict: Verdict
+    verdict: ReplayVerdict
     differences: tuple[Difference, ...] = ()
 
 
@@ -76,12 +76,12 @@ class ReplayReport:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """All that differs, in the order of the steps."""
+        """All differences, in the order of the steps."""
         return tuple(difference for step in self.steps for difference in step.differences)
 
     @property
     def same(self) -> bool:
-        """Whether the workflow as it is now gives what was recorded, wherever that can be told."""
+        """Whether the current workflow gives the recorded results, as far as that can be checked."""
         return not self.differences
 
 
@@ -94,17 +94,19 @@ class StepReplay:
         self._names = tuple(node.name for node in definition.nodes)
         self._codec = codec
 
-    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
-        """Replay one step from the record of the step before it; None stands for one that was deleted."""
+    def verdict(
+        self, before: Snapshot | None, recorded: Snapshot | None
+    ) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
+        """Replay one step from the record of the step before it; None means that a record was deleted."""
         if recorded is None:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         trigger = recorded.checkpoint.trigger
         if trigger is Trigger.START:
             return _judged(self._start(recorded.checkpoint))
         if trigger is not Trigger.NODE_END:
-            return Verdict.TAKEN, ()
+            return ReplayVerdict.TAKEN, ()
         if before is None or not recorded.returned:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         return _judged(self._after(before, recorded))
 
     def _start(self, recorded: Checkpoint) -> Iterable[Difference]:
@@ -132,7 +134,7 @@ class StepReplay:
     def _state_after(
         self, before: Snapshot, recorded: Snapshot, returned: Mapping[str, Mapping[str, Any]]
     ) -> tuple[State, list[Difference]]:
-        """Return the state that the results lead to, the recorded one where they lead nowhere."""
+        """Return the state that the results give, or the recorded state if they give none."""
         step = recorded.checkpoint.step
         try:
             state = before.state.apply(StateDelta.of_updates(before.state, returned, self._reducers))
@@ -147,7 +149,7 @@ class StepReplay:
     def _value(
         self, step: int, key: str, recorded: State, state: State, returned: Mapping[str, Mapping[str, Any]]
     ) -> Difference | None:
-        """Compare a value as the store would: what it keeps in the same way is the same."""
+        """Compare values as the store would: values that it encodes in the same way are the same."""
         was, now = recorded.get(key, MISSING), state.get(key, MISSING)
         nodes = tuple(node for node, update in returned.items() if key in update)
         differs = partial(Difference, step=step, nodes=nodes, aspect=Aspect.STATE, key=key, recorded=was)
@@ -179,7 +181,7 @@ class StepReplay:
 
 
 class EngineReplay:
-    """The same of a workflow that another library drives: its engine makes each step of the recorded results."""
+    """The same for a workflow that another library drives: its engine makes each step from the recorded results."""
 
     def __init__(self, engine: Engine, names: tuple[str, ...], codec: Codec) -> None:
         self._engine = engine
@@ -187,16 +189,18 @@ class EngineReplay:
         self._codec = codec
         self._memory: Mapping[str, Any] = {}
 
-    def verdict(self, before: Snapshot | None, recorded: Snapshot | None) -> tuple[Verdict, tuple[Difference, ...]]:
+    def verdict(
+        self, before: Snapshot | None, recorded: Snapshot | None
+    ) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
         """Replay one step, as `StepReplay.verdict` does; steps are given one after the other."""
         if recorded is None:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         memory = self._memory
-        self._memory = recorded.returned.get(self._engine.remembers, memory)
+        self._memory = memory if recorded.memory is None else recorded.memory
         if recorded.checkpoint.trigger is not Trigger.NODE_END:
-            return Verdict.TAKEN, ()
+            return ReplayVerdict.TAKEN, ()
         if before is None or not memory:
-            return Verdict.UNKNOWN, ()
+            return ReplayVerdict.UNKNOWN, ()
         return _judged(self._after(before, recorded, memory))
 
     def _after(self, before: Snapshot, recorded: Snapshot, memory: Mapping[str, Any]) -> Iterable[Difference]:
@@ -234,9 +238,9 @@ def _by_position(nodes: tuple[str, ...], returned: Mapping[str, Any]) -> list[Ma
     return [found[node].pop(0) for node in nodes]
 
 
-def _judged(differences: Iterable[Difference]) -> tuple[Verdict, tuple[Difference, ...]]:
+def _judged(differences: Iterable[Difference]) -> tuple[ReplayVerdict, tuple[Difference, ...]]:
     found = tuple(differences)
-    return Verdict.DIFFERENT if found else Verdict.SAME, found
+    return ReplayVerdict.DIFFERENT if found else ReplayVerdict.SAME, found
 
 
 def _said(error: Exception) -> str:

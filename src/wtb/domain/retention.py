@@ -28,16 +28,16 @@ class RetentionPolicy:
 
     def __post_init__(self) -> None:
         if self.keep_last < 0 or not 0 <= self.keep_days <= 1_000_000:
-            raise InvalidInput(f"keep_last and keep_days cannot be {self.keep_last} and {self.keep_days}")
+            raise InvalidInput(f"keep_last={self.keep_last} and keep_days={self.keep_days}: both must be 0 or more")
         if not 0 <= (self.keep_workspaces_days or 0) <= 1_000_000:
-            raise InvalidInput(f"keep_workspaces_days cannot be {self.keep_workspaces_days}")
+            raise InvalidInput(f"keep_workspaces_days must be 0 or more, not {self.keep_workspaces_days}")
 
     def oldest(self, now: datetime) -> datetime:
         """Return the time before which a checkpoint is too old."""
         return _days_before(now, self.keep_days)
 
     def oldest_workspace(self, now: datetime) -> datetime | None:
-        """Return the time before which a run must have ended for its folders to go; None when they stay."""
+        """Return the time before which a run must have ended so that its folders may be removed; None if they stay."""
         return None if self.keep_workspaces_days is None else _days_before(now, self.keep_workspaces_days)
 
 
@@ -49,7 +49,7 @@ def _days_before(now: datetime, days: float) -> datetime:
 
 
 class Reason(StrEnum):
-    """Why a checkpoint may go."""
+    """Why a checkpoint may be deleted."""
 
     BEYOND_LAST = "beyond the last ones"
     TOO_OLD = "too old"
@@ -57,9 +57,9 @@ class Reason(StrEnum):
 
 
 class Stub(NamedTuple):
-    """The little that must be known of a checkpoint to decide whether it may go: a run may have very many of them.
+    """The few facts that decide whether a checkpoint may be deleted; small, because a run may have very many.
 
-    `may_go` says that it is an automatic one, alive, and neither the start nor of a node that is open.
+    `may_go` says that it is automatic, not deleted, not the start, and not part of an open node.
     """
 
     id: CheckpointId
@@ -140,7 +140,7 @@ def open_runs(runs: Iterable[NodeRun], heads: Iterable[Checkpoint]) -> tuple[Nod
 
 
 def expendable(outline: Outline, policy: RetentionPolicy, now: datetime) -> list[tuple[Stub, Reason]]:
-    """Return the automatic checkpoints of a run that nothing needs any more, newest first, each with the reason.
+    """Return the automatic checkpoints of a run that may be deleted, newest first, each with the reason.
 
     Never those that a person made, heads and branch points of this run, the start, what an open node began from or
     has made, nor what redo needs. What other runs were forked from is not known here.
@@ -169,7 +169,7 @@ def _last_automatic(outline: Outline, count: int) -> Iterator[CheckpointId]:
 def _redoable(
     outline: Outline, on_line: Collection[CheckpointId], policy: RetentionPolicy, now: datetime
 ) -> set[CheckpointId]:
-    """Return the lines that rollbacks left behind, as long as a redo may go along them.
+    """Return the lines that rollbacks left behind and that a redo may still need.
 
     A rollback makes a safety checkpoint at the end of the line that it leaves; the line is kept while that one is
     not too old.

@@ -18,18 +18,18 @@ from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
 
 HEADS = "wtb.heads"
-"""Under which name the safety checkpoint of a LangGraph thread holds the head of each branch."""
+"""The key under which the safety checkpoint of a LangGraph thread holds the head of each branch."""
 
 
-class Direction(StrEnum):
-    """Back to an earlier checkpoint, or forward again to where a rollback came from."""
+class RollbackDirection(StrEnum):
+    """Back to an earlier checkpoint, or forward to where a rollback started."""
 
     ROLLBACK = "rollback"
     REDO = "redo"
 
 
 class RollbackStatus(StrEnum):
-    """How far a rollback has come; one that failed waits to be continued or abandoned."""
+    """The status of a rollback; a failed one waits to be continued or abandoned."""
 
     STARTED = "started"
     FAILED = "failed"
@@ -39,7 +39,7 @@ class RollbackStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CallKey:
-    """Which recorded call is meant."""
+    """The key of a recorded call."""
 
     node_run_id: NodeRunId
     identity: str
@@ -47,16 +47,16 @@ class CallKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """The journal of one rollback, or of its redo: from which head to which target, and which calls it takes back.
+    """The journal of one rollback or redo: its head, its target, and the calls that it undoes or repeats.
 
-    `calls` are in the order in which they are dealt with. `safety_id` is the checkpoint that was made before, of
+    `calls` are in the order in which they are handled. `safety_id` is the checkpoint that was made before it, of
     the run as it was.
     """
 
     id: str
     execution_id: ExecutionId
     branch_id: BranchId
-    direction: Direction
+    direction: RollbackDirection
     head_id: CheckpointId
     target_id: CheckpointId
     safety_id: CheckpointId
@@ -67,27 +67,27 @@ class Rollback:
     created_at: datetime
     ended_at: datetime | None = None
     number: int | None = None
-    """The how-manieth of the run it is, whatever the clock says; those from before this was recorded have none."""
+    """Its number among the rollbacks of the run, whatever the clock says; older records have none."""
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What the journals of a run are sorted by to have them in the order in which they were begun."""
+        """The sort key that puts the journals of a run in the order in which they started."""
         return (-1 if self.number is None else self.number, self.created_at, self.id)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has yet to be continued or abandoned."""
+        """Whether it still has to be continued or abandoned."""
         return self.status in (RollbackStatus.STARTED, RollbackStatus.FAILED)
 
     def progress(self, calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
-        """Return which of its calls are dealt with and which are left, each in order, given those of the execution."""
-        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is Direction.ROLLBACK else _AGAIN
+        """Return the calls that it has handled and those that are left, in order, given the calls of the run."""
+        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is RollbackDirection.ROLLBACK else _AGAIN
         own = chosen(calls, self.calls)
         done = tuple(call for call in own if call.status in settled)
         return done, tuple(call for call in own if call.status not in settled)
 
     def ended(self, status: RollbackStatus, now: datetime, error: str | None = None) -> Rollback:
-        """Return the journal as it ended, or as it waits."""
+        """Return the journal with the status in which it ended or waits."""
         return evolve(self, status=status, error=error, ended_at=None if status is RollbackStatus.FAILED else now)
 
 
@@ -95,15 +95,15 @@ _AGAIN = (CallStatus.SUCCEEDED,)
 
 
 def redoable(journals: Sequence[Rollback]) -> Rollback | None:
-    """Return the rollback that a redo takes back: of those that were carried out the last, each redo undoing one."""
+    """Return the rollback that a redo reverses: the last completed one that no redo has reversed yet."""
     return next(reversed(standing(journals)), None)
 
 
 def standing(journals: Sequence[Rollback]) -> list[Rollback]:
-    """Return the rollbacks that were carried out and that no redo took back."""
+    """Return the completed rollbacks that no redo has reversed."""
     carried_out: list[Rollback] = []
     for journal in journals:
-        if journal.status is RollbackStatus.COMPLETED and journal.direction is Direction.ROLLBACK:
+        if journal.status is RollbackStatus.COMPLETED and journal.direction is RollbackDirection.ROLLBACK:
             carried_out.append(journal)
         elif journal.status is RollbackStatus.COMPLETED:
             carried_out.pop()
@@ -111,15 +111,15 @@ def standing(journals: Sequence[Rollback]) -> list[Rollback]:
 
 
 class CannotUndo(InvalidInput):
-    """Calls that would have to be undone and cannot be; with `allow_irreversible` they stay as they are."""
+    """Calls that would have to be undone cannot be; with `allow_irreversible` they stay in effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackPlan:
-    """What a rollback would do, newest first, and nothing beyond.
+    """What a rollback would do, newest first; it does nothing else.
 
     `reverse` holds the calls to undo. `irreversible` holds calls that happened, or may have, and cannot be undone.
-    `kept` holds calls that stay because another branch builds on them, or because tools are to be left alone.
+    `kept` holds calls that stay because another branch builds on them, or because you asked to keep tool calls.
     """
 
     target: Checkpoint
@@ -158,7 +158,7 @@ def plan_rollback(
     tools: bool = True,
     reverse_shared: bool = False,
 ) -> RollbackPlan:
-    """Return what going back to a checkpoint of the active lineage undoes.
+    """Return what a rollback to a checkpoint of the active line would undo.
 
     `calls` are the calls of the execution, `forks` the branches, of whichever execution, that have the target in
     their lineage.
@@ -193,10 +193,10 @@ def plan_rollback(
 def check_target(history: ExecutionHistory, target: Checkpoint) -> None:
     """Raise InvalidInput unless the run can go back to this checkpoint."""
     if not target.restore_point:
-        raise InvalidInput(f"checkpoint {target.id!r} is no restore point; `wtb history` shows those there are")
+        raise InvalidInput(f"checkpoint {target.id!r} is not a restore point; `wtb history` lists the checkpoints")
     if target not in history.lineage():
         raise InvalidInput(
-            f"checkpoint {target.id!r} is not on the way to where the run stands now; "
+            f"checkpoint {target.id!r} is not on the line to the current position of the run; "
             f"fork it: `wtb fork {target.execution_id} {target.id}`"
         )
 
@@ -230,7 +230,7 @@ class _Reach:
 
 
 def calls_after(history: ExecutionHistory, checkpoint: Checkpoint, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return which of these calls were made on lines that go on from a checkpoint, in the order of their starts.
+    """Return the calls that were made on lines after a checkpoint, in the order of their starts.
 
     A call that several node runs have, because one took it over from another, is named once.
     """
@@ -267,19 +267,19 @@ _IN_EFFECT = (CallStatus.SUCCEEDED, CallStatus.INTENDED, CallStatus.REVERSING, C
 
 
 def can_reverse(call: ToolCall, tool: Tool | None) -> bool:
-    """Whether a call that is in effect, or may be, can be taken back by its tool."""
+    """Whether its tool can undo a call that is in effect, or may be."""
     if tool is None or tool.reverse is None:
         return False
     return call.status is not CallStatus.INTENDED or tool.confirm is not None or tool.spec.reverse_in_doubt
 
 
 def keys_of(calls: Sequence[ToolCall]) -> tuple[CallKey, ...]:
-    """Return which calls these are."""
+    """Return the keys of these calls."""
     return tuple(CallKey(node_run_id=call.node_run_id, identity=call.identity) for call in calls)
 
 
 def chosen(calls: Sequence[ToolCall], keys: Sequence[CallKey]) -> list[ToolCall]:
-    """Return the calls that the keys mean, in the order of the keys."""
+    """Return the calls with these keys, in the order of the keys."""
     by_key: Mapping[CallKey, ToolCall] = {
         CallKey(node_run_id=call.node_run_id, identity=call.identity): call for call in calls
     }

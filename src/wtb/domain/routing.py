@@ -25,7 +25,7 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What comes next: the nodes of the next superstep, who waits at which join, and what is worth saying."""
+    """What comes next: the nodes of the next superstep, the arrivals at waiting joins, and notes for people."""
 
     next_nodes: tuple[str, ...]
     joins: Mapping[str, tuple[str, ...]]
@@ -34,7 +34,7 @@ class Route:
 
 @dataclass(slots=True)
 class _Exits:
-    """The ways out of one node, conditional ones in the order in which they are asked."""
+    """The edges out of one node, conditional ones in the order in which they are tried."""
 
     plain: list[str] = field(default_factory=list)
     conditional: list[tuple[Edge, Predicate]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class _Exits:
 
 
 class Router:
-    """A workflow's edges, compiled once: conditions parsed, ways out sorted."""
+    """A workflow's edges, compiled once: conditions are parsed, edges are sorted."""
 
     def __init__(self, definition: WorkflowDefinition, conditions: Conditions) -> None:
         self.start = (definition.start.name,)
@@ -68,7 +68,7 @@ class Router:
     def after(
         self, finished: Sequence[Finished], state: Mapping[str, Any], joins: Mapping[str, tuple[str, ...]]
     ) -> Route:
-        """Return what follows a superstep whose results are in the state already."""
+        """Return what follows a superstep whose results are already in the state."""
         targets: set[str] = set()
         waiting = dict(joins)
         notes: list[str] = []
@@ -77,7 +77,7 @@ class Router:
             targets |= self._arrive(node, waiting)
         targets.discard(END)
         if not targets:
-            notes += [f"join {name} still waits, only {', '.join(came)} came" for name, came in waiting.items()]
+            notes += [f"join {name} is still waiting, only {', '.join(came)} arrived" for name, came in waiting.items()]
         return Route(next_nodes=tuple(sorted(targets, key=self._order.__getitem__)), joins=waiting, notes=tuple(notes))
 
     def _follow(self, node: str, returned: Mapping[str, Any], state: Mapping[str, Any], notes: list[str]) -> set[str]:
@@ -127,7 +127,7 @@ def _of_function(edge: Edge, function: Callable[..., Any]) -> Predicate:
         except Exception as error:
             raise InvalidCondition(f"edge {edge}: its function raised {type(error).__name__}: {error}") from error
         if not isinstance(result, bool):
-            raise InvalidCondition(f"edge {edge}: its function gave {result!r}; a condition gives True or False")
+            raise InvalidCondition(f"edge {edge}: its function returned {result!r}; it must return True or False")
         return result
 
     return holds

@@ -1,12 +1,15 @@
-"""Runner, the port for what runs the jobs of a batch side by side, and the reports it gives."""
+"""Ports for work that is done side by side: Runner for the jobs of a batch, ParallelMap for a plain function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from wtb.domain.batch import Job
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +70,16 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Wait for the submitted jobs, then end."""
+        ...
+
+
+class ParallelMap(Protocol):
+    """Calls a function with many items, several at a time."""
+
+    def __call__(self, function: Callable[[Item], Found], items: Sequence[Item], workers: int) -> list[Found]:
+        """Return the results in the order of the items.
+
+        If the function raises, start no more calls, wait for those that run, and raise the error of the first item that
+        has one.
+        """
         ...

@@ -130,7 +130,7 @@ class Masker:
         return value
 
     def is_secret_key(self, key: Any) -> bool:
-        """Whether a key names something whose value is never shown."""
+        """Whether the value of this key is never shown."""
         return isinstance(key, str) and self._key.search(key) is not None
 
     def failure(self, failure: Failure) -> Failure:
@@ -156,7 +156,7 @@ class Masker:
 
 
 def masked_logger(name: str) -> logging.Logger:
-    """Return a logger of ours: what it says of errors and runs is masked, whoever listens."""
+    """Return a logger of WTB; its messages about errors and runs are masked for every listener."""
     logger = logging.getLogger(name)
     logger.addFilter(_BUILT_IN)
     return logger
@@ -186,10 +186,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise InvalidInput(f"secret_patterns: {pattern!r} is no regular expression: {error}") from error
+        raise InvalidInput(f"secret_patterns: {pattern!r} is not a regular expression: {error}") from error
     if compiled.match(""):
         raise InvalidInput(
-            f"secret_patterns: {pattern!r} fits an empty text, which is everywhere: let it need a character"
+            f"secret_patterns: {pattern!r} matches the empty text, which is everywhere; make it need a character"
         )
     return compiled
 

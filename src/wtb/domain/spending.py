@@ -28,7 +28,7 @@ class Spent:
         return Spent(usd=self.usd + other.usd, tokens=self.tokens + other.tokens, s=self.s + other.s)
 
     def __sub__(self, other: Spent) -> Spent:
-        """Return what came after the other."""
+        """Return what was spent since the other."""
         return Spent(usd=self.usd - other.usd, tokens=self.tokens - other.tokens, s=self.s - other.s)
 
     @classmethod
@@ -46,18 +46,18 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a batch may take in all, over all the times that it is run; once it is reached no job is begun."""
+    """The most that a batch may spend, over all its runs; once it is reached, no job starts."""
 
     usd: float | None = None
     tokens: int | None = None
     s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse figures that make no sense."""
+        """Refuse limits that make no sense."""
         given: Mapping[str, Any] = self.limits()
         for name, limit in given.items():
             if not (isinstance(limit, int | float) and limit >= 0):
-                raise InvalidInput(f"budget: {name} must be a number from 0 up, not {limit!r}")
+                raise InvalidInput(f"budget: {name} must be 0 or more, not {limit!r}")
 
     @classmethod
     def of(cls, given: Any) -> Budget:
@@ -67,7 +67,7 @@ class Budget:
         names = ("usd", "tokens", "s")
         if given is None or (isinstance(given, Mapping) and given.keys() <= set(names)):
             return cls(**(given or {}))
-        raise InvalidInput(f"budget={given!r} is unknown; say {{'usd': 5}}, with any of {', '.join(names)}")
+        raise InvalidInput(f"budget={given!r}: give a mapping such as {{'usd': 5}}, with any of {', '.join(names)}")
 
     def limits(self) -> dict[str, float]:
         """Return what is limited, and to how much."""

@@ -41,7 +41,7 @@ DELETE: Final = _DeleteMarker()
 
 @dataclass(frozen=True, slots=True)
 class SetValue:
-    """Give the key this value, whatever it had."""
+    """Set the key to this value, whatever it held."""
 
     value: Any
 
@@ -114,7 +114,7 @@ class State(Mapping[str, Any]):
         return f"State({dict(self)!r})"
 
     def apply(self, delta: StateDelta) -> State:
-        """Return the state that the delta leads to; self is unchanged."""
+        """Return the state after the delta; self is unchanged."""
         values = dict(self._values)
         for key, changes in delta.changes.items():
             for change in changes:
@@ -290,7 +290,7 @@ class StateDelta:
                 if key in writers and key not in reducers:
                     raise InvalidInput(
                         f"nodes {writers[key]!r} and {node!r} of one superstep both write {key!r}; "
-                        f"say how they combine with flow.reducer({key!r}, …), or let them write different keys"
+                        f"combine them with flow.reducer({key!r}, …), or let them write different keys"
                     )
                 writers[key] = node
             change = cls.of_update(current, update, reducers)
@@ -308,7 +308,7 @@ class StateDelta:
         return cls(changes)
 
     def compose(self, later: StateDelta) -> StateDelta:
-        """Return the one delta that does what self and then `later` would."""
+        """Return one delta with the effect of self and then `later`."""
         changes = dict(self.changes)
         for key, added in later.changes.items():
             for change in added:
@@ -355,7 +355,7 @@ def _followed_by(key: str, changes: tuple[Change, ...], change: Change) -> tuple
 
 
 def _combined(key: str, first: Change, then: Change) -> Change | None:
-    """Return the one change that does what both do, where there is one."""
+    """Return one change with the effect of both, if there is one."""
     match first, then:
         case Append(items=items), Append(items=more):
             return Append(items + more)

@@ -1,4 +1,4 @@
-"""RunSummary: what a run took on the way to its head, by node and by tool, and counts of its events."""
+"""RunSummary: what a run used on the way to its head, by node and by tool, and counts of its events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NodeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What a run took by node and tool, in the order they first ran, and its events, most frequent first.
+    """What a run used by node and tool, in the order they first ran, and its events, most frequent first.
 
     `line`, `tools` and `nodes` are about the line to the head; the events are those of the run on all lines.
     """

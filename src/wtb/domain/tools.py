@@ -33,7 +33,7 @@ class CallKind(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """How far a call has come; `intended`, `reversing`, `redoing` without a process mean that its fate is unknown."""
+    """The status of a call; `intended`, `reversing` or `redoing` without a process mean that its fate is unknown."""
 
     INTENDED = "intended"
     SUCCEEDED = "succeeded"
@@ -43,7 +43,7 @@ class CallStatus(StrEnum):
     REDOING = "redoing"
 
 
-class InDoubt(StrEnum):
+class WhenInDoubt(StrEnum):
     """What to do about an external call whose result was never recorded."""
 
     RUN_AGAIN = "run_again"
@@ -54,7 +54,7 @@ class InDoubt(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What the engine must know of a tool, whoever implements it."""
+    """What the engine must know about a tool."""
 
     name: str
     effects: Effects = Effects.EXTERNAL
@@ -64,18 +64,18 @@ class ToolSpec:
     confirmable: bool = False
 
     @property
-    def in_doubt(self) -> InDoubt:
-        """What to do about a call of this tool whose fate is unknown: whatever is surest not to repeat it."""
+    def in_doubt(self) -> WhenInDoubt:
+        """What to do about a call of this tool whose fate is unknown: the way that is surest not to repeat it."""
         if self.effects is not Effects.EXTERNAL or self.idempotent:
-            return InDoubt.RUN_AGAIN
+            return WhenInDoubt.RUN_AGAIN
         if self.confirmable:
-            return InDoubt.CONFIRM
-        return InDoubt.REVERSE if self.reversible and self.reverse_in_doubt else InDoubt.PAUSE
+            return WhenInDoubt.CONFIRM
+        return WhenInDoubt.REVERSE if self.reversible and self.reverse_in_doubt else WhenInDoubt.PAUSE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function with what the engine must know of it; called directly it is just the function.
+    """A function with what the engine must know about it; called directly, it is just the function.
 
     `reverse(call)` undoes a call; `confirm(call)` tells whether a call whose fate is unknown happened: it returns
     the result, or None when it did not.
@@ -149,7 +149,7 @@ class ToolCall:
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the world outside was changed by it, as far as anybody knows."""
+        """Whether it may have changed the world outside."""
         is_external = self.kind is CallKind.TOOL and self.effects is Effects.EXTERNAL
         return is_external and self.status not in (CallStatus.FAILED, CallStatus.REVERSED)
 
@@ -188,7 +188,7 @@ class ToolCall:
         return evolve(self, status=CallStatus.REVERSED, error=None)
 
     def not_reversed(self, error: str) -> ToolCall:
-        """Return the call as it was before somebody tried to undo it in vain."""
+        """Return the call as it was before a failed attempt to undo it."""
         status = CallStatus.INTENDED if self.ended_at is None else CallStatus.SUCCEEDED
         return evolve(self, status=status, error=error)
 
@@ -212,5 +212,5 @@ class ToolCall:
 
 
 def identity_of(tool: str, arguments_hash: str, occurrence: int, key: str | None) -> str:
-    """Return how a call is known again within its node run."""
+    """Return the identity of a call within its node run."""
     return f"{tool}={key}" if key is not None else f"{tool}:{arguments_hash}#{occurrence}"

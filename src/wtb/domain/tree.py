@@ -29,13 +29,13 @@ class TreeStep:
     """The visits of nodes that ended with it: several at the barrier of a parallel superstep."""
     heads: tuple[Branch, ...] = ()
     active: bool = False
-    """Whether the run stands here."""
+    """Whether this is the current position of the run."""
     lines: tuple[TreeLine, ...] = ()
     forks: tuple[Branch, ...] = ()
 
     @property
     def remarkable(self) -> bool:
-        """Whether it must be seen by itself."""
+        """Whether it must be shown as a line of its own."""
         checkpoint = self.checkpoint
         special = checkpoint.parent_id is None or checkpoint.name is not None or checkpoint.kind is not Kind.AUTO
         return special or bool(self.heads or self.lines or self.forks)

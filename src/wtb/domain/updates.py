@@ -15,7 +15,7 @@ from wtb.domain.state import DELETE, Append, Merge, Update
 
 
 def shortened(update: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an update as data: values, keys to delete, and by how much others have grown."""
+    """Return an update as data: values, keys to delete, and what was added to others."""
     changes = update.changes if isinstance(update, Update) else {}
     values, grown = dict[str, Any](), dict[str, Any]()
     for key, value in update.items():
@@ -31,7 +31,7 @@ def shortened(update: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(data: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the update of such data, given the state that the node was given."""
+    """Return the update from such data and the state that the node got."""
     grown = {key: _grown(key, change, state.get(key)) for key, change in data.get("grown", {}).items()}
     return {**data["returned"], **grown, **dict.fromkeys(data.get("deleted", ()), DELETE)}
 
@@ -42,6 +42,6 @@ def _grown(key: str, change: Mapping[str, Any], old: Any) -> Any:
     if type(old) is dict and "removed" in change:
         return merged(old, change["items"], change["removed"])
     raise DamagedData(
-        f"the kept result of a node says how {key!r} grew, but the state holds another value there; "
+        f"the kept result of a node extends {key!r}, but the state now holds another value there; "
         "resume with rerun_node=True to run the node again"
     )

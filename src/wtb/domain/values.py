@@ -23,7 +23,7 @@ def evolve(value: T, **changes: Any) -> T:
 
 @runtime_checkable
 class Legible(Protocol):
-    """A value that is kept in an encoding of its own, and is shown to people as other data."""
+    """A value that has its own encoding, and is shown to people as other data."""
 
     def legible(self) -> Any:
         """Return it as plain data."""
@@ -31,5 +31,5 @@ class Legible(Protocol):
 
 
 def legible(value: Any) -> Any:
-    """Return a value as people are shown it."""
+    """Return a value in the form that people see."""
     return value.legible() if isinstance(value, Legible) else value

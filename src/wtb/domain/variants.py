@@ -23,12 +23,12 @@ def label(combination: Combination) -> str:
 
 
 def parse_label(text: str) -> dict[str, str]:
-    """Return the combination that a label means."""
+    """Return the combination that a label names."""
     if text.strip() == BASELINE:
         return {}
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals and node.strip() and name.strip() for node, equals, name in pairs):
-        raise InvalidInput(f"{text!r} is no combination; write node=variant, node=variant or {BASELINE}")
+        raise InvalidInput(f"{text!r} is not a combination; write node=variant, node=variant, or {BASELINE}")
     return normal({node.strip(): name.strip() for node, _, name in pairs})
 
 
@@ -44,7 +44,7 @@ def combinations(choices: Choices, wanted: Any, *, baseline: Any, seed: int = 0)
     least once), `random:N`, or a list of combinations.
     """
     if not isinstance(baseline, Mapping):
-        raise InvalidInput(f"baseline={baseline!r} is no combination; say {{'NODE': 'VARIANT'}}, or leave it out")
+        raise InvalidInput(f"baseline={baseline!r} is not a combination; give {{'NODE': 'VARIANT'}}, or leave it out")
     base = normal(baseline)
     options = {node: [BASELINE, *names] for node, names in choices.items()}
     match wanted:
@@ -60,7 +60,7 @@ def combinations(choices: Choices, wanted: Any, *, baseline: Any, seed: int = 0)
             found = iter(wanted)
         case _:
             raise InvalidInput(
-                f"variants={wanted!r} is unknown; say all, one_at_a_time, pairwise, random:N or a list of combinations"
+                f"variants={wanted!r}: give all, one_at_a_time, pairwise, random:N or a list of combinations"
             )
     unique = {tuple(normal(each).items()): normal(each) for each in (base, *found)}
     return list(unique.values())

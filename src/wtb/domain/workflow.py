@@ -56,7 +56,7 @@ class RetryPolicy:
     """Decides instead of `errors`; a function, so it is no part of a workflow as data."""
 
     def faults(self) -> Iterator[str]:
-        """Say what is wrong with the figures."""
+        """Raise InvalidInput if the figures make no sense."""
         if self.times < 1:
             yield f"retry times must be at least 1, not {self.times}"
         if not _are_names(self.errors):
@@ -84,7 +84,7 @@ class Node:
     timeout_s: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     depends_on: tuple[Any, ...] = ()
-    """What its results depend on that nobody can see: patterns of files, `env:NAME`, or values."""
+    """Dependencies that WTB cannot see: patterns of files, `env:NAME`, or values."""
     variant: str = "baseline"
     """Which implementation this is: the node's own, or one of its variants."""
 
@@ -147,7 +147,7 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A way on: plain, conditional (`when`), the `otherwise` of conditional ones, or a join of several sources."""
+    """The way to the next node: plain, conditional (`when`), `otherwise`, or a join of several sources."""
 
     sources: tuple[str, ...]
     target: str
@@ -162,7 +162,7 @@ class Edge:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the edge is followed without a question."""
+        """Whether the edge is always followed."""
         return self.when is None and not self.otherwise
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowDefinition:
-    """A workflow that can be checked, stored, compared and run; nothing in it changes any more."""
+    """A workflow that can be checked, stored, compared and run; it is immutable."""
 
     name: str
     version: str = "1"
@@ -192,7 +192,7 @@ class WorkflowDefinition:
     """Gives a stored state as the nodes see it, where only another library can; None when they see what is stored."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
-        """Return the workflow with these variants in place of their nodes; this one stays as it is."""
+        """Return the workflow with these variants in place of their nodes; this one does not change."""
         by_name = {(variant.node, variant.name): variant for variant in self.variants}
         faults = [self._unknown_variant(node, name) for node, name in chosen.items() if not self._has(node, name)]
         if faults:
@@ -245,7 +245,7 @@ class WorkflowDefinition:
             yield from node.faults()
         for name, count in Counter(node.name for node in self.nodes).items():
             if count > 1:
-                notebook = "in a notebook, run the cell that makes the workflow again first"
+                notebook = "in a notebook, first run the cell again that creates the workflow"
                 yield f"{count} nodes are called {name!r}; names must be unique ({notebook})"
 
     def _entry_faults(self) -> Iterator[str]:
@@ -263,7 +263,7 @@ class WorkflowDefinition:
                 yield f"{label}: there is no such node"
             if variant.name == BASELINE or not _is_node_name(variant.name):
                 reserved = f"white space and {' '.join(_RESERVED)} are reserved"
-                yield f"{label} cannot be called that; {BASELINE} is the node's own, {reserved}"
+                yield f"{label}: choose another name; {BASELINE} means the node itself, {reserved}"
         for (node, name), count in Counter((each.node, each.name) for each in self.variants).items():
             if count > 1:
                 yield f"node {node!r} has {count} variants called {name!r}; names must be unique"
@@ -283,7 +283,7 @@ class WorkflowDefinition:
             if edge.is_join and not edge.is_plain:
                 yield f"edge {edge}: a join waits for all its sources and takes no condition"
             if edge.when is not None and edge.otherwise:
-                yield f"edge {edge}: `otherwise` is what happens when no condition holds; drop the condition or it"
+                yield f"edge {edge}: `otherwise` applies when no condition holds; drop it or the condition"
         for ends, count in Counter((edge.sources, edge.target) for edge in self.edges if edge.is_plain).items():
             if count > 1:
                 yield f"edge {Edge(sources=ends[0], target=ends[1])} is defined {count} times"
@@ -296,7 +296,7 @@ class WorkflowDefinition:
             otherwise = [edge for edge in edges if edge.otherwise]
             plain = [edge for edge in edges if edge.is_plain]
             if len(otherwise) > 1:
-                yield f"node {node.name!r} has {len(otherwise)} `otherwise` edges; one is the limit"
+                yield f"node {node.name!r} has {len(otherwise)} `otherwise` edges; only one is allowed"
             if otherwise and not conditional:
                 yield f"node {node.name!r} has an `otherwise` edge but no condition that could fail"
             if plain and (conditional or otherwise):
@@ -337,7 +337,7 @@ class WorkflowDefinition:
 
 
 def _no_node(name: str, names: set[str]) -> str:
-    """Say that there is no such node, and what may have been meant."""
+    """Return a message that there is no such node, with a suggestion."""
     if name.strip("_").upper() == "END":
         return f"there is no node {name!r}; wtb.END ends the run"
     meant = get_close_matches(name, sorted(names), n=1)

@@ -37,7 +37,7 @@ def workflow_from_dict(data: Mapping[str, Any], resolve: Resolve | None = None) 
     try:
         return _read(data, resolve)
     except KeyError as error:
-        raise InvalidInput(f"a workflow as data lacks {error}; compare it with Workflow.to_dict()") from error
+        raise InvalidInput(f"a workflow as data must have {error}; compare it with Workflow.to_dict()") from error
 
 
 def _reference(function: Callable[..., Any] | None) -> str | None:
@@ -165,12 +165,12 @@ _TEXTS = frozenset({"sources", "reads", "errors", "depends_on"})
 
 
 def _checked(data: Any, kinds: _Kinds, where: str) -> Mapping[str, Any]:
-    """Return data whose keys are known and of the right kinds: a slip in a file must not become another workflow."""
+    """Check the keys of data and their types: a typo in a file must not silently change the workflow."""
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{where} must be a mapping, not {data!r}")
     for key, value in data.items():
         if key not in kinds:
-            raise InvalidInput(f"{where} has the unknown key {key!r}; known are {', '.join(kinds)}")
+            raise InvalidInput(f"{where} has an unknown key {key!r}; the keys are {', '.join(kinds)}")
         if not isinstance(value, kinds[key]):
             raise InvalidInput(f"{where}: {key} cannot be {value!r}")
         if key in _TEXTS and not _are_texts(value or ()):

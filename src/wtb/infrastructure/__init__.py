@@ -1,1 +1,1 @@
-"""Implementations of the ports: databases, codecs, the clock of the machine."""
+"""Implementations of the ports: databases, codecs, the system clock."""

@@ -1,4 +1,4 @@
-"""Cases from files: JSONL with one a line, or CSV; each knows its line, for messages."""
+"""Cases from files: JSONL with one case per line, or CSV; each knows its line, for messages."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _csv_rows(name: str, text: str) -> Iterator[tuple[str, Any]]:
     unknown = [column for column in columns if not _is_column(column)]
     if unknown:
         raise InvalidInput(
-            f"{name} line 1 has the unknown column {unknown[0]!r}; "
-            "columns are id, input.KEY, expected or expected.KEY, tags and cluster"
+            f"{name} line 1 has an unknown column {unknown[0]!r}; "
+            "the columns are id, input.KEY, expected or expected.KEY, tags and cluster"
         )
     for row in reader:
         place = f"{name} line {reader.line_num}"
@@ -60,7 +60,7 @@ def _is_column(column: str) -> bool:
 
 
 def _from_csv(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a case; an empty field of what is expected is none."""
+    """Return a case; an empty expected field counts as missing."""
     parts: dict[str, dict[str, str]] = {"input": {}, "expected": {}}
     for column, value in row.items():
         kind, dot, key = column.partition(".")

@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from wtb.domain.errors import DamagedData
+from wtb.domain.errors import DamagedData, InvalidInput
 from wtb.domain.events import Event, EventType, RecordedEvent
 from wtb.domain.ports import Codec
+from wtb.domain.ports.events import EventNumber
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.timestamps import from_us
 
 
 class EventRow(NamedTuple):
-    """An event as it lies in a table, with the hash of the one before it."""
+    """An event as a table row, with the hash of the event before it."""
 
     before: bytes | None
     position: int
@@ -63,12 +64,18 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
     return recorded(event, row.position, row.sequence, row.hash)
 
 
+def check_numbering(stream: str | None, by: EventNumber) -> None:
+    """Raise InvalidInput if events are to be found by their number in a stream, and no stream is given."""
+    if by == "sequence" and stream is None:
+        raise InvalidInput("events have a sequence number only within a stream; give `stream`, or use by='position'")
+
+
 def counted_types(stream: str, counts: Iterable[tuple[str, int]]) -> dict[EventType, int]:
-    """Return how many events of each type a stream holds, or raise DamagedData when a type is none of ours."""
+    """Return how many events of each type a stream holds, or raise DamagedData if a type is unknown."""
     try:
         return {EventType(name): count for name, count in counts}
     except ValueError as error:
-        raise DamagedData(f"an event of {stream!r} is damaged: {error}; `wtb doctor` tells more") from error
+        raise DamagedData(f"an event of {stream!r} is damaged: {error}; `wtb doctor` shows more") from error
 
 
 def _damaged(row: EventRow) -> DamagedData:

@@ -13,7 +13,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def json_text(value: Any, what: str) -> str:
-    """Return plain data as text, or raise InvalidInput that names what is not plain."""
+    """Return plain data as text, or raise InvalidInput that names the data that is not plain."""
     if value == {}:
         return "{}"
     try:
@@ -23,14 +23,14 @@ def json_text(value: Any, what: str) -> str:
 
 
 def read_json(text: str, what: str) -> Any:
-    """Return what a JSON text that a person gave holds, or raise InvalidInput that says what is wrong with it."""
+    """Return the data of a JSON text from a person, or raise InvalidInput that says what is wrong with it."""
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise InvalidInput(f"{what} is nested too deeply to be read; make it flatter") from error
+        raise InvalidInput(f"{what} is nested too deeply; make it flatter") from error
     except ValueError as error:
         if "integer string conversion" in str(error):
-            raise InvalidInput(f"{what} holds an integer of too many digits; give it as a text") from error
+            raise InvalidInput(f"{what} holds an integer with too many digits; give it as a text") from error
         raise InvalidInput(f"{what} is no JSON: {error}") from error
 
 

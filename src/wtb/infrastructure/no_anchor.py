@@ -1,4 +1,4 @@
-"""NoAnchor: for stores that need none. Postgres verifies its own log, and memory does not outlive its process."""
+"""NoAnchor: for stores that need no anchor. Postgres verifies its own log; memory ends with its process."""
 
 from __future__ import annotations
 

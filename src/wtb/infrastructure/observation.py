@@ -32,7 +32,7 @@ from wtb.application.dependencies.own_code import (
 )
 from wtb.application.dependencies.source_digests import Signature, SourceDigests, signature_of
 from wtb.application.dependencies.sources import own_file, own_path
-from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, Source, SourceKind
+from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, ObservedSource, SourceKind
 
 _SYSTEM = ("/proc/", "/dev/", "/sys/", "/run/", "/etc/", "/usr/", "/lib/", "/var/lib/")
 _IMPORTLIB = "<frozen importlib"
@@ -43,7 +43,7 @@ _SOURCE_READERS = (f"{os.sep}linecache.py", f"{os.sep}tokenize.py")
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What the hook saw: who read what, and how it lay there."""
+    """What the hook saw: who read what, and its signature."""
 
     code: CodeType | None
     kind: SourceKind
@@ -125,7 +125,7 @@ class ProcessObserver:
         self._digests = SourceDigests(is_secret)
 
     def start(self) -> None:
-        """Begin to note; from then on, for the life of the process."""
+        """Start to record, for the rest of the life of the process."""
         _set_hook()
 
     def count(self) -> int:
@@ -143,7 +143,7 @@ class ProcessObserver:
         """Return what was read, from a number on, in the order in which it was noted."""
         return self._seen[since : self.count()]
 
-    def digest(self, source: Source) -> str:
+    def digest(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""
         return self._digests.now(source)
 
@@ -159,18 +159,18 @@ class ProcessObserver:
         digest = self._digests.of_file(noted.name, noted.signature) if is_file else self._digests.now(source)
         return Observation(reader, source, digest)
 
-    def _source(self, noted: _Noted) -> Source | None:
+    def _source(self, noted: _Noted) -> ObservedSource | None:
         match noted.kind:
             case SourceKind.FILE | SourceKind.FOLDER:
-                return Source(noted.kind, place(noted.name)) if self._is_input(noted) else None
+                return ObservedSource(noted.kind, place(noted.name)) if self._is_input(noted) else None
             case SourceKind.MODULE:
                 is_path = noted.name.endswith(_CODE)
                 file = own_path(noted.name) if is_path else own_file(noted.name)
-                return None if file is None else Source(noted.kind, place(file))
+                return None if file is None else ObservedSource(noted.kind, place(file))
             case SourceKind.VARIABLE if noted.name != EVERY_VARIABLE and self._is_secret(noted.name):
                 return None
             case _:
-                return Source(noted.kind, noted.name) if _is_storable(noted.name) else None
+                return ObservedSource(noted.kind, noted.name) if _is_storable(noted.name) else None
 
     def _is_input(self, noted: _Noted) -> bool:
         """Whether a file may be an input: not one of Python, its packages or WTB, a temporary one, or a device."""

@@ -1,10 +1,10 @@
-"""Prices of models, from the package genai-prices where it is installed; it holds them itself and asks nobody."""
+"""Prices of models, from the package genai-prices if it is installed; it holds them itself and uses no network."""
 
 from __future__ import annotations
 
 
 def price_usd(model: str, input_tokens: int, output_tokens: int) -> float | None:
-    """Return what a call cost; None when the package is absent or does not know the model.
+    """Return the cost of a call; None if the package is absent or does not know the model.
 
     A model may be named with its provider, as `openai/gpt-4o` or `openai:gpt-4o`.
     """

@@ -1,4 +1,4 @@
-"""What the units of work of all storages share: begin, commit, tell the bus, undo what was not committed."""
+"""What the units of work of all storages share: begin, commit, tell the bus, undo uncommitted changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder
 from wtb.infrastructure.checkpoints.rows import CheckpointRows
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits, FileCommitRows, TreeCache
 
 Value = TypeVar("Value")
@@ -36,8 +36,8 @@ class lazy(Generic[Value]):  # noqa: N801  used as a decorator
         return made
 
 
-class Transaction(Protocol):
-    """One transaction; closing it undoes what was not committed."""
+class ClosableTransaction(Protocol):
+    """One transaction; closing it undoes uncommitted changes."""
 
     def commit(self) -> None: ...
     def close(self) -> None: ...
@@ -50,7 +50,7 @@ class AppendedEvents(Protocol):
 
 
 class StorageParts:
-    """What every storage is given: codec, clock, bus, and the manifests that its units of work share."""
+    """What every storage gets: codec, clock, bus, and the manifests that its units of work share."""
 
     def __init__(self, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
         self.codec = codec
@@ -60,7 +60,7 @@ class StorageParts:
         self._trees = TreeCache()
         self._encoder = DeltaEncoder(codec)
 
-    def checkpoint_store(self, rows: CheckpointRows, around: Callable[[], Around]) -> DeltaCheckpointStore:
+    def checkpoint_store(self, rows: CheckpointRows, sources: Callable[[], HistorySources]) -> DeltaCheckpointStore:
         """Return the checkpoint store over these rows."""
         return DeltaCheckpointStore(
             rows,
@@ -68,7 +68,7 @@ class StorageParts:
             encoder=self._encoder,
             codec=self.codec,
             clock=self.clock,
-            around=around,
+            sources=sources,
         )
 
     def file_commits(self, rows: FileCommitRows, blobs: CheckpointRows) -> DeltaFileCommits:
@@ -77,21 +77,21 @@ class StorageParts:
 
 
 class TransactionalUnitOfWork(ABC):
-    """Begins on entry, undoes on exit unless committed; the bus hears of events only after the commit."""
+    """Begins on entry, and undoes on exit unless committed; the bus gets events only after the commit."""
 
     def __init__(self, bus: EventBus, *, readonly: bool) -> None:
         self._bus = bus
         self._readonly = readonly
-        self._transaction: Transaction | None = None
+        self._transaction: ClosableTransaction | None = None
         self._ended = False
 
     @abstractmethod
-    def _begin(self, *, readonly: bool) -> Transaction:
+    def _begin(self, *, readonly: bool) -> ClosableTransaction:
         """Begin a transaction and put the repositories over it."""
 
     def __enter__(self) -> Self:
         if self._transaction is not None:
-            raise InvalidInput("a unit of work is used once; ask the storage for another")
+            raise InvalidInput("a unit of work can be used only once; get another one from the storage")
         self._transaction = self._begin(readonly=self._readonly)
         return self
 
@@ -105,14 +105,14 @@ class TransactionalUnitOfWork(ABC):
             self._transaction.close()
 
     def _keep_learned(self) -> None:
-        """Share what those of the repositories that were used have learned."""
+        """Share what the repositories that were used have learned."""
         for repository in ("checkpoints", "files", "events"):
             used = self.__dict__.get(repository)
             if used is not None:
                 used.keep_learned()
 
     def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
-        """Write the keyframe of a checkpoint anew, if there is such a checkpoint."""
+        """Rewrite the keyframe of a checkpoint, if the checkpoint exists."""
         self._checkpoint_store().rebuild_keyframe(checkpoint_id)
 
     @abstractmethod
@@ -121,9 +121,9 @@ class TransactionalUnitOfWork(ABC):
 
     def commit(self) -> None:
         if self._transaction is None:
-            raise InvalidInput("a unit of work begins with `with`; there is nothing to commit yet")
+            raise InvalidInput("enter the unit of work with `with` first; there is nothing to commit yet")
         if self._readonly:
-            raise InvalidInput("this unit of work was opened for reading; open one without readonly=True to write")
+            raise InvalidInput("this unit of work is read-only; to write, open one without readonly=True")
         if self._ended:  # its connection may be somebody else's by now
             raise InvalidInput("this unit of work has ended; ask the storage for another")
         self._transaction.commit()

@@ -14,10 +14,10 @@ FORMATS = {"html": to_html, "md": to_markdown}
 
 
 def write_report(result: BatchResult, path: Path, format: str | None = None) -> None:
-    """Write what a batch found; the ending of the path says how, unless `format` does."""
+    """Write the report of a batch, in `format` or else in the format that the ending of the path names."""
     chosen = format or path.suffix.removeprefix(".").lower()
     if chosen not in FORMATS:
-        raise InvalidInput(f"a report is written as .html or .md, which {str(path)!r} does not end with")
+        raise InvalidInput(f"{str(path)!r}: a report is written as .html or .md; give a name that ends so, or a format")
     text = FORMATS[chosen](Report.of(result))
     try:
         # Whatever a node said in its error can be shown, even what is no valid text.

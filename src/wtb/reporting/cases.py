@@ -1,4 +1,4 @@
-"""The cases of a report: the first of them as a table, and all of them as data to look through."""
+"""The cases of a report: the first ones as a table, and all of them as data to browse."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _note(report: Report, scores: CaseScores) -> str:
     if not scores.different:
         return f"On {report.case_metrics[0].name} no two combinations differ on any case."
     return (
-        "What each combination scored on each case. Columns are numbered as in the results; B is the baseline. An "
+        "The score of each combination on each case. Columns are numbered as in the results; B is the baseline. An "
         "error counts as the worst."
     )
 
@@ -116,7 +116,7 @@ def _cell(report: Report, scores: CaseScores, row: Row, case: str) -> Markup:
 
 
 def _left_out(number: int) -> list[Markup]:
-    told = f"{counted(number, 'case')} on which combinations differ less are not in this file; wtb batch show has them."
+    told = f"{counted(number, 'case')} with smaller differences are not in this file; wtb batch show lists them."
     return [element("p", told, class_="note")] if number > 0 else []
 
 
@@ -125,7 +125,9 @@ def _dialog() -> Markup:
     return element(
         "dialog",
         element("div", element("h3", "", id="case-title"), close, class_="dialog-head"),
-        element("p", "A run opens with wtb show RUN, and starts anew from any step with wtb fork RUN.", class_="note"),
+        element(
+            "p", "wtb show RUN shows a run, and wtb fork RUN starts a new run from any of its steps.", class_="note"
+        ),
         element("div", element("table", "", id="case-scores"), class_="wide", tabindex=0),
         id="case-dialog",
         aria_labelledby="case-title",
@@ -191,6 +193,6 @@ def _short(score: float | None) -> float | int | None:
 
 
 def _json(data: Any) -> Markup:
-    """Return data that no browser takes for markup, whatever it holds."""
+    """Return data that no browser reads as markup, whatever it holds."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,4 +1,4 @@
-"""Report: what is worth saying about a batch, whatever it is written in; the answer first."""
+"""Report: the content of a batch report in any format; the answer comes first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batch_results import BatchResult, JobResult, MatrixRow, known_or_worst
+from wtb.application.queries.batch_data import MatrixRow
+from wtb.batch_results import BatchResult, JobResult, known_or_worst
 from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
-from wtb.domain.statistics.effects import Effects
+from wtb.domain.statistics.effects import VariantEffects
 from wtb.domain.statistics.intervals import Interval
 from wtb.domain.statistics.verdicts import Family, Finding, Verdict
 from wtb.domain.variants import parse_label
@@ -26,26 +27,26 @@ _SUPPORTED = (Finding.BETTER, Finding.WORSE)
 
 METHOD = (
     "Combinations are compared with the baseline case by case. The repeats of a case are averaged first, and so are "
-    "the cases of a cluster. An interval holds the mean over all cases of this kind with 95 % confidence.",
-    "A p-value says how often chance alone would make a difference as large (a sign-flip test). It is adjusted for all "
-    "comparisons of its family (step-down maxT), so that luck makes any of them better or worse in at most one batch "
-    "of twenty. There are two families: all combinations on the primary metric, which decides who wins, and all "
-    "combinations on all other metrics and on the share of failed runs.",
-    "“No evidence” is not “the same”: these cases do not tell. The intervals are not adjusted, so one that leaves 0 "
-    "out can go with no evidence.",
-    "A run that failed scores the worst value that the metric declares. Where it declares none, as for latency and "
-    "cost, the case counts as lost and means cover the runs that completed. No combination is called better while it "
-    "fails on cases on which the baseline does not. A run that has not been made is left out.",
-    "The effect is the difference in standard deviations of the differences by case; more repeats make it larger. "
-    "Needed cases are a range in which the true number lies about every other time.",
-    "The Pareto front leaves a combination out only if another has means at least as good and the cases show that it "
-    "is better on one of the metrics.",
+    "the cases of a cluster. With 95 % confidence, an interval contains the mean over all cases of this kind.",
+    "A p-value says how often chance alone would make a difference this large (a sign-flip test). It is adjusted for "
+    "all comparisons of its family (step-down maxT), so that luck makes any of them better or worse in at most one "
+    "batch in twenty. There are two families: all combinations on the primary metric, which decides who wins, "
+    "and all combinations on all other metrics and on the share of failed runs.",
+    "“No evidence” does not mean “the same”: these cases cannot tell. The intervals are not adjusted, so an interval "
+    "that excludes 0 can go with no evidence.",
+    "A failed run gets the worst score that the metric declares. If it declares none, as for latency and cost, the "
+    "case counts as lost, and means cover only completed runs. A combination is never called better while it fails on "
+    "cases on which the baseline does not. Runs that have not been made are left out.",
+    "The effect is the difference, in standard deviations of the differences by case; more repeats make it larger. "
+    "“Needed” is a range of case counts; the true number is in it about half of the time.",
+    "A combination is left out of the Pareto front only if another one has means that are at least as good, and the "
+    "cases show that it is better on one of the metrics.",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One combination; `key` is what plots call it: B for the baseline, else its rank on the primary metric."""
+    """One combination; `key` is its label in plots: B for the baseline, else its rank on the primary metric."""
 
     key: str
     name: str
@@ -61,12 +62,12 @@ class Row:
         return "" if verdict is None or not verdict.comparison.pairs else verdict.finding.value
 
     def reason(self, metric: str) -> str:
-        """Return why there is no evidence, or that failed runs decided; nothing when there is nothing to say."""
+        """Return why there is no evidence, or that failed runs decided; empty if neither applies."""
         verdict = self.verdicts.get(metric)
         return "" if verdict is None else verdict.reason
 
     def unscored(self, metric: str) -> str:
-        """Return how many runs have no score, and why; nothing when all have one."""
+        """Return how many runs have no score, and why; empty if all have one."""
         summary = self.summaries[metric]
         parts = [counted(summary.errors, "error")] if summary.errors else []
         if summary.leaves_out_errors and summary.scored:
@@ -76,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Why runs failed, or an evaluator could not give a score; and the jobs to which it happened."""
+    """An error that made runs or an evaluator fail, and the jobs to which it happened."""
 
     what: str
     traceback: str
@@ -85,7 +86,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one wants to know first: a sentence, what there is to add, and the finding that colours it."""
+    """The main result: a sentence, some details, and the finding that colours it."""
 
     headline: str
     detail: str = ""
@@ -106,7 +107,7 @@ class Front:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a batch found, in the order in which it is told: the baseline, then the best on the primary metric.
+    """The results of a batch, in the order of the report: the baseline, then the best on the primary metric.
 
     The first of the `metrics` is the primary one.
     """
@@ -207,7 +208,7 @@ class Report:
         summary, figures = self.rows[0].summaries[metric.name], self.figures(metric)
         return Answer(
             headline=f"{metric.name} is {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}.",
-            detail="There is one combination, so there is nothing to compare it with.",
+            detail="There is only one combination, so there is nothing to compare it with.",
         )
 
     def _compared(self, metric: Metric) -> Answer:
@@ -242,16 +243,16 @@ class Report:
         best, figures = self.rows[1], self.figures(metric)
         mean = best.summaries[metric.name].mean
         return Answer(
-            headline=f"Nothing can be compared with the baseline on {metric.name}: no case has scores of both.",
+            headline=f"Nothing can be compared with the baseline on {metric.name}: no case has a score on both sides.",
             detail="" if mean is None else f"{best.name} has the best mean of the others, {figures.number(mean)}.",
         )
 
     def _change(self, row: Row, metric: Metric) -> str:
-        """Say what a combination has, against what, and what is known of the difference."""
+        """Return the scores of a combination and of the baseline, and the difference with its interval."""
         figures, comparison = self.figures(metric), row.verdicts[metric.name].comparison
         own, other = (figures.number(each.summaries[metric.name].mean) for each in (row, self.rows[0]))
         if comparison.difference is None:
-            return f"no score on any case that the baseline has one on, against {other}"
+            return f"no score on any case that the baseline has scored, against {other}"
         interval = figures.interval(comparison.interval, " (95 % interval {})", signed=True)
         return f"{own} against {other}, a difference of {figures.change(comparison.difference)}{interval}"
 
@@ -261,26 +262,26 @@ class Report:
         return f" {_upper(reason)}." if reason else ""
 
     def _needed(self, metric: Metric) -> str:
-        """Say how many cases it would take to show the largest gain that was seen."""
+        """Return how many cases would be needed to show the largest gain that was seen."""
         gains = [verdict for row in self.rows if (verdict := row.verdicts.get(metric.name)) and _gain(verdict) > 0]
         best = max(gains, key=_gain, default=None)
         if best is None or best.finding is not Finding.NO_EVIDENCE or best.needed_cases is None:
             return ""
         change = self.figures(metric).change(best.comparison.difference)
         return (
-            f" The largest gain was {change} ({best.comparison.candidate}); showing one of this size would take about "
-            f"{best.needed_cases} cases."
+            f" The largest gain was {change} ({best.comparison.candidate}); you would need about {best.needed_cases} "
+            "cases to show a gain of this size."
         )
 
     @cached_property
-    def effects(self) -> tuple[Effects, ...]:
+    def effects(self) -> tuple[VariantEffects, ...]:
         """The effects of the variants on each metric; none where only one node varies, as verdicts say it all then."""
         if len({node for row in self.rows for node in parse_label(row.name)}) < 2:
             return ()
         return tuple(self.result.effects(metric.name) for metric in self.metrics if metric != FAILED)
 
     @property
-    def prices(self) -> tuple[Effects, ...]:
+    def prices(self) -> tuple[VariantEffects, ...]:
         """The effects on what quality is paid for with."""
         return tuple(each for each in self.effects if each.metric.name in PRICES)
 
@@ -298,7 +299,7 @@ class Report:
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        """What went wrong, each error once: failed runs first, then failed evaluators, the most frequent first."""
+        """The errors, each once: failed runs first, then failed evaluators, the most frequent first."""
         jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
         for job in self.jobs:
             if job.error is not None:
@@ -325,9 +326,9 @@ class Report:
         table = self.result.table(metric.name)
         return CaseScores(table=table, means={row.name: known_or_worst(table, row.name) for row in self.rows})
 
-    def figures(self, metric: Metric) -> Figures:
+    def figures(self, metric: Metric) -> NumberFormat:
         """Return how the numbers of a metric are written."""
-        return Figures.of(row.summaries[metric.name].mean for row in self.rows)
+        return NumberFormat.of(row.summaries[metric.name].mean for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,19 +362,19 @@ class CaseScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Numbers of one metric, all with as many decimals as the largest needs for three digits."""
+class NumberFormat:
+    """Formats the numbers of one metric, all with as many decimals as the largest needs for three digits."""
 
     decimals: int
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> Figures:
-        """Look at the numbers that are to be written."""
+    def of(cls, values: Iterable[float | None]) -> NumberFormat:
+        """Choose the decimals for these numbers."""
         largest = max((abs(value) for value in values if value is not None), default=1.0)
         return cls(2 - math.floor(math.log10(largest)) if largest >= 1e-9 else 3)
 
     def number(self, value: float | None) -> str:
-        """Return a number as it is read; a dash when there is none."""
+        """Return a number as text; a dash if there is none."""
         if value is None:
             return "–"
         text = f"{value:,.{max(0, min(self.decimals, 9))}f}"

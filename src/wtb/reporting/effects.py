@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wtb.domain.evaluation import PRICES
-from wtb.domain.statistics.effects import Effect, Effects
+from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.reporting import svg
-from wtb.reporting.content import Figures, Report
+from wtb.reporting.content import NumberFormat, Report
 from wtb.reporting.markup import Markup, element
 
 MOST_INTERACTIONS = 12
@@ -27,7 +27,7 @@ def effect_parts(report: Report) -> list[Markup]:
     return [element("p", NOTE, class_="note"), element("div", *tabs, class_="tabs", role="radiogroup")]
 
 
-def _tab(report: Report, found: Effects, at: int) -> list[Markup]:
+def _tab(report: Report, found: VariantEffects, at: int) -> list[Markup]:
     prices = () if found.metric.name in PRICES else report.prices
     sentence = found.sentence(prices).replace("`", "")
     shown = [effect for effect in found.interactions if effect.is_shown]
@@ -39,10 +39,10 @@ def _tab(report: Report, found: Effects, at: int) -> list[Markup]:
     ]
 
 
-def _forest(found: Effects) -> Markup:
+def _forest(found: VariantEffects) -> Markup:
     ends = [end for each in found.main if each.interval for end in (each.interval.low, each.interval.high)]
     axis = svg.share_of([0.0, *(each.difference for each in found.main), *ends])
-    figures = Figures.of(each.difference for each in found.main)
+    figures = NumberFormat.of(each.difference for each in found.main)
     scale = element("li", element("span", svg.scale(axis), class_="holder"), class_="line scale-line")
     lines = []
     for node in found.nodes:
@@ -54,7 +54,7 @@ def _forest(found: Effects) -> Markup:
     return element("figure", plot)
 
 
-def _line(effect: Effect, axis: svg.Axis, figures: Figures) -> Markup:
+def _line(effect: VariantEffect, axis: svg.Axis, figures: NumberFormat) -> Markup:
     ((_, variant),) = effect.factors
     finding = ("better" if effect.gain > 0 else "worse") if effect.is_shown else "no evidence"
     change = figures.change(effect.difference)
@@ -69,7 +69,7 @@ def _line(effect: Effect, axis: svg.Axis, figures: Figures) -> Markup:
     )
 
 
-def _interactions(found: Effects, shown: Sequence[Effect]) -> list[Markup]:
+def _interactions(found: VariantEffects, shown: Sequence[VariantEffect]) -> list[Markup]:
     drawn = [_crossing(found, effect) for effect in shown[:MOST_INTERACTIONS] if effect.means]
     if not drawn:
         return []
@@ -77,9 +77,9 @@ def _interactions(found: Effects, shown: Sequence[Effect]) -> list[Markup]:
     return [element("p", head, class_="note"), element("div", *drawn, class_="crossings")]
 
 
-def _crossing(found: Effects, effect: Effect) -> Markup:
+def _crossing(found: VariantEffects, effect: VariantEffect) -> Markup:
     (first, variant), (second, other) = effect.factors
-    figures = Figures.of(effect.means)
+    figures = NumberFormat.of(effect.means)
     told = f"{effect.name}: {figures.change(effect.difference)}"
     lines = (
         (f"{second}={found.defaults[second]}", (effect.means[0], effect.means[1])),
@@ -94,7 +94,7 @@ def _crossing(found: Effects, effect: Effect) -> Markup:
     return element("figure", caption, drawing, element("small", first, class_="across"))
 
 
-def _limits(found: Effects) -> list[Markup]:
+def _limits(found: VariantEffects) -> list[Markup]:
     notes = [
         f"{each.name} cannot be told apart from {', '.join(each.with_)} with these combinations."
         for each in found.confounded

@@ -15,7 +15,7 @@ from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
-from wtb.reporting.content import METHOD, Figures, Report, Row, Trouble, counted
+from wtb.reporting.content import METHOD, NumberFormat, Report, Row, Trouble, counted
 from wtb.reporting.effects import effect_parts
 from wtb.reporting.markup import Markup, element, joined
 
@@ -47,7 +47,7 @@ def _file(name: str) -> Markup:
 
 
 def _policy(script: str) -> str:
-    """Return what the browser may run.
+    """Return the policy that says what the browser may run.
 
     The file shows what nodes and users said: even if some of it got through as markup, it would not be run.
     """
@@ -57,7 +57,7 @@ def _policy(script: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the page, and what the list of contents calls it."""
+    """A part of the page, with its name in the table of contents."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ def _head(report: Report) -> Markup:
 
 
 def _tallies(report: Report) -> list[Markup]:
-    """Return how many combinations are better and worse on each metric, when there are enough to count."""
+    """Return how many combinations are better and worse on each metric, if there are enough to count."""
     if len(report.rows) < 4:
         return []
     return [element("div", *(_tally(report, metric) for metric in report.metrics), class_="tallies")]
@@ -156,7 +156,7 @@ def _metric_head(metric: Metric) -> Markup:
     return element("th", metric.name, " ", good, scope="col", data_first="descending" if is_higher else "ascending")
 
 
-def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _matrix_cell(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     summary = row.summaries[metric.name]
     lost = [element("small", row.unscored(metric.name), class_="lost")] if row.unscored(metric.name) else []
     if summary.mean is None:
@@ -175,7 +175,7 @@ def _matrix_cell(row: Row, metric: Metric, figures: Figures) -> Markup:
     )
 
 
-def _verdict(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     finding = row.finding(metric.name)
     if row.is_baseline:
         return Markup("")
@@ -241,8 +241,8 @@ def _front(report: Report) -> Section | None:
     title = f"{front.quality.name} against {front.price.name}"
     names = f"{front.price.name} (lower is better)", f"{front.quality.name} (higher is better)"
     note = (
-        "On the Pareto front are the combinations that no other is shown to beat: another has means at least as good "
-        "on both, and the cases show that it is better on one."
+        "On the Pareto front are the combinations that no other is shown to beat. To beat one, another needs means "
+        "that are at least as good on both, and cases that show that it is better on one."
     )
     rows = [row for row in report.rows if row.name in front.names]
     names_of_columns = ("On the front", front.quality.name, front.price.name)
@@ -282,12 +282,12 @@ def _comparisons(report: Report) -> Section | None:
     tables = [
         _folded(metric.name, _comparison_table(others, metric, report.figures(metric))) for metric in report.metrics
     ]
-    note = "Candidate less baseline, over the cases that both have. “Needed” is about how many cases would show it."
+    note = "Candidate minus baseline, over the cases that both have. “Needed” is about how many cases would show it."
     parts = *(element("p", each, class_="note") for each in (note, *report.notes)), *tables
     return Section(id="comparisons", name="Comparisons", title="Comparisons in full", parts=parts)
 
 
-def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> Markup:
+def _comparison_table(rows: Sequence[Row], metric: Metric, figures: NumberFormat) -> Markup:
     names = (
         "#",
         "Combination",
@@ -307,7 +307,7 @@ def _comparison_table(rows: Sequence[Row], metric: Metric, figures: Figures) -> 
     )
 
 
-def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
+def _comparison_row(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     verdict, finding = row.verdicts[metric.name], row.finding(metric.name) or "not comparable"
     found = verdict.comparison
     cells = (
@@ -315,7 +315,7 @@ def _comparison_row(row: Row, metric: Metric, figures: Figures) -> Markup:
         figures.interval(found.interval, signed=True) or "–",
         f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "< 0.001",
         f"{found.wins}–{found.ties}–{found.losses}",
-        "–" if found.effect_size is None else Figures(2).change(found.effect_size),
+        "–" if found.effect_size is None else NumberFormat(2).change(found.effect_size),
         "–" if verdict.needed_cases is None else str(verdict.needed_cases),
     )
     return element(
@@ -332,7 +332,7 @@ def _failures(report: Report) -> Section | None:
     troubles = report.troubles
     if not troubles:
         return None
-    note = "Failed runs first, then failed evaluators. A run opens with wtb show RUN, its steps with wtb history RUN."
+    note = "Failed runs first, then failed evaluators. wtb show RUN shows a run, wtb history RUN its steps."
     heads = [element("th", name) for name in ("Error", "Times", "Where", "Run")]
     rows = [row for trouble in troubles[:MOST_TROUBLES] for row in _failure(report, trouble)]
     title = counted(report.failures, "failure")
@@ -342,7 +342,7 @@ def _failures(report: Report) -> Section | None:
 
 
 def _failure(report: Report, trouble: Trouble) -> list[Markup]:
-    """Return a row a job, the first of which says what they have in common."""
+    """Return one row per job; the first row also shows what they have in common."""
     jobs = trouble.jobs[:MOST_PLACES]
     what: list[Any] = [_cut(trouble.what, _LONGEST_ERROR)]
     if trouble.traceback:
@@ -377,7 +377,7 @@ def _folded(title: str, *parts: Any) -> Markup:
 
 
 def _table(title: str, heads: Sequence[Markup], rows: Sequence[Markup], id: str | None = None) -> Markup:
-    """Return a table that scrolls by itself when it is too wide, also with the keys."""
+    """Return a table that scrolls if it is too wide, also by keyboard."""
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), id=id)
     return element("div", table, class_="wide", tabindex=0, role="region", aria_label=title)
 

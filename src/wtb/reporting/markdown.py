@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
-from wtb.reporting.content import Figures, Report, Row, Trouble, counted
+from wtb.reporting.content import NumberFormat, Report, Row, Trouble, counted
 
 SHOWN_ROWS = 6
 MOST_CHARACTERS = 40_000
@@ -78,7 +78,7 @@ def _cell(report: Report, row: Row, metric: Metric) -> str:
     return f"{mean}<br>{told}" if told else mean
 
 
-def _verdict(row: Row, metric: Metric, figures: Figures) -> list[str]:
+def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> list[str]:
     if row.is_baseline:
         return []
     finding = row.finding(metric.name)

@@ -9,7 +9,7 @@ _VOID = {"input"}
 
 
 class Markup(str):
-    """Text that stands as it is: made here, and nowhere from what a user gave."""
+    """Text that is not escaped: WTB makes it, never from a user's text."""
 
     __slots__ = ()
 

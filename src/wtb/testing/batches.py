@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from wtb.domain.batch import Baseline, Batch, BatchStatus, Job, JobStatus
+from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord, MadeOf
-from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.errors import BatchNotFound
 from wtb.domain.evaluation import Metric
 from wtb.domain.execution import Failure
 from wtb.domain.ids import ExecutionId
@@ -98,47 +98,6 @@ class BatchRepositoryContract(StoryFixtures):
         with storage.unit_of_work(readonly=True) as uow:
             assert uow.batches.list_batches() == (other,)
             assert (uow.batches.list_jobs("b1"), len(uow.batches.list_jobs("b2"))) == ((), 1)
-
-    def test_a_baseline_is_found_by_its_name_and_replaced(self, storage: Storage, clock: Clock) -> None:
-        first = Baseline(name="main", batch_id="b1", combination="answer=long", created_at=clock.now())
-        for baseline in (first, replace(first, batch_id="b2", created_at=clock.now() + timedelta(days=1))):
-            with storage.unit_of_work() as uow:
-                uow.batches.save_baseline(baseline)
-                uow.commit()
-            with storage.unit_of_work(readonly=True) as uow:
-                assert uow.batches.get_baseline("main") == baseline
-                assert uow.batches.list_baselines() == (baseline,)
-
-    def test_baselines_are_listed_in_the_order_of_their_names(self, storage: Storage, clock: Clock) -> None:
-        made = [
-            Baseline(name=name, batch_id="b1", combination="baseline", created_at=clock.now())
-            for name in ("b", "Z", "ä", "a")
-        ]
-        with storage.unit_of_work() as uow:
-            for baseline in made:
-                uow.batches.save_baseline(baseline)
-            uow.commit()
-        with storage.unit_of_work(readonly=True) as uow:
-            assert [baseline.name for baseline in uow.batches.list_baselines()] == ["Z", "a", "b", "ä"]
-
-    def test_a_baseline_is_deleted_and_its_batch_stays(self, storage: Storage, clock: Clock) -> None:
-        made = [
-            Baseline(name=name, batch_id="b1", combination="baseline", created_at=clock.now()) for name in ("a", "b")
-        ]
-        with storage.unit_of_work() as uow:
-            uow.batches.save(_batch("b1", clock))
-            for baseline in made:
-                uow.batches.save_baseline(baseline)
-            uow.batches.delete_baseline("a")
-            uow.batches.delete_baseline("nope")
-            uow.commit()
-        with storage.unit_of_work(readonly=True) as uow:
-            assert uow.batches.list_baselines() == (made[1],)
-            assert uow.batches.get("b1").id == "b1"
-
-    def test_a_baseline_that_is_not_there_is_named(self, storage: Storage) -> None:
-        with storage.unit_of_work(readonly=True) as uow, pytest.raises(BaselineNotFound, match="'nope'"):
-            uow.batches.get_baseline("nope")
 
 
 _RECORD = JobRecord(

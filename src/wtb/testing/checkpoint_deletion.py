@@ -30,7 +30,7 @@ _LINE = (
 )
 
 
-class Family:
+class RunFamily:
     """A run of seven checkpoints with a branch at the third, and another run forked from the fifth."""
 
     def __init__(self, story: Story) -> None:
@@ -80,18 +80,18 @@ class DeletionLaws(StoryFixtures):
     """What is deleted is gone; everything else loads, verifies and compares as before."""
 
     @pytest.fixture
-    def family(self, story: Story) -> Family:
-        return Family(story)
+    def family(self, story: Story) -> RunFamily:
+        return RunFamily(story)
 
     @pytest.mark.parametrize("choice", _CHOICES.values(), ids=_CHOICES.keys())
-    def test_the_others_stay_whole(self, family: Family, choice: tuple[int, ...]) -> None:
+    def test_the_others_stay_whole(self, family: RunFamily, choice: tuple[int, ...]) -> None:
         gone = [family.all[index] for index in choice]
         others = family.without(gone)
         before = family.snapshots(others)
         family.story.delete(*gone)
         assert _same(family.snapshots(others), before)
 
-    def test_the_others_stay_whole_when_one_is_deleted_after_the_other(self, family: Family) -> None:
+    def test_the_others_stay_whole_when_one_is_deleted_after_the_other(self, family: RunFamily) -> None:
         gone: list[Checkpoint] = []
         for index in (3, 0, 9, 4, 2, 7, 1, 5):
             gone.append(family.all[index])
@@ -100,7 +100,7 @@ class DeletionLaws(StoryFixtures):
             family.story.delete(gone[-1])
             assert _same(family.snapshots(others), before)
 
-    def test_the_line_can_be_continued_anywhere_afterwards(self, family: Family) -> None:
+    def test_the_line_can_be_continued_anywhere_afterwards(self, family: RunFamily) -> None:
         states = {each.id: family.story.state(each) for each in family.all}
         family.story.delete(*family.line[:5])
         for end in (family.line[-1], family.branch[0], family.branch[-1], family.fork[0]):
@@ -109,7 +109,7 @@ class DeletionLaws(StoryFixtures):
             cut = family.story.save(StateDelta.of(items=Splice(0, 2, ("cut",))), parent=more)
             assert family.story.state(cut) == state | {"items": ["cut", *state["items"][2:], "more"]}
 
-    def test_what_is_deleted_is_gone(self, storage: Storage, family: Family) -> None:
+    def test_what_is_deleted_is_gone(self, storage: Storage, family: RunFamily) -> None:
         gone = family.line[1]
         family.story.delete(gone)
         with storage.unit_of_work() as uow:
@@ -122,7 +122,7 @@ class DeletionLaws(StoryFixtures):
             family.story.save({}, parent=gone)
         assert gone not in family.story.infos()
 
-    def test_histories_keep_tombstones_so_that_every_line_is_whole(self, family: Family) -> None:
+    def test_histories_keep_tombstones_so_that_every_line_is_whole(self, family: RunFamily) -> None:
         gone = family.line[0], family.line[3], family.line[4]
         family.story.delete(*gone)
         for story, line in (
@@ -132,7 +132,7 @@ class DeletionLaws(StoryFixtures):
             expected = [replace(each, deleted=each in gone) for each in line]
             assert list(story.history().lineage()) == expected
 
-    def test_all_of_a_run_are_read_one_by_one_tombstones_included(self, storage: Storage, family: Family) -> None:
+    def test_all_of_a_run_are_read_one_by_one_tombstones_included(self, storage: Storage, family: RunFamily) -> None:
         gone = family.line[0], family.line[3]
         family.story.delete(*gone)
         own = [*family.line, *family.branch]
@@ -141,7 +141,7 @@ class DeletionLaws(StoryFixtures):
             assert list(uow.checkpoints.each_info(family.story.id)) == expected
             assert list(uow.checkpoints.each_info(family.other.id)) == family.fork
 
-    def test_nothing_else_leaves_the_lists(self, family: Family) -> None:
+    def test_nothing_else_leaves_the_lists(self, family: RunFamily) -> None:
         family.story.delete(family.line[2], family.line[4])
         kept = {each.id for each in (*family.line, *family.branch)} - {family.line[2].id, family.line[4].id}
         assert {info.id for info in family.story.infos()} == kept
@@ -149,7 +149,7 @@ class DeletionLaws(StoryFixtures):
 
     @pytest.mark.parametrize("index", [6, 8, 10], ids=["main", "another branch", "another run"])
     def test_a_head_is_not_deleted_nor_what_was_named_with_it(
-        self, storage: Storage, family: Family, index: int
+        self, storage: Storage, family: RunFamily, index: int
     ) -> None:
         before = family.snapshots(family.all)
         with storage.unit_of_work() as uow:
@@ -158,12 +158,12 @@ class DeletionLaws(StoryFixtures):
             uow.commit()
         assert _same(family.snapshots(family.all), before)
 
-    def test_the_head_of_a_run_that_has_no_step_yet_is_not_deleted(self, family: Family) -> None:
+    def test_the_head_of_a_run_that_has_no_step_yet_is_not_deleted(self, family: RunFamily) -> None:
         family.story.fork(family.line[1])
         with pytest.raises(Conflict, match=family.line[1].id):
             family.story.delete(family.line[1])
 
-    def test_an_unknown_id_is_named_and_nothing_is_deleted(self, storage: Storage, family: Family) -> None:
+    def test_an_unknown_id_is_named_and_nothing_is_deleted(self, storage: Storage, family: RunFamily) -> None:
         before = family.snapshots(family.all)
         with storage.unit_of_work() as uow:
             with pytest.raises(CheckpointNotFound) as raised:
@@ -173,7 +173,7 @@ class DeletionLaws(StoryFixtures):
         assert family.line[1].id not in str(raised.value)
         assert _same(family.snapshots(family.all), before)
 
-    def test_an_undone_deletion_deletes_nothing(self, storage: Storage, family: Family) -> None:
+    def test_an_undone_deletion_deletes_nothing(self, storage: Storage, family: RunFamily) -> None:
         before = family.snapshots(family.all)
         with storage.unit_of_work() as uow:
             uow.checkpoints.delete([each.id for each in family.line[:5]])
@@ -183,13 +183,13 @@ class DeletionLaws(StoryFixtures):
         end = family.story.save(StateDelta.of(items=Splice(0, 3)), parent=family.line[4])
         assert family.story.state(end)["items"] == ["4" * 2_000]
 
-    def test_deleting_nothing_is_allowed(self, storage: Storage, family: Family) -> None:
+    def test_deleting_nothing_is_allowed(self, storage: Storage, family: RunFamily) -> None:
         with storage.unit_of_work() as uow:
             uow.checkpoints.delete([])
             uow.commit()
         assert len(family.snapshots(family.all)) == len(family.all)
 
-    def test_naming_one_twice_deletes_it_once(self, storage: Storage, family: Family) -> None:
+    def test_naming_one_twice_deletes_it_once(self, storage: Storage, family: RunFamily) -> None:
         with storage.unit_of_work() as uow:
             uow.checkpoints.delete([family.line[1].id, family.line[1].id])
             uow.commit()
@@ -210,7 +210,7 @@ class DeletionLaws(StoryFixtures):
         with pytest.raises(AlreadyExists, match=first.id):
             story.save({"x": 2}, id=first.id)
 
-    def test_a_run_is_deleted_with_its_heads(self, storage: Storage, family: Family) -> None:
+    def test_a_run_is_deleted_with_its_heads(self, storage: Storage, family: RunFamily) -> None:
         family.story.delete_run()
         assert family.story.infos() == ()
         with storage.unit_of_work(readonly=True) as uow:
@@ -218,14 +218,14 @@ class DeletionLaws(StoryFixtures):
                 with pytest.raises(CheckpointNotFound, match=gone.id):
                     uow.checkpoints.load(gone.id)
 
-    def test_forks_of_a_deleted_run_stay_whole(self, family: Family) -> None:
+    def test_forks_of_a_deleted_run_stay_whole(self, family: RunFamily) -> None:
         before = family.snapshots(family.fork)
         family.story.delete_run()
         assert _same(family.snapshots(family.fork), before)
         more = family.other.save(StateDelta.of(items=Append(("more",))), parent=family.fork[-1])
         assert family.other.state(more)["items"][-2:] == ["f", "more"]
 
-    def test_the_lines_of_forks_stay_whole_when_a_run_is_deleted(self, storage: Storage, family: Family) -> None:
+    def test_the_lines_of_forks_stay_whole_when_a_run_is_deleted(self, storage: Storage, family: RunFamily) -> None:
         family.story.delete(family.line[1])
         family.other.delete(family.fork[0])
         family.story.delete_run()
@@ -235,12 +235,12 @@ class DeletionLaws(StoryFixtures):
         expected = [*[replace(each, deleted=True) for each in (*family.line[:5], family.fork[0])], family.fork[1]]
         assert list(family.other.history().lineage()) == expected
 
-    def test_a_run_can_be_deleted_after_the_one_it_was_forked_from(self, family: Family) -> None:
+    def test_a_run_can_be_deleted_after_the_one_it_was_forked_from(self, family: RunFamily) -> None:
         family.story.delete_run()
         family.other.delete_run()
         assert family.other.infos() == ()
 
-    def test_a_run_on_which_another_still_stands_is_not_deleted(self, storage: Storage, family: Family) -> None:
+    def test_a_run_on_which_another_still_stands_is_not_deleted(self, storage: Storage, family: RunFamily) -> None:
         waiting = family.story.fork(family.line[1])
         before = family.snapshots(family.all)
         with storage.unit_of_work() as uow:
@@ -251,7 +251,7 @@ class DeletionLaws(StoryFixtures):
         assert waiting.history().latest() == family.line[1]
 
     def test_deleting_a_run_twice_or_one_without_checkpoints_changes_nothing(
-        self, storage: Storage, family: Family
+        self, storage: Storage, family: RunFamily
     ) -> None:
         family.story.delete_run()
         before = family.snapshots(family.fork)
@@ -261,7 +261,7 @@ class DeletionLaws(StoryFixtures):
             uow.commit()
         assert _same(family.snapshots(family.fork), before)
 
-    def test_a_deleted_execution_has_no_history(self, storage: Storage, family: Family) -> None:
+    def test_a_deleted_execution_has_no_history(self, storage: Storage, family: RunFamily) -> None:
         with storage.unit_of_work() as uow:
             uow.checkpoints.delete_run(family.story.id)
             uow.executions.delete(family.story.id)

@@ -134,6 +134,11 @@ class HashLaws(StoryFixtures):
         hashes.add(_hash(storage, draft, {"x": 2}))
         assert len(hashes) == 7
 
+    def test_a_hash_covers_the_memory_of_the_engine(self, storage: Storage, story: Story) -> None:
+        draft = story.draft()
+        kept: list[dict[str, Any] | None] = [None, {}, {"x": 1}, {"x": 2}, {"y": 1}]
+        assert len({_hash(storage, draft, {"x": 1}, memory=memory) for memory in kept}) == 5
+
     def test_a_hash_covers_the_line_before_it(self, storage: Storage, story: Story) -> None:
         parents = [story.save({"x": 1}), story.save({"x": 1})]
         draft = story.draft(parent=parents[0])
@@ -142,8 +147,12 @@ class HashLaws(StoryFixtures):
 
 
 def _hash(
-    storage: Storage, draft: CheckpointDraft, told: Told, returned: dict[str, dict[str, Any]] | None = None
+    storage: Storage,
+    draft: CheckpointDraft,
+    told: Told,
+    returned: dict[str, dict[str, Any]] | None = None,
+    memory: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the hash that a checkpoint would have, without keeping it."""
     with storage.unit_of_work() as uow:
-        return uow.checkpoints.save(draft, delta_of(told), returned).hash
+        return uow.checkpoints.save(draft, delta_of(told), returned, memory).hash

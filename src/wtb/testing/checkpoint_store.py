@@ -301,6 +301,38 @@ class ReturnedLaws(StoryFixtures):
         assert story.load(last).returned == {"c": {"x": "1" * 1_000}}
 
 
+class MemoryLaws(StoryFixtures):
+    """What an engine keeps with a step beside the state."""
+
+    @pytest.mark.parametrize(
+        "memory",
+        [{"versions": {"x": 1}, "id": "1f0", "hidden": {}}, {"large": ["z" * 500] * 500}, {}, None],
+        ids=["small", "large", "empty", "none"],
+    )
+    def test_it_comes_back_exactly(self, story: Story, memory: dict[str, Any] | None) -> None:
+        start = story.save({"x": 0})
+        saved = story.save({"x": 1}, parent=start, returned={"work": {"x": 1}}, memory=memory)
+        assert identical(story.load(saved).memory, memory)
+        assert story.load(start).memory is None
+
+    def test_it_is_not_mixed_up_with_what_nodes_returned(self, story: Story) -> None:
+        saved = story.save({"x": 1}, returned={"memory": {"x": 1}}, memory={"x": 2})
+        assert (story.load(saved).returned, story.load(saved).memory) == ({"memory": {"x": 1}}, {"x": 2})
+
+    def test_it_comes_back_where_the_state_holds_an_equal_value_under_the_same_key(self, story: Story) -> None:
+        text = "y" * 1_000
+        saved = story.save({"id": text}, returned={"work": {"id": text}}, memory={"id": text})
+        found = story.load(saved)
+        assert (found.state["id"], found.returned, found.memory) == (text, {"work": {"id": text}}, {"id": text})
+
+    def test_it_comes_back_when_many_are_loaded(self, storage: Storage, story: Story) -> None:
+        first = story.save({"x": 1}, memory={"n": 1})
+        second = story.save({"x": 2}, parent=first)
+        with storage.unit_of_work(readonly=True) as uow:
+            found = [snapshot.memory for snapshot in uow.checkpoints.load_many([second.id, first.id])]
+        assert found == [None, {"n": 1}]
+
+
 class HistoryLaws(StoryFixtures):
     """What a history holds."""
 
@@ -368,6 +400,6 @@ class HistoryLaws(StoryFixtures):
 
 
 class CheckpointStoreContract(
-    SavingLaws, ReturnedLaws, HistoryLaws, ValueLaws, HashLaws, ComparisonLaws, DeletionLaws, DamageLaws
+    SavingLaws, ReturnedLaws, MemoryLaws, HistoryLaws, ValueLaws, HashLaws, ComparisonLaws, DeletionLaws, DamageLaws
 ):
     """What every checkpoint store does."""

@@ -20,7 +20,7 @@ def recorded(position: int, *, type: EventType = EventType.NODE_COMPLETED, strea
     return RecordedEvent(type=type, stream=stream, at=at, position=position, sequence=position, hash=bytes(32))
 
 
-class Gate:
+class BlockedHandler:
     """A handler that stops at its first event until it is opened, and remembers what it got."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class EventBusContract:
         assert got == [recorded(2)]
 
     def test_a_handler_that_hangs_delays_neither_publishers_nor_other_handlers(self, bus: EventBus) -> None:
-        slow, quick = Gate(), queue.SimpleQueue[RecordedEvent]()
+        slow, quick = BlockedHandler(), queue.SimpleQueue[RecordedEvent]()
         bus.subscribe(slow)
         bus.subscribe(quick.put)
         bus.publish([recorded(1)])
@@ -99,7 +99,7 @@ class EventBusContract:
         assert (subscription.failures, subscription.dropped) == (2, 0)
 
     def test_a_cancelled_handler_gets_nothing_more(self, bus: EventBus) -> None:
-        gate = Gate()
+        gate = BlockedHandler()
         subscription = bus.subscribe(gate)
         bus.publish([recorded(1), recorded(2)])
         assert gate.entered.wait(WAIT_S)
@@ -155,7 +155,7 @@ class EventBusContract:
         assert [event.position for event in bus.history(limit=5_000)] == list(range(200, 1_200))
 
     def test_flush_says_when_the_time_was_not_enough(self, bus: EventBus) -> None:
-        gate = Gate()
+        gate = BlockedHandler()
         bus.subscribe(gate)
         assert bus.flush(0.0)
         bus.publish([recorded(1)])
@@ -165,7 +165,7 @@ class EventBusContract:
         assert gate.got == [recorded(1)]
 
     def test_close_delivers_what_is_queued_and_then_nothing(self, bus: EventBus) -> None:
-        gate = Gate()
+        gate = BlockedHandler()
         bus.subscribe(gate)
         events = [recorded(position) for position in range(20)]
         bus.publish(events)

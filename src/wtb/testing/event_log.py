@@ -133,6 +133,10 @@ class EventLogContract(StoryFixtures):
         assert _page(storage, story.id, newest=True, after=4, limit=9) == own[4:]
         assert _page(storage, "no-such-stream", newest=True) == []
 
+    def test_numbers_of_a_stream_need_the_stream(self, storage: Storage) -> None:
+        with storage.unit_of_work(readonly=True) as uow, pytest.raises(InvalidInput, match="stream"):
+            uow.events.list_events(by="sequence")
+
     def test_a_page_of_a_stream_holds_what_fits_its_filters(self, storage: Storage, story: Story) -> None:
         types = (EventType.NODE_SKIPPED, EventType.NODE_FAILED, EventType.NODE_RETRIED) * 2
         log = _append(storage, *[story.new_event(type) for type in types])
@@ -224,4 +228,4 @@ def _list(storage: Storage, **filters: Any) -> list[RecordedEvent]:
 
 def _page(storage: Storage, stream: str, **bounds: Any) -> list[RecordedEvent]:
     with storage.unit_of_work(readonly=True) as uow:
-        return list(uow.events.list_stream(stream, **bounds))
+        return list(uow.events.list_events(stream=stream, by="sequence", **bounds))

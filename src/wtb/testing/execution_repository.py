@@ -18,12 +18,13 @@ from wtb.domain.errors import (
     LeaseLost,
     NodeRunNotFound,
 )
-from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause, PauseKind
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.testing.stories import Story, StoryFixtures
 
 _HOUR = timedelta(hours=1)
+_ASKED = Pause(reason="r", kind=PauseKind.QUESTION, node="n", question={"q": 1})
 
 
 class ExecutionRepositoryContract(StoryFixtures):
@@ -79,7 +80,7 @@ class ExecutionRepositoryContract(StoryFixtures):
             lambda it: it.on_branch(story.new_branch("other").id, now),
             lambda it: replace(it.stepped(now), metadata={"note": "changed"}),
             lambda it: it.released(1, now),
-            lambda it: it.moved_to(ExecutionStatus.PAUSED, now, pause=Pause(reason="r", question={"q": 1})),
+            lambda it: it.moved_to(ExecutionStatus.PAUSED, now, pause=_ASKED),
             lambda it: it.moved_to(ExecutionStatus.RUNNING, now),
             lambda it: it.moved_to(ExecutionStatus.FAILED, now, failure=Failure(type="E", message="m")),
             lambda it: it.leased("you", now, _HOUR),

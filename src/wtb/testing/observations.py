@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wtb.domain.observation import ABSENT, ANYBODY, Observation, Source, SourceKind
+from wtb.domain.observation import ABSENT, ANYBODY, Observation, ObservedSource, SourceKind
 from wtb.domain.ports import Storage
 from wtb.testing.stories import StoryFixtures
 
-_PROMPT = Observation("app.py:answer", Source(SourceKind.FILE, "prompts/ä.txt"), "d1")
-_MODEL = Observation(ANYBODY, Source(SourceKind.VARIABLE, "MODEL"), ABSENT)
+_PROMPT = Observation("app.py:answer", ObservedSource(SourceKind.FILE, "prompts/ä.txt"), "d1")
+_MODEL = Observation(ANYBODY, ObservedSource(SourceKind.VARIABLE, "MODEL"), ABSENT)
 
 
 class ObservationRepositoryContract(StoryFixtures):

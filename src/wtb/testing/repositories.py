@@ -25,7 +25,7 @@ from wtb.domain.execution import Branch, Failure
 from wtb.domain.figures import Figures, Usage
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Clock, Ids, Storage
-from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.rollback import CallKey, Rollback, RollbackDirection, RollbackStatus
 from wtb.domain.values import evolve
 from wtb.domain.workflow import END, Edge, Node, WorkflowDefinition
 from wtb.testing.stories import Story, StoryFixtures
@@ -243,7 +243,7 @@ class RollbackRepositoryContract(StoryFixtures):
             id="first",
             execution_id=story.id,
             branch_id=story.main.id,
-            direction=Direction.ROLLBACK,
+            direction=RollbackDirection.ROLLBACK,
             head_id=head.id,
             target_id=start.id,
             safety_id=safety.id,
@@ -267,7 +267,7 @@ class RollbackRepositoryContract(StoryFixtures):
                 id=f"{9 - number}",
                 execution_id=story.id,
                 branch_id=story.main.id,
-                direction=Direction.REDO,
+                direction=RollbackDirection.REDO,
                 head_id=start.id,
                 target_id=start.id,
                 safety_id=start.id,

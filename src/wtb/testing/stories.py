@@ -94,17 +94,22 @@ class Story:
         *,
         parent: Checkpoint | None = None,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
         **facts: Any,
     ) -> Checkpoint:
         """Save one checkpoint; no branch knows of it."""
-        return self.save_draft(self.draft(parent=parent, **facts), told, returned)
+        return self.save_draft(self.draft(parent=parent, **facts), told, returned, memory)
 
     def save_draft(
-        self, draft: CheckpointDraft, told: Told, returned: Mapping[str, Mapping[str, Any]] | None = None
+        self,
+        draft: CheckpointDraft,
+        told: Told,
+        returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Save a draft in a unit of work of its own."""
         with self._storage.unit_of_work() as uow:
-            saved = uow.checkpoints.save(draft, delta_of(told), returned)
+            saved = uow.checkpoints.save(draft, delta_of(told), returned, memory)
             uow.commit()
         return saved
 

@@ -13,7 +13,7 @@ from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
-from wtb.application.node_cache import Attempt, NodeCache, Sharing
+from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
 from wtb.application.store_time import store_time
@@ -27,7 +27,7 @@ from wtb.domain.figures import NO_FIGURES
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock, Codec, Ids, Storage
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Storage, Telemetry, measured
 from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
@@ -54,12 +54,13 @@ class BatchServices:
     masker: Masker
     planner: BatchPlanner
     traces: Traces
+    telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
 
-    def new_attempt(self) -> Attempt:
+    def new_attempt(self) -> AttemptRef:
         """Return a new attempt at a batch or a job; within it, failures are final."""
-        return Attempt(id=self.ids.new(), began_at=store_time(self.storage))
+        return AttemptRef(id=self.ids.new(), began_at=store_time(self.storage))
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class JobRunner:
     """How long the batch has taken so far."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
-    _attempt: Attempt = field(init=False)
+    _attempt: AttemptRef = field(init=False)
 
     def __post_init__(self) -> None:
         self._work = {job.number: _Work(job, job.spent) for job in self.jobs}
@@ -100,7 +101,8 @@ class JobRunner:
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
         try:
-            job = self._ended(work.job, self._cases[work.job.case_id], sharing, begun=begun)
+            run = measured(self.services.telemetry, Measure.JOB, work.job.combination, self._ended)
+            job = run(work.job, self._cases[work.job.case_id], sharing, begun=begun)
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
         except _RunsElsewhere:
@@ -231,7 +233,7 @@ class JobRunner:
         assert job.execution_id is not None
         variants = dict(self.plan.by_label[job.combination])
         try:
-            return self.services.controller.run_new(
+            return self.services.controller.start(
                 self.plan.definition,
                 case.input,
                 RunOptions(variants=variants, seed=self.plan.seed_of(job)),

@@ -1,10 +1,8 @@
-"""Scoring: scores finished runs with new or changed evaluators, without running anything again."""
+"""Scoring: scores the finished runs of a batch with new or changed evaluators, without running anything again."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,61 +12,32 @@ from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
-from wtb.domain.execution import Execution, ExecutionStatus
-from wtb.domain.ids import ExecutionId
-from wtb.domain.ports import Clock, Codec, Storage, UnitOfWork
+from wtb.domain.ports import Clock, Codec, Storage
+from wtb.domain.runner import ParallelMap
 
 
 class Scoring:
-    """Scores single runs, and the runs of a batch."""
+    """Scores the runs of a batch."""
 
-    def __init__(self, storage: Storage, clock: Clock, codec: Codec, evaluation: EvaluationEngine) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        codec: Codec,
+        evaluation: EvaluationEngine,
+        parallel_map: ParallelMap,
+    ) -> None:
         self._storage = storage
         self._clock = clock
         self._codec = codec
         self._evaluation = evaluation
-
-    def score_run(
-        self,
-        execution_id: ExecutionId,
-        evaluators: Sequence[Evaluator],
-        expected: Any,
-        restore: Restore | None = None,
-    ) -> dict[str, Any]:
-        """Return the score of each evaluator by name, or `{"error": …}` if it failed.
-
-        Raise InvalidInput for a run that has not completed.
-        """
-        with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(execution_id)
-            if execution.status is not ExecutionStatus.COMPLETED:
-                raise InvalidInput(f"run {execution_id!r} is {execution.status}; only one that completed can be scored")
-            case = self._case_of(uow, execution)
-        case = self._whole(case, execution_id, restore)
-        if expected is not None:
-            case = replace(case, expected=expected)
-        return dict(self._evaluation.scored(self._evaluation.context(execution_id, case, restore), evaluators).scores)
-
-    def _case_of(self, uow: UnitOfWork, execution: Execution) -> Case:
-        """Return the case that a batch made this run for; for another run, a case of its own."""
-        origin = execution.metadata
-        with suppress(BatchNotFound, KeyError):
-            return kept_cases(uow.batches.get(origin["batch"]).record, self._codec)[origin["case"]]
-        return Case(id=execution.id, input={})
-
-    def _whole(self, case: Case, execution_id: ExecutionId, restore: Restore | None) -> Case:
-        """Return a case with its input; a batch does not keep inputs, so take the one that the run began with."""
-        if case.input:
-            return case
-        with self._storage.unit_of_work(readonly=True) as uow:
-            first = uow.checkpoints.list_infos(execution_id)[:1]
-            begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
-        return replace(case, input=(restore or self._evaluation.restore)(begun[0])) if begun else case
+        self._parallel_map = parallel_map
 
     def score_batch(
         self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
     ) -> None:
         """Add these scores to the completed jobs of a batch; other metrics stay."""
+        self._check_stored(batch)
         known = {case.id: case for case in cases} if cases is not None else kept_cases(batch.record, self._codec)
         absent = [case for case in batch.record.cases if case not in known]
         if absent:
@@ -83,8 +52,10 @@ class Scoring:
             ]
         by_name = digests(evaluators)
 
-        with ThreadPoolExecutor(workers, thread_name_prefix="wtb-score") as pool:
-            scored = list(pool.map(lambda job: self.scored(job, known[job.case_id], evaluators, by_name), jobs))
+        def score(job: Job) -> Job | None:
+            return self.scored(job, known[job.case_id], evaluators, by_name)
+
+        scored = self._parallel_map(score, jobs, workers)
         metrics = {each.name: each for each in (*batch.record.metrics, *map(metric_of, evaluators))}
         with self._storage.unit_of_work() as uow:
             uow.batches.save_jobs([job for job in scored if job is not None])
@@ -92,6 +63,16 @@ class Scoring:
             scored_batch = batch.noted(metrics=tuple(metrics.values()))
             uow.batches.save(replace(scored_batch, status=status, updated_at=self._clock.now()))
             uow.commit()
+
+    def _check_stored(self, batch: Batch) -> None:
+        try:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                uow.batches.get(batch.id)
+        except BatchNotFound as error:
+            raise InvalidInput(
+                f"there is no batch {batch.name!r} to add scores to: it was deleted, or it is a baseline, and its "
+                "results do not change; score the batch that it came from, then `wtb baseline set` it again"
+            ) from error
 
     def scored(
         self,
@@ -106,7 +87,7 @@ class Scoring:
         known = true_scores(job, scored_by(case, by_name, self._codec))
         lacking = [evaluator for evaluator in evaluators if evaluator.name in known.lacking]
         try:
-            whole = self._whole(case, job.execution_id, restore)
+            whole = self._evaluation.with_input(case, job.execution_id, restore)
             context = self._evaluation.context(job.execution_id, whole, restore)
         except ExecutionNotFound:
             return None

@@ -1,1 +1,1 @@
-"""Finds out what a result depends on: code and values that can be seen, and what a run was observed to read."""
+"""Finds what a result depends on: code and values that can be inspected, and what a run was seen to read."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from wtb.application.dependencies.own_code import place
 from wtb.application.dependencies.source_digests import SourceDigests
-from wtb.domain.observation import Source, SourceKind
+from wtb.domain.observation import ObservedSource, SourceKind
 
 _VARIABLE = "env:"
 
 
 def declared(depends_on: Iterable[Any], digests: SourceDigests) -> dict[str, Any]:
-    """Return what `depends_on` stands for now, by name."""
+    """Return the current digests of the declared dependencies, by name."""
     return dict(pair for number, each in enumerate(depends_on, 1) for pair in _resolved(number, each, digests))
 
 
@@ -22,12 +22,12 @@ def _resolved(number: int, entry: Any, digests: SourceDigests) -> Iterator[tuple
     if not isinstance(entry, str):
         yield f"depends_on, value {number}", entry
     elif entry.startswith(_VARIABLE):
-        source = Source(SourceKind.VARIABLE, entry.removeprefix(_VARIABLE))
+        source = ObservedSource(SourceKind.VARIABLE, entry.removeprefix(_VARIABLE))
         yield str(source), digests.now(source)
     else:
         files = [place(path) for path in sorted(_matching(entry)) if path.is_file()]
         yield f"the files that fit {entry}", files
-        yield from ((name, digests.now(Source(SourceKind.FILE, name))) for name in files)
+        yield from ((name, digests.now(ObservedSource(SourceKind.FILE, name))) for name in files)
 
 
 def _matching(pattern: str) -> Iterator[Path]:

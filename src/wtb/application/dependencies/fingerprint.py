@@ -36,7 +36,7 @@ class Fingerprint:
     mutable: frozenset[str] = frozenset()
     """The values that a run may change in place: attributes of objects, lists, dictionaries."""
     written: Mapping[str, str] = field(default_factory=dict)
-    """How values come about, as digests of the code that binds them; it counts where the value itself is left out."""
+    """Digests of the code that binds values; they count where the value itself is left out."""
     readers: frozenset[str] = frozenset()
     reads_anything: bool = False
     coarse: tuple[str, ...] = ()
@@ -53,13 +53,13 @@ class Fingerprint:
 
     @property
     def mutable_parts(self) -> dict[str, str]:
-        """The parts that a run may change; of values that are left out, how they come about."""
+        """The parts that a run may change; for values that are left out, the code that makes them."""
         left_out = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items() if name not in self.parts}
         return {name: part for name, part in self.parts.items() if name in self.mutable} | left_out
 
     @property
     def held(self) -> dict[str, str]:
-        """All that is kept with a result, for a later look that may leave some values out."""
+        """Everything that is stored with a result, for a later check that may leave some values out."""
         written = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items()}
         return {name: part for name, part in self.parts.items() if name in self.mutable} | written
 
@@ -69,7 +69,7 @@ class Fingerprint:
         return {**self.parts, **{f"{_IF_LEFT_OUT}{name}": part for name, part in self.written.items()}}
 
     def without(self, names: Iterable[str]) -> Fingerprint:
-        """Return the fingerprint without some of its values; how they come about counts instead."""
+        """Return the fingerprint without some of its values; the code that makes them counts instead."""
         left_out = self.values & set(names)
         if not left_out:
             return self
@@ -82,14 +82,14 @@ class Fingerprint:
 
 
 def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
-    """Return the parts that count when some values are left out."""
+    """Return the parts that count if some values are left out."""
     found = {name: part for name, part in parts.items() if name not in left_out and not name.startswith(_IF_LEFT_OUT)}
     instead = {name: parts.get(f"{_IF_LEFT_OUT}{name}") for name in left_out}
     return found | {f"{name}{AS_WRITTEN}": part for name, part in instead.items() if part is not None}
 
 
 def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
-    """Return several fingerprints as one, with some parts more; each is known by what its function is for."""
+    """Return several fingerprints and additional parts as one; each is labelled with the role of its function."""
     found: dict[str, str] = dict(parts)
     for name, print_ in prints.items():
         for part, digest in print_.parts.items():

@@ -1,4 +1,4 @@
-"""Looks into objects and classes without running any of their code, whatever they claim to be."""
+"""Inspects objects and classes without running any of their code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TUPLE_FIELD: Any = type(vars(_Pair)["left"])
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """Whether the type of a value is one of these; `isinstance` would also believe what the value says of itself."""
+    """Whether the type of a value is one of these; `isinstance` would also believe the value's own claims."""
     kind = type(value)
     if type(kind) is type:
         return issubclass(kind, kinds)
@@ -77,7 +77,7 @@ def full_name(kind: type) -> str:
 
 
 def attributes_of(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object as they lie there; asking it for them could run code of its own."""
+    """Return the stored attributes of an object; `getattr` could run the object's own code."""
     found: dict[str, Any] = {}
     for kind in _mro(type(value)):
         for name, slot in class_vars(kind).items():
@@ -101,7 +101,7 @@ def _dict_of(value: Any) -> dict[str, Any]:
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """Return what a container holds, one of a class of its own too; None for anything else."""
+    """Return the items of a container, also of a subclass; None for anything else."""
     for kind in (list, tuple, set, frozenset, deque):
         if is_a(value, kind):
             return list(kind.__iter__(value))

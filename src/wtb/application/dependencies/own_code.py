@@ -1,4 +1,4 @@
-"""Tells the user's own code from Python's, installed packages' and ours, and names its places."""
+"""Tells the user's own code from Python's, installed packages' and WTB's, and names files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def is_own_module(name: str) -> bool:
 
 
 def held_by(module: Any) -> Mapping[str, Any]:
-    """Return what a module holds; without asking it, since a lazy one would load what it is asked for."""
+    """Return the contents of a module without `getattr`, which would make a lazy module load things."""
     return vars(module) if issubclass(type(module), ModuleType) else {}
 
 
 @functools.cache
 def is_own_file(file: str) -> bool:
-    """Whether code with this file name is the user's; what is made up at run time (`<string>`) is nobody's."""
+    """Whether code with this file name is the user's; code made at run time (`<string>`) is not."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     path = Path(file).resolve()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wtb.application.dependencies.own_code import path_of
 from wtb.application.dependencies.sources import module_digest
-from wtb.domain.observation import ABSENT, EVERY_VARIABLE, Source, SourceKind
+from wtb.domain.observation import ABSENT, EVERY_VARIABLE, ObservedSource, SourceKind
 
 _LARGE = 64 * 1024 * 1024
 """Larger files are known by size and time of change: hashing them would take longer than most nodes."""
@@ -23,7 +23,7 @@ _SESSION = (
 _NOT_LISTED = frozenset((".wtb", "__pycache__"))
 
 Signature = tuple[int, int, int] | None
-"""How a file lay there when it was looked at: time of change, size, inode; None when it was absent."""
+"""The signature of a file: time of change, size, inode; None if it was absent."""
 
 
 class SourceDigests:
@@ -33,7 +33,7 @@ class SourceDigests:
         self._is_secret = is_secret
         self._contents: dict[tuple[str, Signature], str] = {}
 
-    def now(self, source: Source) -> str:
+    def now(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""
         match source.kind:
             case SourceKind.VARIABLE if source.name == EVERY_VARIABLE:
@@ -56,7 +56,7 @@ class SourceDigests:
         return "\0".join(f"{name}={value}" for name, value in known if not self._is_secret(name))
 
     def of_file(self, path: str, signature: Signature) -> str:
-        """Return the digest of a file as it lay there then; one that has changed since has a digest of its own."""
+        """Return the digest of a file with this signature; if it has changed since, a digest that matches nothing."""
         if signature is None:
             return ABSENT
         if (path, signature) not in self._contents:

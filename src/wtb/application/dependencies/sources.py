@@ -118,10 +118,10 @@ def _imported(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def relevant(source: SourceFile, names: frozenset[str], without: frozenset[str]) -> tuple[Statement, ...]:
-    """Return the statements that what `names` stand for may depend on; all of them when no name is given.
+    """Return the statements that these names may depend on; all statements if no name is given.
 
     `without` are names whose statements never count: the functions of nodes and variants, the workflow and the batch.
-    A definition counts when something that counts mentions it. Any other statement counts: nobody knows what it does.
+    A definition counts if something that counts mentions it. Any other statement counts, since it may do anything.
     """
     left = [each for each in source.statements if not _belongs_to(each, without)]
     if not names:
@@ -135,7 +135,7 @@ def relevant(source: SourceFile, names: frozenset[str], without: frozenset[str])
 
 
 def binding(source: SourceFile, name: str, without: frozenset[str]) -> tuple[Statement, ...]:
-    """Return the statements by which a name comes about: those that bind it, use it, or bind what these mention."""
+    """Return the statements that make a name: those that bind it, use it, or bind names that these mention."""
     left = [each for each in source.statements if not _belongs_to(each, without)]
     chosen = [each for each in left if name in each.binds or (name in each.mentions and not each.is_definition)]
     wanted: set[str] = set().union(*(each.mentions for each in chosen))
@@ -161,7 +161,7 @@ def _belongs_to(statement: Statement, names: frozenset[str]) -> bool:
 
 
 def closure_of(files: Mapping[str, str]) -> dict[str, str]:
-    """Return own modules with all own modules that they import, whoever of them does: names to files."""
+    """Return these own modules and all own modules that they import, directly or not: names to files."""
     found: dict[str, str] = {}
     waiting = list(files.items())
     while waiting:
@@ -244,7 +244,7 @@ def module_digest(path: str | Path) -> str | None:
 
 
 def label_of(statement: Statement, path: str) -> str:
-    """Return how a statement is called in explanations."""
+    """Return the name of a statement in explanations."""
     if not statement.binds:
         return f"the code of {place(path)}"
     return f"{', '.join(f'`{name}`' for name in sorted(statement.binds))} in {place(path)}"

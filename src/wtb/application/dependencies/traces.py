@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wtb.application.dependencies.fingerprint import Fingerprint
-from wtb.domain.observation import ANYBODY, WRITTEN, Observation, Source, SourceKind, Window
-from wtb.domain.ports import Observer, Storage
+from wtb.domain.observation import ANYBODY, WRITTEN, Observation, ObservedSource, SourceKind, Window
+from wtb.domain.ports import DependencyObserver, Storage
 
 _CHECKED_FOR_S = 1.0
-"""How long it is believed that files are as they were when they were last looked at."""
+"""How long files are assumed unchanged after they were checked."""
 
-Key = tuple[str, Source]
+Key = tuple[str, ObservedSource]
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """Return one window a trace, wide enough for all."""
+    """Return one window per trace, wide enough for all."""
     found: dict[str, Window] = {}
     for each in windows:
         known = found.get(each.trace_id, each)
@@ -33,7 +33,7 @@ def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
 
 @dataclass(slots=True)
 class _Looked:
-    """What in a trace is not as it was: by reader and source, all observations, and whether each still holds."""
+    """The observations of a trace by reader and source, and whether each still holds."""
 
     at: float
     size: int
@@ -41,9 +41,9 @@ class _Looked:
 
 
 class Traces:
-    """Keeps what was read in this process, and says whether what others read is still the same."""
+    """Stores what was read in this process, and checks whether what others read is still the same."""
 
-    def __init__(self, storage: Storage, observer: Observer) -> None:
+    def __init__(self, storage: Storage, observer: DependencyObserver) -> None:
         self._storage = storage
         self._observer = observer
         self._kept: dict[str, int] = {}
@@ -53,13 +53,13 @@ class Traces:
         self._lock = threading.Lock()
 
     def begin(self, trace_id: str) -> None:
-        """Begin the trace of a batch run; what this process read before is in it, since functions may have kept it."""
+        """Begin the trace of a batch run; it includes earlier reads of this process, which functions may have kept."""
         self._observer.start()
         self._kept[trace_id] = 0
         self.look_again()
 
     def look_again(self) -> None:
-        """Look at files anew, however short ago that was: somebody may have edited one since."""
+        """Check files again, however recent the last check was: somebody may have edited one since."""
         with self._lock:
             self._looked.clear()
 
@@ -81,8 +81,8 @@ class Traces:
                 self._kept[trace_id] = end
             return end
 
-    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[Source, ...]:
-        """Return the sources that have changed since results were made of these functions in these windows."""
+    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[ObservedSource, ...]:
+        """Return the sources that have changed since these functions made results in these windows."""
         found = {
             source
             for window in windows
@@ -91,8 +91,8 @@ class Traces:
         }
         return tuple(sorted(found))
 
-    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[Source, ...]:
-        """Return the servers and programs that a function was seen to talk to: nobody knows what they would say now."""
+    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[ObservedSource, ...]:
+        """Return the servers and programs that a function was seen to use; WTB cannot check what they would say now."""
         found = {
             each.source
             for trace_id in trace_ids
@@ -118,7 +118,7 @@ class Traces:
             return looked
 
     def _compared(self, observations: Sequence[tuple[int, Observation]]) -> dict[Key, list[tuple[int, bool]]]:
-        now: dict[Source, str] = {}
+        now: dict[ObservedSource, str] = {}
         written = {each.source for _, each in observations if each.digest == WRITTEN}
         found: dict[Key, list[tuple[int, bool]]] = defaultdict(list)
         for number, each in observations:
@@ -144,7 +144,7 @@ def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:
     return not all(within or before)
 
 
-def in_words(sources: Iterable[Source]) -> Iterator[str]:
+def in_words(sources: Iterable[ObservedSource]) -> Iterator[str]:
     """Yield what has changed, in words."""
     kinds: Mapping[SourceKind, str] = {SourceKind.MODULE: "module "}
     for source in sources:

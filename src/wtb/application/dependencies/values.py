@@ -86,6 +86,17 @@ _SENTINELS = (
     "dataclasses._HAS_DEFAULT_FACTORY_CLASS",
     "attr._make._Nothing",
 )
+_EQUIPMENT = (
+    "wtb.application.",
+    "wtb.batch_results",
+    "wtb.bench",
+    "wtb.bootstrap",
+    "wtb.infrastructure.",
+    "wtb.runs",
+)
+"""Where the classes of benches, runs, results and services are. Every bench reaches every registered tool."""
+_MADE_BY_USERS = ("wtb.infrastructure.evaluators.", "wtb.infrastructure.langgraph.")
+"""Where the classes of evaluators and graphs are, which hold the user's functions and settings."""
 _SHORT = 200
 _DEEPEST = 100
 """How deep values may be nested; deeper ones would take more of Python's stack than there may be."""
@@ -107,7 +118,7 @@ def known_as(kind: type) -> Callable[[F], F]:
 
 
 def _made_of(value: Any) -> Any:
-    """Return what an object depends on, as whoever knows its type says; None when nobody does."""
+    """Return what an object depends on, from the function registered for its type; None if there is none."""
     for kind, function in _KNOWN:
         if is_a(value, kind) and (found := function(value)) is not None:
             return found
@@ -137,7 +148,7 @@ class TooMuch(Exception):
 
 
 class Reader:
-    """Reads one value; what was met in it is told by number when it comes again, so that cycles end."""
+    """Reads one value; an object that was met before is written as a number, so that cycles end."""
 
     def __init__(
         self,
@@ -154,7 +165,7 @@ class Reader:
         self._depth = 0
 
     def knows(self, value: Any) -> None:
-        """Say that a value is read elsewhere: what leads back to it ends there."""
+        """Note that a value is read elsewhere: references to it end there."""
         self._met[id(value)] = (len(self._met), value)
 
     def read(self, value: Any) -> Iterator[str]:
@@ -264,6 +275,8 @@ class Reader:
         yield library_name(type(value))
         if (known := _made_of(value)) is not None:
             yield from self.read(known)
+        elif _is_equipment(value):
+            return
         elif is_a(wrapped := attributes_of(value).get("__wrapped__"), FunctionType):  # functools.cache and the like
             yield from self._code(wrapped)
         elif (data := _array_data(value)) is not None:
@@ -364,9 +377,15 @@ def own_code_inside(value: Any) -> list[Any]:
         met[id(each)] = each
         if depth and is_own(each):
             found.append(each)
-        elif depth < _OWN_DEPTH and not is_a(each, ModuleType | type):
+        elif depth < _OWN_DEPTH and not is_a(each, ModuleType | type) and not _is_equipment(each):
             waiting += [(inside, depth + 1) for inside in _inside(each)]
     return found
+
+
+def _is_equipment(value: Any) -> bool:
+    """Whether an object is a part of WTB that works for the user, and not a value that the user made."""
+    module = module_of(type(value))
+    return module.startswith(_EQUIPMENT) and not module.startswith(_MADE_BY_USERS)
 
 
 def is_own(value: Any) -> bool:

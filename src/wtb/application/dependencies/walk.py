@@ -43,7 +43,7 @@ FindTool = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What all nodes of a workflow have in common: its tools, and which functions are nodes."""
+    """What all nodes of a workflow share: its tools, and which functions are nodes."""
 
     find_tool: FindTool | None = None
     nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _module_of(function: Any) -> str:
 
 
 class _Walk:
-    """One way through everything that a function reaches."""
+    """One walk through everything that a function reaches."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -257,7 +257,7 @@ class _Walk:
             self._bound_by(inside, module, name)
 
     def _bound_by(self, label: str, module: str, name: str) -> None:
-        """Note how a global comes about, in case that its value is left out since runs change it."""
+        """Note the code that makes a global, in case its value is left out because runs change it."""
         file = own_file(module) if name else None
         source = None if file is None else source_file(file)
         if source is not None:
@@ -400,12 +400,12 @@ class _Walk:
         self._put(_label(kind), tokens)
 
     def _opaque(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
-        """Yield what can be said of an object that cannot be looked into, and what it holds of the user's own."""
+        """Yield what is known about an object that cannot be inspected, and the user's own code that it holds."""
         yield from self._own_inside(thing, module)
         yield from self._hidden(thing, module, names)
 
     def _hidden(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
-        """Yield what can be said of something that is not looked at any further: the code around it counts instead."""
+        """Yield what is known about something that is not inspected further: the code around it counts instead."""
         yield values.library_name(type(thing))
         reason = f"a {full_name(type(thing))} cannot be looked into"
         if is_own_module(module):
@@ -445,7 +445,7 @@ def _own_in_library(value: Any, names: Iterable[str]) -> Any:
 
 
 def _made(value: Any) -> str:
-    """Return how an object is called that has no name of its own."""
+    """Return a label for an object that has no name of its own."""
     return f"`{name_of(type(value))}(…)` in {_place_of(module_of(type(value)))}"
 
 

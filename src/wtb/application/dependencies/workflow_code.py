@@ -26,7 +26,7 @@ _WORKFLOW_KINDS = ("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph")
 def surroundings(
     definition: WorkflowDefinition, find_tool: FindTool | None = None, state_types: Iterable[type] = ()
 ) -> Surroundings:
-    """Return what the nodes of a workflow have in common."""
+    """Return what the nodes of a workflow share."""
     functions = [function for _, function in _functions(definition)]
     modules: dict[str, str] = {}
     names: dict[str, set[str]] = defaultdict(set)
@@ -67,7 +67,7 @@ _DIGESTS = SourceDigests()
 
 
 def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroundings) -> Fingerprint:
-    """Return what the result of a node depends on beside the state, the files and the seed."""
+    """Return what the result of a node depends on, apart from the state, the files and the seed."""
     extra: dict[str, Any] = dict(definition.surroundings)
     extra["the version of the workflow"] = definition.version
     if around.state_types:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from wtb.application.queries.lookup import find_checkpoint, head_of
 from wtb.application.queries.runs import file_totals
-from wtb.application.queries.views import CheckpointPage, CheckpointRow, FileTotals, Mark
+from wtb.application.queries.views import CheckpointPage, FileTotals, HistoryRow, Mark
 from wtb.domain.checkpoint import Checkpoint, Kind
 from wtb.domain.errors import DamagedData, FileCommitNotFound
 from wtb.domain.execution import Execution
@@ -64,7 +64,7 @@ def _on_line(uow: UnitOfWork, page: Collection[Checkpoint], head_id: CheckpointI
     return {checkpoint.id for checkpoint in line}
 
 
-def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRow]:
+def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[HistoryRow]:
     """Yield every checkpoint of the line to the head, oldest first, reading a few at a time."""
     head_id = head_of(uow, execution)
     for end in reversed(_page_ends(uow, head_id)):
@@ -72,7 +72,7 @@ def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRo
         yield from _rows(uow, page, head_id, {checkpoint.id for checkpoint in page})
 
 
-def each_checkpoint(uow: UnitOfWork, execution: Execution) -> Iterator[CheckpointRow]:
+def each_checkpoint(uow: UnitOfWork, execution: Execution) -> Iterator[HistoryRow]:
     """Yield every checkpoint of a run: first the part of its line in other runs, then all of its own."""
     head_id = head_of(uow, execution)
     own: set[CheckpointId] = set()
@@ -96,13 +96,13 @@ def _page_ends(uow: UnitOfWork, head_id: CheckpointId | None) -> list[Checkpoint
 
 def _rows(
     uow: UnitOfWork, checkpoints: Iterable[Checkpoint], head_id: CheckpointId | None, on_line: Collection[CheckpointId]
-) -> Iterator[CheckpointRow]:
+) -> Iterator[HistoryRow]:
     commit, totals = None, _totals(uow, None)
     for checkpoint in checkpoints:
         wanted = None if checkpoint.deleted else checkpoint.file_commit
         if wanted != commit:  # most steps leave the files as they are
             commit, totals = wanted, _totals(uow, wanted)
-        yield CheckpointRow(checkpoint=checkpoint, mark=_mark(checkpoint, head_id, on_line), files=totals)
+        yield HistoryRow(checkpoint=checkpoint, mark=_mark(checkpoint, head_id, on_line), files=totals)
 
 
 def _mark(checkpoint: Checkpoint, head_id: CheckpointId | None, on_line: Collection[CheckpointId]) -> Mark:

@@ -34,7 +34,7 @@ def find_run(uow: UnitOfWork, run: str) -> Execution:
     if len(found) > 1:
         few = ", ".join(execution.id for execution in found[:_MOST_LISTED])
         more = ", …" if len(found) > _MOST_LISTED else ""
-        raise InvalidInput(f"{str(run)!r} is how several runs begin: {few}{more}; give more of the id")
+        raise InvalidInput(f"several runs start with {str(run)!r}: {few}{more}; give more of the id")
     return found[0]
 
 

@@ -15,6 +15,7 @@ from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Owners, UnitOfWork
+from wtb.domain.run_scores import RunScores
 
 _ENDS = {
     ExecutionStatus.PAUSED: (EventType.EXECUTION_PAUSED, EventType.ROLLBACK_COMPLETED),
@@ -60,6 +61,7 @@ class RunReader:
             files=file_totals(uow, None if snapshot is None else snapshot.checkpoint.file_commit),
             usage=used(uow, execution),
             spent=spent(uow, execution.id),
+            scores=RunScores(uow.evaluations.list_scores(execution.id)),
             rollback=open_rollback(uow, execution.id),
             notes=_notes(end),
             times=self._times(uow, execution, end, is_neglected=neglect is not None),
@@ -69,7 +71,7 @@ class RunReader:
     def _times(
         self, uow: UnitOfWork, execution: Execution, end: RecordedEvent | None, *, is_neglected: bool
     ) -> RunTimes:
-        first = uow.events.list_stream(execution.id, types=_BEGINNINGS, limit=1)
+        first = uow.events.list_events(stream=execution.id, by="sequence", types=_BEGINNINGS, limit=1)
         started_at = first[0].at if first else None
         stopped_at = None
         if execution.status in _ENDS:
@@ -89,7 +91,7 @@ def _notes(end: RecordedEvent | None) -> tuple[str, ...]:
 
 
 def _last(uow: UnitOfWork, run_id: ExecutionId, types: Collection[EventType]) -> RecordedEvent | None:
-    found = uow.events.list_stream(run_id, types=types, limit=1, newest=True)
+    found = uow.events.list_events(stream=run_id, by="sequence", types=types, limit=1, newest=True)
     return found[0] if found else None
 
 

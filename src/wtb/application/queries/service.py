@@ -13,12 +13,13 @@ from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
+    BaselineView,
     BatchView,
     CheckpointPage,
-    CheckpointRow,
     CheckpointView,
     DeletionView,
     EventPage,
+    HistoryRow,
     RunRow,
     RunView,
     WorkflowView,
@@ -27,7 +28,7 @@ from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import BaselineNotFound, DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
@@ -35,7 +36,9 @@ from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports.events import EventNumber
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
@@ -120,6 +123,11 @@ class Queries:
         with self._reading() as uow:
             return uow.rollbacks.list_rollbacks(find_run(uow, run).id)
 
+    def scores(self, run: str) -> RunScores:
+        """Return the scores of a run."""
+        with self._reading() as uow:
+            return RunScores(uow.evaluations.list_scores(find_run(uow, run).id))
+
     def history(self, run: str) -> ExecutionHistory:
         """Return the whole history of a run."""
         with self._reading() as uow:
@@ -193,10 +201,10 @@ class Queries:
             if not every:
                 return pages.line_page(uow, execution, before=before, after=after, limit=limit)
             if after is not None:
-                raise InvalidInput("all lines of a run are listed from their end; give `before` instead of `after`")
+                raise InvalidInput("`after` works only for the line to the head; for all lines, use `before`")
             return pages.every_page(uow, execution, before=before, limit=limit)
 
-    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[CheckpointRow]:
+    def each_checkpoint(self, run: str, *, every: bool = False) -> Iterator[HistoryRow]:
         """Yield all checkpoints of the line to the head, or with `every` of all lines, oldest first, some at a time."""
         with self._reading() as uow:
             execution = find_run(uow, run)
@@ -204,42 +212,24 @@ class Queries:
 
     def event_page(
         self,
-        run: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 100,
-    ) -> EventPage:
-        """Return the last matching events of a run, those before a number, or the first after one."""
-        with self._reading() as uow:
-            stream = find_stream(uow, run)
-            found = uow.events.list_stream(
-                stream,
-                types=types,
-                severities=severities,
-                after=after or 0,
-                before=before,
-                limit=limit + 1,
-                newest=after is None,
-            )
-        return _event_page(stream, found, before, after, limit)
-
-    def log_page(
-        self,
         stream: str | None = None,
         *,
+        by: EventNumber = "position",
         types: Collection[EventType] = (),
         severities: Collection[Severity] = (),
         before: int | None = None,
         after: int | None = None,
         limit: int = 100,
     ) -> EventPage:
-        """Return the last matching events of the whole log or of a stream; `before` and `after` are positions."""
+        """Return one page of matching events, of the whole log or of a stream: a run, a batch, or the system.
+
+        It is the last page, unless `before` or `after` is given: a position, or a number in the stream, as `by` says.
+        """
         with self._reading() as uow:
+            wanted = None if stream is None else find_stream(uow, stream)
             found = uow.events.list_events(
-                stream=stream,
+                stream=wanted,
+                by=by,
                 types=types,
                 severities=severities,
                 after=after or 0,
@@ -247,7 +237,7 @@ class Queries:
                 limit=limit + 1,
                 newest=after is None,
             )
-        return _event_page(stream, found, before, after, limit)
+        return _event_page(wanted, found, before, after, limit)
 
     def run_stream(self, run: str) -> str:
         """Return the event stream of a run; a deleted run needs its whole id."""
@@ -255,7 +245,7 @@ class Queries:
             try:
                 return find_stream(uow, Prefix(run))
             except ExecutionNotFound:
-                if not uow.events.list_stream(run, limit=1):
+                if not uow.events.list_events(stream=run, by="sequence", limit=1):
                     raise
                 return run
 
@@ -270,9 +260,18 @@ class Queries:
             return uow.events.list_events(stream=find_stream(uow, run), **filters)
 
     def batch(self, name_or_id: str) -> BatchView:
-        """Return a batch with its jobs, by its id or by its name (then the latest of that name)."""
+        """Return a batch with its jobs, by its id or by its name (then the latest of that name).
+
+        The `batch_id` of a baseline gives its saved results.
+        """
         with self._reading() as uow:
-            batch = find_batch(uow, name_or_id)
+            try:
+                batch = find_batch(uow, name_or_id)
+            except BatchNotFound:
+                baseline = uow.baselines.find(name_or_id)
+                if baseline is None:
+                    raise
+                return _saved_results(uow, baseline)
             return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
 
     def batch_record(self, name_or_id: str) -> Batch:
@@ -285,24 +284,26 @@ class Queries:
         with self._reading() as uow:
             return uow.batches.list_batches(limit=limit)
 
-    def baseline(self, name: str) -> Baseline:
-        """Return a baseline, whatever is wrong with others; BaselineNotFound names those there are."""
+    def baseline(self, name: str) -> BaselineView:
+        """Return a baseline with its results, even if others are damaged; BaselineNotFound names those that exist."""
         with self._reading() as uow:
-            try:
-                return uow.batches.get_baseline(name)
-            except BaselineNotFound:
-                known = [baseline.name for baseline in uow.batches.list_baselines()]
-        raise BaselineNotFound(name, f"this store, which has {', '.join(known)}" if known else "")
+            found = uow.baselines.get(name)
+            return BaselineView(baseline=found, results=_saved_results(uow, found))
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         """Return all baselines, sorted by name."""
         with self._reading() as uow:
-            return uow.batches.list_baselines()
+            return uow.baselines.list_baselines()
+
+
+def _saved_results(uow: UnitOfWork, baseline: Baseline) -> BatchView:
+    results = uow.baselines.list_results(baseline.name)
+    return BatchView(batch=baseline.as_batch(results), jobs=results)
 
 
 def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterator[RecordedEvent]:
     after = 0
-    while page := uow.events.list_stream(run_id, after=after, limit=_PAGE, **filters):
+    while page := uow.events.list_events(stream=run_id, by="sequence", after=after, limit=_PAGE, **filters):
         yield from page
         after = page[-1].sequence
 

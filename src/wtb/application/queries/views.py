@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from wtb.domain.batch import Batch, Job
+from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Execution, Neglect
@@ -17,6 +17,7 @@ from wtb.domain.files import EntryKind, FileTree
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import CheckpointCounts
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_scores import RunScores
 from wtb.domain.tools import ToolCall
 
 
@@ -85,6 +86,7 @@ class RunView:
     """Tokens and cost on the way to the head."""
     spent: Usage
     """All tokens and cost, including other lines and failed attempts."""
+    scores: RunScores
     rollback: OpenRollback | None
     notes: tuple[str, ...]
     """Notes about the end of a completed run, for example that no edge applied."""
@@ -130,7 +132,7 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRow:
+class HistoryRow:
     """A checkpoint in the history of a run."""
 
     checkpoint: Checkpoint
@@ -144,7 +146,7 @@ class CheckpointPage:
     """A page of a run's checkpoints, oldest first, and whether there are others before or after."""
 
     run_id: ExecutionId
-    rows: tuple[CheckpointRow, ...]
+    rows: tuple[HistoryRow, ...]
     counts: CheckpointCounts
     has_earlier: bool
     has_later: bool
@@ -197,6 +199,14 @@ class BatchView:
         for job in self.jobs:
             jobs.setdefault(job.case_id, []).append(job)
         return tuple(CaseView(case_id=case_id, jobs=tuple(own)) for case_id, own in jobs.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineView:
+    """A baseline with its saved results, in the shape of a batch."""
+
+    baseline: Baseline
+    results: BatchView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,16 @@ from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
-from wtb.application.runs.steps import Ending, Position
+from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
 from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
-from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
-from wtb.domain.ports import CallAnchor, Clock, Codec, Conditions, Owners, Storage
+from wtb.domain.ports import NO_TELEMETRY, CallAnchor, Clock, Codec, Conditions, Owners, Storage, Telemetry
 from wtb.domain.secrets import Masker, masked_logger
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import Tool
@@ -53,15 +53,26 @@ _THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
 
 
 class WaitsForResult(Exception):
-    """The run needs a result that somebody else is making; run it again when that is there."""
+    """The run needs a result that another run is making; run it again once that result is there."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
         self.key = key
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewRun:
+    """A run that was just recorded, with everything that driving it needs."""
+
+    at: Position
+    definition: WorkflowDefinition
+    """The workflow with its variants in place."""
+    engine: Engine
+    standing: Standing
+
+
 class ExecutionController:
-    """Runs executions in this process; every one under a lease that a heartbeat keeps alive."""
+    """Runs executions in this process, each under a lease that a heartbeat keeps alive."""
 
     def __init__(
         self,
@@ -83,6 +94,7 @@ class ExecutionController:
         find_tool: Callable[[str], Tool],
         masker: Masker,
         price: Price = lambda model, input_tokens, output_tokens: None,
+        telemetry: Telemetry = NO_TELEMETRY,
         user: str | None = None,
     ) -> None:
         self._storage = storage
@@ -111,6 +123,7 @@ class ExecutionController:
             find_tool=find_tool,
             masker=masker,
             price=price,
+            telemetry=telemetry,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
         self._lock = threading.Lock()
@@ -132,8 +145,30 @@ class ExecutionController:
         `workspace` is a folder whose files the run begins with; it is copied, never written to.
         """
         facts: dict[str, Any] = {"source": source, "metadata": metadata, "created_by": created_by}
-        at = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, facts=facts)
-        return at.execution
+        new = self._created(definition, state, options, execution_id=execution_id, workspace=workspace, **facts)
+        return new.at.execution
+
+    def start(
+        self,
+        definition: WorkflowDefinition,
+        state: Mapping[str, Any],
+        options: RunOptions,
+        *,
+        watch: Watch | None = None,
+        sharing: Sharing | None = None,
+        **facts: Any,
+    ) -> Execution:
+        """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
+
+        It does what `create` and `run` do, without reading back the position that was just written.
+        """
+        new = self._created(definition, state, options, **facts)
+        with alone(new.at), self._heartbeat.keeping(at := self._claimed(new.at, options, (), False)):
+            lost = self._lost_calls(at.execution.id)
+            driver = self._driver(
+                new.definition, options, at, new.standing, lost, engine=new.engine, watch=watch, sharing=sharing
+            )
+            return self._driven(driver, options, pass_breakpoint=False)
 
     def _created(
         self,
@@ -141,46 +176,28 @@ class ExecutionController:
         state: Mapping[str, Any],
         options: RunOptions,
         *,
-        execution_id: str | None,
         workspace: Path | None = None,
-        facts: Mapping[str, Any],
-    ) -> Position:
+        **facts: Any,
+    ) -> _NewRun:
+        """Check the workflow, begin its engine and record the run: the one place where runs come from."""
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
-        engine = self._engine_of(definition.with_variants(options.variants))
+        with_variants = definition.with_variants(options.variants)
+        engine = self._engine_of(with_variants)
         begun = engine.begin(state)
-        return self._creator.create(
+        at = self._creator.create(
             with_code(definition),
             begun.state,
-            execution_id=execution_id,
             next_nodes=begun.next_nodes,
             joins=begun.joins,
-            memory={engine.remembers: begun.memory} if engine.remembers else None,
+            memory=begun.memory or None,
             options=options.to_dict(),
             files=None if files is None else files.save,
             **facts,
         )
-
-    def run_new(
-        self,
-        definition: WorkflowDefinition,
-        state: Mapping[str, Any],
-        options: RunOptions,
-        *,
-        execution_id: str,
-        sharing: Sharing,
-        **facts: Any,
-    ) -> Execution:
-        """Record a run and take it to its end at once, as `create` and `run` do, without reading it back between."""
-        at = self._created(definition, state, options, execution_id=execution_id, facts=facts)
-        with alone(at), self._heartbeat.keeping(claimed := self._claimed(at, options, (), False)):
-            with_variants = definition.with_variants(options.variants)
-            engine = self._engine_of(with_variants)
-            standing = self._recovery.beginning(claimed, engine.remembers)
-            lost = self._lost_calls(claimed.execution.id)
-            driver = self._driver(with_variants, options, claimed, standing, lost, engine=engine, sharing=sharing)
-            return self._driven(driver, options, pass_breakpoint=False)
+        standing = Standing.at_the_beginning(begun)
+        return _NewRun(at=at, definition=with_variants, engine=engine, standing=standing)
 
     def run(
         self,
@@ -198,10 +215,11 @@ class ExecutionController:
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
-        `update` overwrites keys of the state first, `answer` answers the question that it waits for, `rerun_node`
-        undoes what can be undone of the node that was begun and begins it afresh, `options` replaces options such
-        as breakpoints, `watch` looks on. A workflow that changed since the run began is warned of, or refused when
-        `strict`. `take_over` takes a lease that a wrong clock has put far into the future.
+        `update` overwrites keys of the state first. `answer` answers the question that the run asks. `rerun_node`
+        undoes what can be undone of the unfinished node and starts it over. `options` replaces options such as
+        breakpoints. `watch` sees every attempt of a node. If the workflow has changed since the run began, a warning
+        says so, or the run is refused with `strict`. `take_over` takes a lease that a wrong clock has put far into the
+        future.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
@@ -212,11 +230,13 @@ class ExecutionController:
         definition = definition.with_variants(chosen.variants)
         if changed and strict:
             raise InvalidInput(
-                f"run {execution_id!r} began with another workflow: {'; '.join(changed)}. Resume it without strict to "
-                "go on with the workflow as it is now"
+                f"the workflow of run {execution_id!r} has changed since the run began: {'; '.join(changed)}. Resume "
+                "it without strict to continue with the workflow as it is now"
             )
         if changed:
-            _log.warning("run %s goes on with a workflow that has changed: %s", execution_id, "; ".join(changed))
+            _log.warning(
+                "run %s continues with a workflow that has changed since it began: %s", execution_id, "; ".join(changed)
+            )
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
                 lost = self._lost_calls(execution_id)
@@ -224,7 +244,7 @@ class ExecutionController:
                     lost = self._abandon_open_runs(at, lost)
                 engine = self._engine_of(definition)
                 change = engine.accepted(update or {})
-                at, standing = self._changed(at, change, found.execution.pause, answer, remembers=engine.remembers)
+                at, standing = self._changed(at, change, found.execution.pause, answer, has_memory=engine.has_memory)
                 driver = self._driver(
                     definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
                 )
@@ -234,20 +254,20 @@ class ExecutionController:
             return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
 
     def state_with_finished(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> dict[str, Any] | None:
-        """Return the state with what nodes have written whose siblings wait; None when there is nothing to add."""
+        """Return the state with the writes of nodes whose siblings still wait; None if there are none."""
         engine = self._engine_of(definition)
         if not isinstance(engine, ShowsFinished):
             return None
         at = self._recorder.load(execution_id)
         with self._storage.unit_of_work(readonly=True) as uow:
-            found = unfinished(uow, at, engine.remembers)
+            found = unfinished(uow, at, has_memory=engine.has_memory)
         try:
             return None if found is None else engine.with_finished(*found)
         except Exception:  # noqa: BLE001  what a reducer of the user's raises is said when the run goes on
             return None
 
     def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
-        """Drive a run, within reach of those who ask it to pause, until it ends, pauses or waits for another one."""
+        """Drive a run until it ends, pauses or waits for another one; meanwhile `request` reaches it."""
         execution_id = driver.at.execution.id
         with self._lock:
             self._drivers[execution_id] = driver
@@ -266,7 +286,7 @@ class ExecutionController:
                 del self._drivers[execution_id]
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
-        """Return what is not as it was when the run began."""
+        """Return the differences between the workflow now and when the run began."""
         if at.execution.is_thread:
             raise InvalidInput(
                 f"{at.execution.id!r} is a thread that LangGraph runs itself; go on with graph.invoke and its "
@@ -277,11 +297,11 @@ class ExecutionController:
         return list(differences(began_with, with_code(definition)))
 
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:
-        """Take the lease, unless somebody who is alive holds it."""
+        """Take the lease, unless a process that is alive holds it."""
         execution = at.execution
         check_not_rolling_back(execution)
         if execution.status not in _RESUMABLE:
-            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to go on")
+            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
         abandoned = self._leases.check_free(execution, take_over=take_over)
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
         replaced = _replaced(execution.options.get("variants", {}), options.variants)
@@ -295,15 +315,15 @@ class ExecutionController:
         pause: Pause | None,
         answer: Any,
         *,
-        remembers: str,
+        has_memory: bool,
     ) -> tuple[Position, Standing]:
-        """Take down an answer and a change of the state, and return where the run stands then."""
+        """Record an answer or a change of the state, and return where the run stands then."""
         if update and answer is not None:
             raise InvalidInput(
-                "a change of the state begins the node afresh, which then asks again; resume twice: first the update, "
-                "then the answer"
+                "an update of the state starts the node over, and the node then asks again: resume with the update "
+                "first, and then with the answer"
             )
-        standing = self._recovery.standing(at, remembers)
+        standing = self._recovery.standing(at, has_memory=has_memory)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)
         if update:
@@ -333,6 +353,7 @@ class ExecutionController:
             visits=standing.visits,
             steps=standing.steps,
             fatal=options.checkpoint_failure is OnFailure.FATAL,
+            telemetry=self._equipment.telemetry,
         )
         bases = standing.bases
         host = NodeRunner(
@@ -359,30 +380,30 @@ class ExecutionController:
         )
 
     def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
-        """Return the calls of a run that were made and that the store does not know, and say so."""
+        """Return the calls that a run made and the store has lost, and warn about them."""
         found = self._anchor.list_lost(execution_id)
         lost = tuple(call for call in found if call.act is Act.CALL)
         if taken_back := sorted({call.tool for call in found if call.act is Act.REVERSAL}):
             _log.warning(
-                "the database lost its end: run %s took back %s there, and goes on as if that were still in effect. To "
-                "change that, pause the run and roll it back again",
+                "the database lost its end: run %s had undone %s there, and continues as if that were still in effect. "
+                "To undo it again, pause the run and roll it back",
                 execution_id,
                 ", ".join(taken_back),
             )
         if lost:
             _log.warning(
-                "the database lost its end: after the last step that is kept, run %s called %s. That is in doubt, "
-                "and is not done again as if it were new",
+                "the database lost its end: after the last step that it kept, run %s called %s. These calls are in "
+                "doubt and are not simply made again",
                 execution_id,
                 ", ".join(sorted({call.tool for call in lost})),
             )
         return lost
 
     def _abandon_open_runs(self, at: Position, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
-        """Reverse the external calls of nodes that were begun here, last first, and leave those node runs behind.
+        """Undo the external calls of unfinished nodes, last first, and abandon those node runs.
 
-        What cannot be undone is warned of: the node may do it again. A member of a parallel superstep that has
-        finished stays as it is. Return the lost calls of nodes that are not begun afresh here.
+        A warning names each call that cannot be undone: the node may make it again. A member of a parallel superstep
+        that has finished stays as it is. Return the lost calls of nodes that are not started over here.
         """
         standing = self._recovery.standing(at)
         runs = [run for run in standing.open_runs if run.pending is None]
@@ -395,19 +416,25 @@ class ExecutionController:
                 self._reversals.reverse(call, at.token)
             elif call.may_have_happened:
                 _log.warning(
-                    "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+                    "run %s: %s (%s) stays as it is and cannot be undone here; the node may do it again",
+                    at.execution.id,
+                    call.tool,
+                    call.identity,
                 )
         for run in runs:
             self._recorder.abandon(at, run)
         return self._abandon_lost(at, standing, lost)
 
     def _abandon_lost(self, at: Position, standing: Standing, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
-        """Leave the lost runs of the nodes that come next behind; nobody can undo what nothing is known of."""
+        """Abandon the lost runs of the nodes that come next; nobody can undo a call of which nothing is known."""
         due = Counter(at.head.next_nodes)
         here = [call for call in lost if call.visit <= standing.visits.get(call.node, 0) + due[call.node]]
         for call in here:
             _log.warning(
-                "run %s: %s (%s) stays as it is, and may be done again", at.execution.id, call.tool, call.identity
+                "run %s: %s (%s) stays as it is and cannot be undone here; the node may do it again",
+                at.execution.id,
+                call.tool,
+                call.identity,
             )
         for place, lost_id in {call.place: call.node_run_id for call in here}.items():
             run = self._recorder.node_run(at, *place)
@@ -415,7 +442,7 @@ class ExecutionController:
         return tuple(call for call in lost if call not in here)
 
     def request(self, execution_id: ExecutionId, request: str) -> None:
-        """Ask whoever runs the execution to pause or stop at the next boundary; one that nobody runs does so now."""
+        """Ask the process that runs the execution to pause or stop after its step; if there is none, do it now."""
         with self._lock:
             driver = self._drivers.get(execution_id)
         if driver is not None:
@@ -432,14 +459,14 @@ class ExecutionController:
             uow.commit()
 
     def _nobody_runs(self, execution: Execution, request: str) -> bool:
-        """Whether there is no process to ask: it is gone, or the run waits and is to go on no more."""
+        """Whether there is no process to ask: it is gone, or the run waits and is to be stopped for good."""
         if execution.status is ExecutionStatus.RUNNING:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
             return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 
     def is_free(self, execution_id: ExecutionId) -> bool:
-        """Whether nobody who is alive runs the execution."""
+        """Whether no process that is alive runs the execution."""
         try:
             self._leases.check_free(self._recorder.load(execution_id).execution)
         except Conflict:
@@ -452,34 +479,36 @@ class ExecutionController:
 
 
 def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return which nodes go on with another implementation: what they had, and what they have now."""
+    """Return the nodes whose variant changes, each with its old and its new variant."""
     pairs = {node: (before.get(node, BASELINE), now.get(node, BASELINE)) for node in {**before, **now}}
     return {node: (old, new) for node, (old, new) in pairs.items() if old != new}
 
 
 def _folder(workspace: Path) -> Path:
     if not workspace.is_dir():
-        raise InvalidInput(f"workspace={str(workspace)!r} is no folder; name one whose files the run begins with")
+        raise InvalidInput(
+            f"workspace={str(workspace)!r} is not a folder; pass one with the files that the run should begin with"
+        )
     return workspace
 
 
 def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:
-    """Refuse to go on with a workflow that lost a node which comes next; nothing must end silently."""
+    """Refuse a workflow that has lost a node which comes next: the run would otherwise end silently."""
     names = [node.name for node in definition.nodes]
     missing = [name for name in at.head.next_nodes if name not in names]
     if missing:
         raise InvalidInput(
-            f"run {at.execution.id!r} goes on with {', '.join(missing)}, which the workflow no longer has "
-            f"(it has {', '.join(names)}); resume it with the workflow that it was begun with"
+            f"run {at.execution.id!r} continues with {', '.join(missing)}, which the workflow no longer has "
+            f"(it has {', '.join(names)}); resume the run with the workflow that it began with"
         )
 
 
 def _as_it_was(execution: Execution) -> Ending:
-    """Return how to leave a run that could not go on because of what it was given: as it stood before."""
+    """Return the ending that leaves a run as it stood before somebody tried to resume it with a wrong argument."""
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
-    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or Pause(reason="interrupted"))
+    return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or INTERRUPTED)
 
 
 def _stopped_before(at: Position) -> bool:
-    return at.execution.pause is not None and at.execution.pause.reason.startswith("break before")
+    return at.execution.pause is not None and at.execution.pause.kind is PauseKind.BREAK_BEFORE

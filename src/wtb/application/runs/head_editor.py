@@ -40,7 +40,7 @@ class HeadEditor:
         at: Position,
         description: str,
         files: SaveFiles | None,
-        memory: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
         *,
         created_by: str | None = None,
     ) -> Checkpoint:
@@ -49,7 +49,7 @@ class HeadEditor:
         draft = self._drafts.beside(at, created_by=created_by or self._user, **facts)
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
-        return uow.checkpoints.save(draft, StateDelta(), memory)
+        return uow.checkpoints.save(draft, StateDelta(), memory=memory)
 
     def name_head(
         self, at: Position, begun: NodeRun | None, *, created_by: str | None = None, **facts: Any

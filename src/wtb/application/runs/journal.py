@@ -176,14 +176,14 @@ class CallJournal:
         return Figures(spent=before.spent + self.spent, tool_errors=before.tool_errors + self._errors, **of_the_result)
 
     def revoke(self) -> None:
-        """Refuse everything that a node which was given up still asks for; an intent being written is waited for."""
+        """Refuse all further calls of a node that was given up; wait for an intent that is being written."""
         with self._lock:
             self._revoked = True
 
     def lookup(
         self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
     ) -> ToolCall:
-        """Return the call that this is: with its result when it was recorded, or new."""
+        """Return the recorded call that this one is, with its result, or a new call."""
         if self._revoked:
             raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
         arguments = unrevealed(dict(arguments))
@@ -229,7 +229,7 @@ class CallJournal:
 
     @contextmanager
     def inside(self, call: ToolCall) -> Iterator[None]:
-        """Know what is called inside the block as a part of this call."""
+        """Treat calls inside the block as parts of this call."""
         token = _AROUND.set((self, call.identity))
         try:
             yield
@@ -318,7 +318,7 @@ class CallJournal:
         return evolve(call, ended_step=step)
 
     def _save_late(self, call: ToolCall) -> NoReturn:
-        """Record how a call ended that a node which was given up was in, and nothing else: the node run is others'.
+        """Record only the end of a call whose node was given up: the node run now belongs to another attempt.
 
         A new attempt takes that result, or makes the call anew, once this one is out of it.
         """
@@ -352,7 +352,7 @@ class CallJournal:
             raise StorageReplaced(f"run {call.execution_id!r} is no longer there: {SET_BACK}") from error
 
     def _mark_call(self, call: ToolCall, **facts: Any) -> None:
-        """Record a call with a checkpoint of its own, of the files too as they are now."""
+        """Record a call with a checkpoint of its own, which holds the files as they are now."""
         assert self._mark is not None
         files = self._files.prepared()
 
@@ -363,11 +363,11 @@ class CallJournal:
         self.run = self._mark(self.measured(), files=None if files is None else files.save, also=write, **facts)
 
     def checkpoint(self, name: str, description: str) -> None:
-        """Record a checkpoint that the node asked for by name; when the node is tried again it is there already."""
+        """Record a checkpoint that the node asked for by name, unless an earlier attempt has made it."""
         if self._mark is None:
             raise InvalidInput(
-                f"node {self.run.node!r} runs beside others, whose results are not there yet: a checkpoint "
-                f"{name!r} would show half a step; make it in the node that follows"
+                f"node {self.run.node!r} runs beside other nodes whose results are not there yet, so a checkpoint "
+                f"{name!r} would hold half a step; make it in the node that follows"
             )
         description = self._masker.text(description)
         arguments = {"description": description}
@@ -399,12 +399,12 @@ class CallJournal:
         return sorted((call for call in found if call.status is CallStatus.SUCCEEDED), key=lambda call: call.sequence)
 
     def unshareable(self) -> str | None:
-        """Return why the result of this run must not be taken by others; None when it may."""
+        """Return why others must not take the result of this run; None if they may."""
         for call in self._calls.values():
             if call.kind is CallKind.ASK:
                 return "it asked a person"
             if call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL:
-                return f"it called {call.tool}, which changes the world"
+                return f"it called {call.tool}, an external tool"
         return None
 
     def unasked(self) -> tuple[ToolCall, ...]:

@@ -26,10 +26,12 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def alone(at: Position) -> Iterator[None]:
-    """Refuse a run that another thread of this process is at."""
+    """Refuse a run that another thread of this process is running."""
     with _LOCK:
         if at.branch.id in _TAKEN:
-            raise Conflict(f"run {at.execution.id!r} is being run by another thread of this process; pause it first")
+            raise Conflict(
+                f"run {at.execution.id!r} is already running in another thread of this process; pause it first"
+            )
         _TAKEN.add(at.branch.id)
     try:
         yield
@@ -39,7 +41,7 @@ def alone(at: Position) -> Iterator[None]:
 
 
 def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
-    """Return the time by which to tell whether somebody is at a run: of a run without a lease only this machine's."""
+    """Return the time that decides whether a run is neglected; without a lease, this machine's clock decides."""
     return clock.now() if execution.lease is None else store_time(storage)
 
 
@@ -50,7 +52,7 @@ SET_BACK = (
 
 
 def check_not_set_back(storage: Storage, at: Position) -> None:
-    """Raise StorageReplaced when the store knows less of a run than this process has stored."""
+    """Raise StorageReplaced if the store has lost something that this process stored for the run."""
     execution = at.execution
     with storage.unit_of_work(readonly=True) as uow:
         try:
@@ -73,7 +75,7 @@ class Leases:
         self._user = user
 
     def check_free(self, execution: Execution, *, take_over: bool = False) -> str | None:
-        """Raise Conflict when somebody who is alive holds the lease; return who left it, and how that is known.
+        """Raise Conflict if a process that is alive holds the lease; otherwise say who left it, and how that is known.
 
         With `take_over` a lease that a wrong clock has put far into the future is taken too.
         """
@@ -90,7 +92,7 @@ class Leases:
         return f"{lease.owner} {'is gone' if gone else f'was last heard of before {lease.expires_at}'}"
 
     def taken(self, execution: Execution, *, take_over: bool = False) -> Execution:
-        """Take the lease of a run without changing how it stands; `take_over` as for `check_free`."""
+        """Take the lease of a run and change nothing else; `take_over` as for `check_free`."""
         abandoned = self.check_free(execution, take_over=take_over)
         now = self._clock.now()
         try:
@@ -103,8 +105,8 @@ class Leases:
                 uow.commit()
         except Conflict as error:
             raise Conflict(
-                f"somebody else has changed run {execution.id!r} in this moment, and nothing was done; look at it with "
-                f"`wtb show {execution.id}`, and decide anew"
+                f"somebody else changed run {execution.id!r} at the same moment, and nothing was done; look at the run "
+                f"with `wtb show {execution.id}`, and try again"
             ) from error
         return execution
 

@@ -20,8 +20,8 @@ def mock(node: str, given: Any) -> Callable[..., Any]:
         visit = ctx.run.visit if each_visit else 1
         if visit > len(results):
             raise InvalidInput(
-                f"node {node!r} is at visit {visit}, but its mock has results for {len(results)} only; give it more, "
-                "or a mapping, which is returned at every visit"
+                f"node {node!r} is at visit {visit}, but its mock has only {len(results)} results; give it more, or a "
+                "mapping, which it returns at every visit"
             )
         result = results[visit - 1]
         if _is_error(result):

@@ -13,7 +13,7 @@ from wtb.domain.ids import BranchId, ExecutionId
 
 
 class NodeFiles:
-    """A folder with the files of the node's start, from the first look on; a node that never looks costs nothing.
+    """A folder with the files that the node begins with, restored on first use: a node without files costs nothing.
 
     Every attempt begins with the files that the node began with, so half-done effects of an earlier one are gone. A
     member of a parallel superstep, and an attempt after the first, has a folder of its own. The folder of an attempt
@@ -40,28 +40,28 @@ class NodeFiles:
         with self._lock:
             if self._folder is None:
                 if self._has_ended:
-                    raise WorkspaceError("this attempt of the node has ended, so it gets no workspace any more")
+                    raise WorkspaceError("this attempt of the node has ended, so it can no longer get a workspace")
                 folder = self._workspaces.claim(*self._place)
                 self._workspaces.restore(folder, self._base_id)
                 self._folder = folder
             return self._folder
 
     def prepared(self) -> PreparedCommit | None:
-        """Return what the node left behind, its large contents stored; None when it never looked."""
+        """Return the files as they are now, with large contents stored; None if the node never used the folder."""
         return None if self._folder is None else self._workspaces.prepare(self._folder, self._base_id)
 
     def left(self) -> PreparedCommit | None:
-        """Return the same at the end of the node; the folder of the branch then holds just that."""
+        """Return the same at the end of the node; the folder of the branch then holds exactly these files."""
         prepared = self.prepared()
         self._end(None if prepared is None or self._place[2] else prepared.id)
         return prepared
 
     def give_back(self) -> None:
-        """Let the next attempt have the folder: this one has ended, though not well."""
+        """Give the folder to the next attempt: this one has failed."""
         self._end(None)
 
     def give_up(self) -> None:
-        """Leave the folder to an attempt that may still be at work in it; one that never looked gets none."""
+        """Leave the folder to an attempt that may still be writing in it."""
         with self._lock:
             self._has_ended = True
 

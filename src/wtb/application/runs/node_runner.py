@@ -15,8 +15,10 @@ from typing import Any
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.runs.context import Context, Price
+from wtb.application.runs.engine_context import EngineContext
 from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, failure_of, may_retry
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
+from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import Progress
 from wtb.application.runs.recorder import Recorder
@@ -27,13 +29,23 @@ from wtb.domain.checkpoint import NodeRun
 from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost, StorageReplaced
 from wtb.domain.event_catalogue import NodeRetried, ToolAwaited
-from wtb.domain.execution import Failure, Pause
+from wtb.domain.execution import Failure, Pause, PauseKind
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import CallAnchor, Clock, Codec, Storage, UnitOfWork
+from wtb.domain.ports import (
+    NO_TELEMETRY,
+    CallAnchor,
+    Clock,
+    Codec,
+    Measure,
+    Storage,
+    Telemetry,
+    UnitOfWork,
+    measured,
+)
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.workflow import Node, WorkflowDefinition
@@ -64,7 +76,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one node: an update, a failure, or a reason to wait."""
+    """The outcome of one node run: an update, a failure, or a reason to wait."""
 
     run: NodeRun
     returned: Mapping[str, Any] | None = None
@@ -79,7 +91,7 @@ class Outcome:
 
 
 class Attempt:
-    """One attempt of a node, with what it may call, if it asks for that."""
+    """One attempt of a node, with its journal, files and context if it takes a context."""
 
     __slots__ = ("_files", "_journal", "_run", "context")
 
@@ -88,7 +100,7 @@ class Attempt:
         run: NodeRun,
         journal: CallJournal | None = None,
         files: NodeFiles | None = None,
-        context: Context | None = None,
+        context: EngineContext | None = None,
     ) -> None:
         self._run = run
         self._journal = journal
@@ -129,11 +141,11 @@ class Attempt:
         return NOTHING if self._journal is None else self._journal.spent
 
     def files(self) -> PreparedCommit | None:
-        """Return what it left in the workspace; None when it never looked."""
+        """Return the files that it left in the workspace; None if it never used it."""
         return None if self._files is None else self._files.left()
 
     def unshareable(self) -> str | None:
-        """Return why its result must not be taken by others: it asked a person, or changed the world."""
+        """Return why others must not take its result: it asked a person, or made an external call."""
         return None if self._journal is None else self._journal.unshareable()
 
     def revoke(self) -> None:
@@ -153,7 +165,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What every driver of a process shares."""
+    """The services that all drivers of a process share."""
 
     storage: Storage
     anchor: CallAnchor
@@ -165,6 +177,7 @@ class Equipment:
     find_tool: Callable[[str], Tool]
     masker: Masker
     price: Price
+    telemetry: Telemetry = NO_TELEMETRY
 
 
 def file_commit(id: str | None) -> FileCommitId | None:
@@ -248,7 +261,8 @@ class NodeRunner:
             except Asked as asked:
                 attempt.give_back_files()
                 question = {**asked.call.arguments, "identity": asked.call.identity}
-                return Outcome(run=attempt.run, pause=Pause(reason="question", node=run.node, question=question))
+                pause = Pause(reason="question", kind=PauseKind.QUESTION, node=run.node, question=question)
+                return Outcome(run=attempt.run, pause=pause)
             except InDoubt as doubt:
                 attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
@@ -337,7 +351,7 @@ class NodeRunner:
 
     def _say_waiting(self, run: NodeRun, call: ToolCall) -> None:
         _log.warning(
-            "run %s: node %s is tried again, but its call of %s, begun at %s UTC, has not ended; waiting up to %g s",
+            "run %s: node %s is to run again, but its call of %s (since %s UTC) has not ended; waiting up to %g s",
             run.execution_id,
             run.node,
             call.tool,
@@ -353,7 +367,7 @@ class NodeRunner:
 
     def _context(
         self, node: Node, run: NodeRun, member: str, flights: Sequence[CallInFlight]
-    ) -> tuple[CallJournal, NodeFiles, Context]:
+    ) -> tuple[CallJournal, NodeFiles, EngineContext]:
         base = self._bases[run.id] if run.id in self._bases else file_commit(self._progress.at.head.file_commit)
         folder = member if run.attempt == 1 else f"{member or run.node}:{run.attempt}"  # no node's name has a colon
         files = NodeFiles(self._equipment.workspaces, run.execution_id, self._progress.at.branch.id, base, folder)
@@ -373,8 +387,9 @@ class NodeRunner:
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
+        calls = NodeCalls(journal, self._equipment.telemetry)
         context = Context(
-            journal,
+            calls,
             find_tool=self._equipment.find_tool,
             workspace=files.folder,
             masker=self._equipment.masker,
@@ -383,7 +398,7 @@ class NodeRunner:
             config=node.config,
             workflow=self._definition,
         )
-        return journal, files, context
+        return journal, files, EngineContext(context, calls)
 
     def _place(self) -> tuple[int, int]:
         """Return the step that comes next, and a number that is higher than any before."""
@@ -395,7 +410,8 @@ class NodeRunner:
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
-            returned = work.call(attempt.context, self._time_for(work.node))
+            call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
+            returned = call(attempt.context, self._time_for(work.node))
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
@@ -415,8 +431,8 @@ class NodeRunner:
 
     def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
         assert node.retry is not None
-        told = self._equipment.masker.text(f"{type(error).__name__}: {error}")
-        body = NodeRetried(node=run.node, visit=run.visit, attempt=run.attempt, error=told)
+        reason = self._equipment.masker.text(f"{type(error).__name__}: {error}")
+        body = NodeRetried(node=run.node, visit=run.visit, attempt=run.attempt, error=reason)
         self._equipment.recorder.note(self._progress.at, body, run)
         self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
         return run.tried_again()
@@ -458,10 +474,11 @@ def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
     call = doubt.call
     return Pause(
         reason="in doubt",
+        kind=PauseKind.IN_DOUBT,
         node=run.node,
         question={
-            "question": f"{call.tool}({call.arguments}) was begun at {call.started_at:%H:%M:%S} UTC and never reported "
-            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to go on.",
+            "question": f"{call.tool}({call.arguments}) began at {call.started_at:%H:%M:%S} UTC and never reported "
+            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to continue.",
             "identity": call.identity,
         },
     )
@@ -469,16 +486,18 @@ def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
 
 def _diverged(node: Node, tools: list[str]) -> Pause:
     return Pause(
-        reason=f"node {node.name!r} was tried again and did not ask for {', '.join(tools)}, which an earlier attempt "
-        "called; resume with rerun_node=True to undo what can be undone and begin the node afresh",
+        reason=f"node {node.name!r} ran again and did not ask for {', '.join(tools)}, which an earlier attempt "
+        "called; resume with rerun_node=True to undo what can be undone and start the node over",
+        kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )
 
 
 def _lost(node: Node, tools: list[str]) -> Pause:
     return Pause(
-        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. Tried again, it "
-        "did not ask for that. Find out whether it happened, and then resume with rerun_node=True to begin the node "
-        "afresh",
+        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. The node ran again "
+        "and did not ask for that. Find out whether it happened, then resume with rerun_node=True to start the node "
+        "over",
+        kind=PauseKind.CALLS_DIFFER,
         node=node.name,
     )

@@ -12,6 +12,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Ending, Position, Step
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.secrets import masked_logger
 from wtb.domain.state import State
 
@@ -39,9 +40,13 @@ class Progress:
         visits: Mapping[str, int],
         steps: int,
         fatal: bool,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._recorder = recorder
         self._fatal = fatal
+        workflow = at.execution.workflow_name
+        self._save_step = measured(telemetry, Measure.SAVE, workflow, recorder.step)
+        self._save_mark = measured(telemetry, Measure.SAVE, workflow, recorder.mark)
         self._unsaved: list[Step] = []
         self._trouble: str | None = None
         self._attempted = 0
@@ -49,7 +54,7 @@ class Progress:
         self.at = at
         self.state = state
         self.memory = memory
-        """What the engine remembers beside the state."""
+        """What the engine keeps beside the state."""
         self.visits = dict(visits)
         self.steps = steps
         """Supersteps from the beginning of the run; checkpoints inside nodes are not counted."""
@@ -70,7 +75,7 @@ class Progress:
             if self._fatal or step.files is not None:  # files lie in a folder, and only a commit keeps them
                 raise
             _log.warning(
-                "run %s goes on, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
+                "run %s continues, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
             )
         except BaseException:
             self._unsaved.pop()
@@ -100,7 +105,7 @@ class Progress:
             self._attempted = len(self._unsaved)
             whole = self._unsaved[0] if len(self._unsaved) == 1 else reduce(Step.followed_by, self._unsaved)
             try:
-                self.at = self._recorder.step(self.at, whole, degraded=self._trouble)
+                self.at = self._save_step(self.at, whole, degraded=self._trouble)
             except StorageUnavailable as error:
                 self._trouble = str(error)
                 raise
@@ -127,7 +132,7 @@ class Progress:
         with self._lock:
             if self._unsaved:
                 self._write()
-            self.at, run = self._recorder.mark(self.at, run, **facts)
+            self.at, run = self._save_mark(self.at, run, **facts)
             return run
 
 

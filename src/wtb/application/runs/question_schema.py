@@ -29,7 +29,7 @@ def check_answer(question: str, schema: Any, answer: Any) -> None:
     if isinstance(schema, list):
         if answer not in schema:
             choices = ", ".join(map(str, schema))
-            raise InvalidInput(f"{answer!r} does not answer {question!r}; say one of {choices}")
+            raise InvalidInput(f"{answer!r} does not answer {question!r}; answer one of {choices}")
         return
     from jsonschema import Draft202012Validator
     from referencing import Registry
@@ -40,5 +40,5 @@ def check_answer(question: str, schema: Any, answer: Any) -> None:
     except Unresolvable as error:
         raise InvalidInput(f"the schema of {question!r} refers to {error.ref}, which it does not hold") from error
     if faults:
-        told = "; ".join(f"{fault.json_path}: {fault.message}" for fault in faults)
-        raise InvalidInput(f"{answer!r} does not answer {question!r}: {told}")
+        faults_text = "; ".join(f"{fault.json_path}: {fault.message}" for fault in faults)
+        raise InvalidInput(f"{answer!r} does not answer {question!r}: {faults_text}")

@@ -127,7 +127,7 @@ class Recorder:
         with self._storage.unit_of_work() as uow:
             if step.files is not None:
                 draft = evolve(draft, file_commit=step.files(uow))
-            head = uow.checkpoints.save(draft, step.delta, {**(step.returned or {}), **step.memory} or None)
+            head = uow.checkpoints.save(draft, step.delta, step.returned, step.memory)
             for write in step.also:
                 write(uow, head.file_commit)
             for run in step.missed:

@@ -14,6 +14,7 @@ from wtb.application.runs.question_schema import check_answer
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus, Snapshot, Trigger
+from wtb.domain.engine import Standpoint
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.event_catalogue import QuestionAnswered
 from wtb.domain.events import Event
@@ -43,6 +44,11 @@ class Standing:
     calls_begun: int = 0
     """How many calls were begun in the step that is open."""
 
+    @classmethod
+    def at_the_beginning(cls, begun: Standpoint) -> Standing:
+        """Return the standing of a new run, of which nothing has run yet."""
+        return cls(open_runs=(), bases={}, visits={}, steps=0, state=begun.state, memory=begun.memory)
+
 
 class Recovery:
     """Finds out how to go on with a run from what is stored of it."""
@@ -56,10 +62,10 @@ class Recovery:
         self._masker = masker
         self._user = user
 
-    def standing(self, at: Position, remembers: str = "") -> Standing:
+    def standing(self, at: Position, *, has_memory: bool = False) -> Standing:
         """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
 
-        An engine that remembers something beside the state did so with the last step that it made.
+        `has_memory` says whether the engine keeps something beside the state, which is then read as well.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
@@ -67,7 +73,7 @@ class Recovery:
             check_head(uow, at, history)
             for execution_id in {at.execution.id, at.head.execution_id}:  # a fork takes up calls of its origin
                 check_calls(uow, execution_id)
-            memory = engine_memory(uow, head, remembers) if remembers else {}
+            memory = engine_memory(uow, head) if has_memory else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
         if at.head.is_inside and not open_runs:
             open_runs = (self._inherited(at, history),)
@@ -94,13 +100,6 @@ class Recovery:
             calls = [call for run in open_runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
         return [call.started_number for call in calls if call.started_number is not None]
 
-    def beginning(self, at: Position, remembers: str) -> Standing:
-        """Return where a run stands that has just been recorded."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            head = uow.checkpoints.load(at.head.id)
-        memory = head.returned.get(remembers, {})
-        return Standing(open_runs=(), bases={}, visits={}, steps=0, state=head.state, memory=memory)
-
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
         """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
         known = next((run for run in history.node_runs if run.id == at.head.node_run_id), None)
@@ -125,7 +124,7 @@ class Recovery:
         return run
 
     def check_nothing_called(self, at: Position, open_runs: Sequence[NodeRun]) -> None:
-        """Refuse to begin nodes anew with another state when that would repeat what they did to the world."""
+        """Refuse to start nodes over with another state if that would repeat their external calls."""
         if at.head.is_inside:
             raise InvalidInput(
                 f"run {at.execution.id!r} is in the middle of node {at.head.node!r}, which has begun with the state as "
@@ -141,7 +140,7 @@ class Recovery:
                 )
 
     def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
-        """Record what a person says to the question that the run waits for.
+        """Record a person's answer to the question that the run asks.
 
         A process that was killed while it took an answer left no question behind, but the call that asked for it.
         """
@@ -156,12 +155,12 @@ class Recovery:
             ]
             asked.sort(key=lambda pair: pair[1].start_order)
             if not asked or (pause is not None and pause.question is None):
-                raise InvalidInput(f"run {at.execution.id!r} waits for no answer")
+                raise InvalidInput(f"run {at.execution.id!r} does not wait for an answer; resume it without one")
             run, call = asked[0]
             if answer == "again" and is_in_flight(call):
                 raise InvalidInput(
-                    f"{call.tool} is still being called by an earlier attempt in this process, and is not called a "
-                    "second time meanwhile; answer again once that call has ended, or say done"
+                    f"{call.tool} is still being called by an earlier attempt in this process, and is not called "
+                    "again meanwhile; repeat your answer once that call has ended, or answer done"
                 )
             now = self._clock.now()
             answered = _answered(call, answer, now)
@@ -178,11 +177,11 @@ class Recovery:
             uow.commit()
 
 
-def engine_memory(uow: UnitOfWork, snapshot: Snapshot, name: str) -> Mapping[str, Any]:
-    """Return what the engine of a run remembers beside the state: it did so with the last step that it made."""
-    while name not in snapshot.returned and snapshot.checkpoint.parent_id is not None:
+def engine_memory(uow: UnitOfWork, snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return what the engine of a run keeps beside the state: the last step that it made has it."""
+    while snapshot.memory is None and snapshot.checkpoint.parent_id is not None:
         snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
-    return snapshot.returned.get(name, {})
+    return snapshot.memory or {}
 
 
 def is_open(run: NodeRun, at: Position) -> bool:
@@ -251,4 +250,4 @@ def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
             return call.succeeded(None, now)
         case {"done": result}:
             return call.succeeded(result, now)
-    raise InvalidInput(f'{answer!r} does not answer it; say again, done, or {{"done": RESULT}}')
+    raise InvalidInput(f'{answer!r} does not answer the question; answer again, done, or {{"done": RESULT}}')

@@ -17,18 +17,18 @@ from wtb.domain.events import Event
 from wtb.domain.ports import CallAnchor, Clock, Codec, Storage
 from wtb.domain.rollback import can_reverse
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import CallStatus, InDoubt, Tool, ToolCall
+from wtb.domain.tools import CallStatus, Tool, ToolCall, WhenInDoubt
 from wtb.domain.values import evolve
 
 _Told = type[ToolStarted] | type[ToolCompleted] | type[ToolFailed] | type[ToolReversed]
 
 
 class ReversalFailed(WTBError):
-    """A call could not be taken back; it is in effect as before."""
+    """A call could not be undone; it is in effect as before."""
 
 
 class ReversalInDoubt(InvalidInput):
-    """A process died while it took a call back, or made it again, and nobody knows whether it happened."""
+    """A process died while it undid a call or made it again, and nobody knows whether that happened."""
 
 
 class RedoDiverged(WTBError):
@@ -86,11 +86,11 @@ class Reversals:
             return
         tool = self.find_tool(call.tool)
         if tool is None or tool.reverse is None:
-            raise InvalidInput(f"there is no tool {call.tool!r} with a reverse= here; import its module first")
+            raise InvalidInput(f"there is no tool {call.tool!r} with reverse= in this process; import its module first")
         if call.status is CallStatus.INTENDED and is_in_flight(call):
             raise ReversalFailed(
-                f"{call.tool} ({call.identity}) is still being called by a node that was given up, and "
-                "cannot be taken back before that call has ended; try again then"
+                f"{call.tool} ({call.identity}) is still being called by a node that was given up, and cannot be "
+                "undone before that call has ended; try again then"
             )
         if self._was_lost(call, Act.REVERSAL):
             call = call.reversing()
@@ -108,16 +108,16 @@ class Reversals:
             self._note(call, Act.REVERSAL, rollback_id)
             tool.reverse(call)
         except Exception as error:
-            told = self._masker.text(f"{type(error).__qualname__}: {error}")
-            self._save(call.not_reversed(told), token, ToolFailed)
-            raise ReversalFailed(f"{call.tool} ({call.identity}) could not be taken back: {told}") from error
+            error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
+            self._save(call.not_reversed(error_text), token, ToolFailed)
+            raise ReversalFailed(f"{call.tool} ({call.identity}) could not be undone: {error_text}") from error
         self._save(call.reversed(), token, ToolReversed)
 
     def repeat(self, call: ToolCall, token: int | None, redo_id: str, doubt: Doubt | None = None) -> None:
         """Make a call again that was taken back, with the arguments that it had; its result must be the same."""
         tool = self.find_tool(call.tool)
         if tool is None:
-            raise InvalidInput(f"there is no tool {call.tool!r} here to be called again; import its module first")
+            raise InvalidInput(f"there is no tool {call.tool!r} in this process to call again; import its module first")
         if call.status is CallStatus.SUCCEEDED and call.error is not None:  # found by a process that died then
             raise RedoDiverged(call.error)
         if self._was_lost(call, Act.REPEAT):
@@ -132,17 +132,21 @@ class Reversals:
             self._note(call, Act.REPEAT, redo_id)
             result = self._called(tool, call, redo_id)
         except Exception as error:
-            told = self._masker.text(f"{type(error).__qualname__}: {error}")
-            self._save(evolve(call.reversed(), error=told), token, ToolFailed)
-            raise RedoDiverged(f"{call.tool} ({call.identity}) failed when it was called again: {told}") from error
+            error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
+            self._save(evolve(call.reversed(), error=error_text), token, ToolFailed)
+            raise RedoDiverged(
+                f"{call.tool} ({call.identity}) failed when it was called again: {error_text}"
+            ) from error
         if self._are_same(result, call.result):
             self._save(call.redone(), token, ToolCompleted)
             return
-        told = f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
-        self._save(call.diverged(told), token, ToolCompleted)
-        self._take_back_other(tool, call, result, told)
-        self._save(evolve(call.reversed(), error=told), token, ToolReversed)
-        raise RedoDiverged(told)
+        error_text = (
+            f"{call.tool} ({call.identity}) gave {result!r} when it was called again, and {call.result!r} before"
+        )
+        self._save(call.diverged(error_text), token, ToolCompleted)
+        self._take_back_other(tool, call, result, error_text)
+        self._save(evolve(call.reversed(), error=error_text), token, ToolReversed)
+        raise RedoDiverged(error_text)
 
     def _was_lost(self, call: ToolCall, act: Act) -> bool:
         """Whether this was done to a call before, and the store has lost that: nobody knows how it ended."""
@@ -156,14 +160,14 @@ class Reversals:
             run = uow.node_runs.get(call.execution_id, call.node_run_id)
         self._anchor.note(AnchoredCall.of(execution, run, call, act, rollback_id))
 
-    def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, told: str) -> None:
+    def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, error_text: str) -> None:
         """Take back what gave another result than the recorded one, which is not what its reverse must be given."""
         try:
             assert tool.reverse is not None
             tool.reverse(evolve(call, result=result))
         except Exception as error:
             why = self._masker.text(f"{type(error).__qualname__}: {error}")
-            raise ReversalFailed(f"{told}; that could not be taken back: {why}") from error
+            raise ReversalFailed(f"{error_text}; that could not be undone: {why}") from error
 
     def _called(self, tool: Tool, call: ToolCall, redo_id: str) -> Any:
         arguments = dict(call.arguments)
@@ -179,7 +183,7 @@ class Reversals:
         if tool.confirm is not None:
             is_in_effect = tool.confirm(call) is not None
             return is_in_effect if call.status is CallStatus.REVERSING else not is_in_effect
-        if tool.spec.in_doubt is InDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
+        if tool.spec.in_doubt is WhenInDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
             return True
         if doubt is Doubt.DONE:
             return False

@@ -40,7 +40,7 @@ class RunCreator:
         execution_id: str | None = None,
         next_nodes: tuple[str, ...] = (),
         joins: Mapping[str, tuple[str, ...]] | None = None,
-        memory: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         source: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -83,7 +83,7 @@ class RunCreator:
             )
             uow.executions.add(execution)
             uow.branches.add(branch)
-            head = uow.checkpoints.save(draft, StateDelta.setting(state), memory)
+            head = uow.checkpoints.save(draft, StateDelta.setting(state), memory=memory)
             uow.branches.move_head(branch.id, head.id, expected=None)
             variants = execution.options.get("variants") or None
             body = ExecutionCreated(
@@ -102,7 +102,6 @@ class RunCreator:
         execution_id: str | None = None,
         change: StateDelta | None = None,
         begun: Standpoint | None = None,
-        remembers: str = "",
         created_by: str | None = None,
     ) -> Position:
         """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
@@ -131,8 +130,8 @@ class RunCreator:
             if change:
                 next_nodes = point.next_nodes if begun is None else begun.next_nodes
                 draft = self._drafts.after(at, next_nodes=next_nodes, trigger=Trigger.PAUSE, created_by=created_by)
-                memory = {remembers: begun.memory} if begun is not None and remembers else None
-                at = move_head(uow, at, uow.checkpoints.save(draft, change, memory))
+                memory = None if begun is None else begun.memory or None
+                at = move_head(uow, at, uow.checkpoints.save(draft, change, memory=memory))
             body = BranchCreated(branch=name, checkpoint=point.id, run=execution_id, from_=source.id, by=created_by)
             for stream in (source.id, execution_id):
                 uow.events.append(Event.of(body, stream=stream, at=now))

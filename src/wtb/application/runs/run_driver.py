@@ -10,7 +10,7 @@ from typing import Any
 from wtb.application.runs.function_caller import failure_of, takes_context
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
 from wtb.application.runs.progress import Progress
-from wtb.application.runs.steps import Ending, NodeReport, Position, SaveFiles, Step
+from wtb.application.runs.steps import INTERRUPTED, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
 from wtb.domain.engine import Advance, Call, Engine, Standpoint
@@ -22,11 +22,11 @@ from wtb.domain.errors import (
     StorageUnavailable,
     WTBError,
 )
-from wtb.domain.execution import ExecutionStatus, Failure, Pause
+from wtb.domain.execution import ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import Clock
+from wtb.domain.ports import Clock, Measure, measured
 from wtb.domain.secrets import masked_logger
 from wtb.domain.updates import restored, shortened
 from wtb.domain.values import evolve
@@ -44,7 +44,7 @@ class RunTimeout(WTBError, TimeoutError):
 
 
 class RunDriver:
-    """One run, in this process."""
+    """Drives one run in this process, superstep by superstep."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class RunDriver:
         lost: Sequence[AnchoredCall] = (),
     ) -> None:
         self._equipment = equipment
+        self._workflow = definition.name
         self._nodes = {node.name: node for node in definition.nodes}
         self._engine = engine
         self._options = options
@@ -70,7 +71,7 @@ class RunDriver:
         self._bases = bases
         self._interrupt: str | None = None
         self.began_here = bool(open_runs)
-        """Whether a node that comes next was begun before: its breakpoint is behind it."""
+        """Whether a node that comes next has begun before; it then does not stop at its breakpoint again."""
 
     @property
     def at(self) -> Position:
@@ -79,7 +80,7 @@ class RunDriver:
 
     @property
     def waits_for(self) -> bytes | None:
-        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+        """The key of a result that another run is making and this one needs next; drive again once it is there."""
         return self._node_runner.waits_for
 
     def interrupt(self, request: str) -> None:
@@ -87,8 +88,9 @@ class RunDriver:
         self._interrupt = request
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
-        """Go on until there is nothing more to do here; the first breakpoint may be one that was stopped at."""
+        """Drive until the run ends, pauses or waits; `pass_breakpoint` ignores the breakpoint where it stopped."""
         self._node_runner.waits_for = None
+        superstep = measured(self._equipment.telemetry, Measure.STEP, self._workflow, self._superstep)
         while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
             nodes = self._progress.next_nodes
             stop = self._reason_to_stop(nodes, pass_breakpoint=pass_breakpoint)
@@ -96,7 +98,7 @@ class RunDriver:
             if stop is not None:
                 self._progress.end(stop)
             else:
-                self._superstep(nodes)
+                superstep(nodes)
         return self.at
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
@@ -106,12 +108,14 @@ class RunDriver:
             return Ending(status=ExecutionStatus.COMPLETED, nodes=sum(self._progress.visits.values()))
         broken = [name for name in nodes if name in self._options.break_before]
         if broken and not pass_breakpoint:
-            return _paused(f"break before {', '.join(dict.fromkeys(broken))}")
+            return _paused(PauseKind.BREAK_BEFORE, "break before", broken)
         if self._progress.steps >= self._options.max_steps:
             limit = self._options.max_steps
-            return self._failed(StepLimitReached(f"the run took {limit} steps; raise max_steps if that is intended"))
+            return self._failed(
+                StepLimitReached(f"the run took {limit} steps, as many as it may; raise max_steps if it needs more")
+            )
         if self._node_runner.deadline is not None and time.monotonic() >= self._node_runner.deadline:
-            return self._failed(RunTimeout(f"the run took longer than its {self._options.timeout_s:g} s"))
+            return self._failed(RunTimeout(f"the run took longer than its timeout of {self._options.timeout_s:g} s"))
         return None
 
     def _failed(self, error: Exception) -> Ending:
@@ -153,7 +157,7 @@ class RunDriver:
         )
 
     def _halt(self, outcomes: list[Outcome]) -> None:
-        """Record why a superstep led to nothing, unless a result is only waited for."""
+        """Record why a superstep failed or paused; if it only waits for a result, record nothing."""
         if self.waits_for is not None:
             return
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
@@ -171,7 +175,7 @@ class RunDriver:
         self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
 
     def _node_runs(self, nodes: tuple[str, ...]) -> list[NodeRun]:
-        """Return the node runs to make; a node that is due several times is visited as often."""
+        """Return the node runs to make; a node that is due several times has several."""
         visits = Counter(self._progress.visits) if len(nodes) > 1 else self._progress.visits
         runs = []
         for name in nodes:
@@ -182,7 +186,7 @@ class RunDriver:
         return runs
 
     def _node_run(self, name: str, visit: int) -> NodeRun:
-        """Return a node run that was begun from here before and not led on, or a new one."""
+        """Return the unfinished node run that began here, or a new one."""
         known = self._open_runs.pop((name, visit), None) if self._open_runs else None
         lost_id = self._lost_runs.pop((name, visit), None) if self._lost_runs else None
         if lost_id is not None and (known is None or first_id(known.id) != first_id(lost_id)):
@@ -192,14 +196,14 @@ class RunDriver:
         return self._equipment.recorder.node_run(self.at, name, visit)
 
     def _begun_again(self, name: str, visit: int, lost_id: NodeRunId, known: NodeRun | None) -> NodeRun:
-        """Return a node run in place of one that the store has lost; one that came before that was left behind."""
+        """Return a node run that replaces one which the store has lost; an older one in its place is abandoned."""
         if known is not None:
             self._equipment.recorder.abandon(self.at, known)
         run = self._equipment.recorder.node_run(self.at, name, visit)
         return evolve(run, id=begun_again(run.id, lost_id)).tried_again()
 
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
-        """Run one of several nodes that run at the same time; each keeps its result as soon as it has one."""
+        """Run one of several nodes that run at the same time; its result is stored as soon as it is there."""
         if run.pending is not None:  # finished before a crash
             report = NodeReport.from_data(run.pending.get("data", {}))
             self._node_runner.count_again(report)
@@ -218,7 +222,7 @@ class RunDriver:
         except StorageUnavailable:
             if self._options.checkpoint_failure == "fatal" or files is not None:
                 raise
-            _log.warning("the result of node %r is in memory only until its siblings have finished", run.node)
+            _log.warning("the result of node %r is only in memory until the nodes beside it have finished", run.node)
         else:
             self._node_runner.shared(shared)  # now: a sibling may wait for a run that waits for this one
         return Outcome(run=kept, returned=outcome.returned, report=outcome.report)
@@ -231,12 +235,12 @@ class RunDriver:
         )
 
     def _member(self, run: NodeRun) -> str:
-        """Return what a node run is called among those that run at the same time."""
+        """Return the name of a node run among those that run at the same time."""
         is_first = run.visit == self._progress.visits.get(run.node, 0) + 1
         return run.node if is_first else f"{run.node}#{run.visit}"
 
     def _advance(self, advance: Advance, outcomes: list[Outcome]) -> None:
-        """Record it all as one step."""
+        """Record the superstep as one step."""
         runs = tuple([outcome.run for outcome in outcomes])
         files = self._files(outcomes)
         shared = self._node_runner.share(outcomes[0], has_files=files is not None) if len(outcomes) == 1 else None
@@ -246,7 +250,7 @@ class RunDriver:
             returned=_by_node(runs, advance.returned),
             next_nodes=advance.next_nodes,
             joins=advance.joins,
-            memory={self._engine.remembers: advance.memory} if self._engine.remembers else {},
+            memory=advance.memory or None,
             reports=tuple([outcome.report for outcome in outcomes]),
             ending=self._ending(advance, runs),
             files=files,
@@ -258,7 +262,7 @@ class RunDriver:
             self._node_runner.shared(shared)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
-        """Return how to save what became of the files; None when nothing did."""
+        """Return how to save the files of the step; None if they have not changed."""
         if len(outcomes) == 1:
             taken = outcomes[0].taken
             return self._files_of(outcomes[0]) if taken is None else (lambda uow: taken)
@@ -271,7 +275,7 @@ class RunDriver:
         return (lambda uow: self._equipment.workspaces.merge(uow, base, sides)) if sides else None
 
     def _files_of(self, outcome: Outcome) -> SaveFiles | None:
-        """Compare with the head, which may be a checkpoint in the middle of the node that holds other files."""
+        """Compare with the head, which may be a checkpoint inside the node with other files."""
         head, files = file_commit(self.at.head.file_commit), outcome.files
         left = self._bases.get(outcome.run.id, head) if files is None else files.id
         if left == head:
@@ -279,18 +283,18 @@ class RunDriver:
         return (lambda uow: left) if files is None else files.save
 
     def _ending(self, advance: Advance, runs: Sequence[NodeRun]) -> Ending | None:
-        """Return the end that this step makes, so that it is written with it."""
+        """Return the ending that is written with this step, if the run ends or pauses here."""
         if not advance.next_nodes:
             visits = sum(self._progress.visits.values()) + len(runs)
             return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes, nodes=visits)
         broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
-            return _paused(f"break after {', '.join(dict.fromkeys(broken))}")
+            return _paused(PauseKind.BREAK_AFTER, "break after", broken)
         return None if self._interrupt is None else _interrupted(self._interrupt)
 
 
 def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return what each node returned; further visits of a node in the same superstep are told apart: `node#3`."""
+    """Return the results by node; further visits of a node in the same superstep are called `node#3`."""
     found: dict[str, Mapping[str, Any]] = {}
     for run, update in zip(runs, returned, strict=True):
         found[run.node if run.node not in found else f"{run.node}#{run.visit}"] = update
@@ -307,8 +311,11 @@ def _ended(outcome: Outcome, clock: Clock) -> NodeRun:
 
 
 def _interrupted(request: str) -> Ending:
-    return Ending(status=ExecutionStatus.CANCELLED) if request == "stop" else _paused("interrupted")
+    if request == "stop":
+        return Ending(status=ExecutionStatus.CANCELLED)
+    return Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED)
 
 
-def _paused(reason: str) -> Ending:
-    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason))
+def _paused(kind: PauseKind, why: str, nodes: Sequence[str]) -> Ending:
+    reason = f"{why} {', '.join(dict.fromkeys(nodes))}"
+    return Ending(status=ExecutionStatus.PAUSED, pause=Pause(reason=reason, kind=kind))

@@ -48,21 +48,21 @@ def _measured(uow: UnitOfWork, runs: Sequence[NodeRun]) -> tuple[NodeRun, ...]:
     streams = {run.execution_id for run in runs if _is_bare(run)}
     if not streams:
         return tuple(runs)
-    told = {stream: _told(uow, stream) for stream in streams}
-    return tuple(_with_told(run, told[run.execution_id]) if _is_bare(run) else run for run in runs)
+    by_stream = {stream: _figures_in_events(uow, stream) for stream in streams}
+    return tuple(_with_figures(run, by_stream[run.execution_id]) if _is_bare(run) else run for run in runs)
 
 
 def _is_bare(run: NodeRun) -> bool:
     return run.figures is None and run.status is NodeStatus.COMPLETED and run.last_id is not None
 
 
-def _with_told(run: NodeRun, told: dict[_Visit, Figures]) -> NodeRun:
-    """A visit whose checkpoint could not be stored was told of without one."""
-    found = told.get((run.last_id, run.node, run.visit)) or told.get((None, run.node, run.visit))
+def _with_figures(run: NodeRun, found_figures: dict[_Visit, Figures]) -> NodeRun:
+    """Return the run with the figures of its event; a visit whose checkpoint could not be stored has none in it."""
+    found = found_figures.get((run.last_id, run.node, run.visit)) or found_figures.get((None, run.node, run.visit))
     return run if found is None else run.measured(found)
 
 
-def _told(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
+def _figures_in_events(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
     """Return the figures that the events of a run tell; a failed call belongs to the visit that completed next."""
     found: dict[_Visit, Figures] = {}
     failed: Counter[tuple[str, int]] = Counter()
@@ -81,6 +81,6 @@ def _told(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
 
 def _events(uow: UnitOfWork, stream: ExecutionId) -> Iterable[RecordedEvent]:
     after = 0
-    while page := uow.events.list_stream(stream, types=_TOLD, after=after, limit=_PAGE):
+    while page := uow.events.list_events(stream=stream, by="sequence", types=_TOLD, after=after, limit=_PAGE):
         yield from page
         after = page[-1].sequence

@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.event_catalogue import NodeInside
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause, PauseKind
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.state import StateDelta
 
@@ -17,6 +17,9 @@ SaveFiles = Callable[[UnitOfWork], str | None]
 
 Also = Callable[[UnitOfWork, str | None], None]
 """Writes what belongs to a step in its transaction; given the commit of its files."""
+
+INTERRUPTED = Pause(reason="interrupted", kind=PauseKind.REQUESTED)
+"""Somebody interrupted the process that runs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Why a run stops being driven here, and how it stands then."""
+    """How a run ends or pauses here, and why."""
 
     status: ExecutionStatus
     pause: Pause | None = None
@@ -48,10 +51,11 @@ class Ending:
 
     @classmethod
     def requested(cls, request: str, by: str | None = None) -> Ending:
-        """Return the end that somebody asked for: `pause` or `stop`."""
+        """Return the ending that somebody requested: `pause` or `stop`."""
         if request == "stop":
             return cls(status=ExecutionStatus.CANCELLED, by=by)
-        return cls(status=ExecutionStatus.PAUSED, pause=Pause(reason="asked to pause"), by=by)
+        pause = Pause(reason="asked to pause", kind=PauseKind.REQUESTED)
+        return cls(status=ExecutionStatus.PAUSED, pause=pause, by=by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +106,7 @@ class Step:
     returned: Mapping[str, Mapping[str, Any]] | None = None
     next_nodes: tuple[str, ...] = ()
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    memory: Mapping[str, Any] | None = None
     reports: tuple[NodeReport, ...] = ()
     ending: Ending | None = None
     files: SaveFiles | None = None
@@ -110,7 +114,7 @@ class Step:
     missed: tuple[NodeRun, ...] = ()
 
     def followed_by(self, later: Step) -> Step:
-        """Return the one step that does what this one, which could not be written, and then the later one did."""
+        """Return one step that does what this one, which could not be stored, and the later one did."""
         return replace(
             later,
             delta=self.delta.compose(later.delta),

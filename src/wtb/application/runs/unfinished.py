@@ -15,14 +15,14 @@ Returned = Mapping[int, Mapping[str, Any]]
 """What nodes returned, by their positions among the nodes of the superstep."""
 
 
-def unfinished(uow: UnitOfWork, at: Position, remembers: str) -> tuple[Standpoint, Returned] | None:
+def unfinished(uow: UnitOfWork, at: Position, *, has_memory: bool) -> tuple[Standpoint, Returned] | None:
     """Return where the superstep began and what its finished nodes returned; None when none has finished."""
     runs = [run for run in uow.node_runs.list_runs(at.execution.id) if is_open(run, at)]
     finished = {_position(run, runs, at): run.pending["returned"] for run in runs if run.pending is not None}
     if not finished:
         return None
     head = uow.checkpoints.load(at.head.id)
-    memory = engine_memory(uow, head, remembers)
+    memory = engine_memory(uow, head) if has_memory else {}
     return Standpoint(state=head.state, next_nodes=at.head.next_nodes, memory=memory), finished
 
 

@@ -1,4 +1,4 @@
-"""Comparison: finds what changed between two checkpoints, of the same run or of two."""
+"""CheckpointComparison: finds what changed between two checkpoints, of the same run or of two."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
 _BATCH = 64
 """Files whose contents are read at a time."""
 _MOST_BYTES = 50_000_000
-"""Contents that are read for one comparison; files behind them are told by size and hash, as large ones are."""
+"""Contents that one comparison reads; further files are described by size and hash, like large ones."""
 
 
 _TAIL = 64
-"""Checkpoints that are looked at first: what is compared is mostly near the end."""
+"""How many checkpoints are read first: people mostly compare checkpoints near the end."""
 
 
-class Comparison:
-    """Compares checkpoints. Reads what differs, not what is the same; writes nothing."""
+class CheckpointComparison:
+    """Compares checkpoints. Reads only the parts that differ, and writes nothing."""
 
     def __init__(self, storage: Storage, objects: ObjectStore) -> None:
         self._storage = storage
@@ -40,10 +40,10 @@ class Comparison:
         calls: bool = True,
         texts: bool = True,
     ) -> CheckpointDiff:
-        """Return what makes the new checkpoint of the old one; what is not asked for is not looked at.
+        """Return what changed from the old checkpoint to the new one; parts that are not asked for are not read.
 
-        Without `texts` the files that differ are named, and their contents are not read. Calls are those on the way
-        from one to the other, or, when neither led to the other, from where their lines part to each of them.
+        Without `texts`, differing files are named and their contents are not read. The calls are those on the way from
+        one checkpoint to the other. If neither led to the other, they are those after the point where the lines part.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             before, after = uow.checkpoints.get(old), uow.checkpoints.get(new)
@@ -81,9 +81,9 @@ class Comparison:
             with self._objects.open(entry.digest) as stream:
                 content = stream.read()
         except ObjectNotFound as error:
-            raise DamagedData(f"{entry.path!r} cannot be compared: {error}; `wtb doctor` tells more") from error
+            raise DamagedData(f"{entry.path!r} cannot be compared: {error}; `wtb doctor` shows more") from error
         if hashlib.sha256(content).digest() != entry.digest:
-            raise DamagedData(f"{entry.path!r} cannot be compared: its content is damaged; `wtb doctor` tells more")
+            raise DamagedData(f"{entry.path!r} cannot be compared: its content is damaged; `wtb doctor` shows more")
         return content
 
 
@@ -103,7 +103,7 @@ def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDi
 
 
 def _histories(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> dict[ExecutionId, ExecutionHistory]:
-    """Return the histories of both; of one run only as much, from its end, as it takes to know how they are related."""
+    """Return the histories of both; if they are in one run, only as much of its end as holds both."""
     if old.execution_id != new.execution_id or uow.executions.get(old.execution_id).degraded:
         return {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
     length = _TAIL

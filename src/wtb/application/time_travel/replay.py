@@ -1,4 +1,4 @@
-"""Replayer: goes through the record of a run with the current workflow; it calls no node and writes nothing."""
+"""Replayer: applies the current workflow to the recorded results of a run; calls no node and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wtb.domain.workflow import WorkflowDefinition
 
 
 class Replayer:
-    """Compares recorded runs with workflows; holds two states at a time, whatever the length of the run."""
+    """Compares recorded runs with workflows; holds only two states in memory, however long the run is."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Replayer:
     def replay(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> ReplayReport:
         """Apply the recorded results with the workflow's reducers, order and routing, and compare every step.
 
-        Each step begins from the record of the one before it, so that one difference hides and causes no other.
+        Each step starts from the recorded step before it, so that one difference neither hides nor causes another.
         """
         definition.validate(self._conditions)
         rules = self._rules(definition)
@@ -67,7 +67,7 @@ class Replayer:
         return EngineReplay(self._engine_of(definition), names, self._codec)
 
     def returned(self, execution_id: ExecutionId) -> dict[str, list[dict[str, Any]]]:
-        """Return what each node returned (before reducers) along the active branch, one entry a visit."""
+        """Return what each node returned (before reducers) on the active branch, one entry per visit."""
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         with self._storage.unit_of_work(readonly=True) as uow:
             history = uow.checkpoints.load_history(execution_id)
@@ -75,7 +75,7 @@ class Replayer:
             for checkpoint in history.lineage():
                 for name, update in uow.checkpoints.load(checkpoint.id).returned.items():
                     node, _, _ = name.partition("#")  # further visits in the same superstep
-                    if node in nodes:  # what an engine remembers stands here as well
+                    if node in nodes:  # the Saver of LangGraph keeps its records here as well
                         found[node].append(dict(update))
         return dict(found)
 
@@ -90,12 +90,12 @@ def _visits(history: ExecutionHistory) -> dict[CheckpointId, tuple[tuple[str, in
 
 
 def _check_chain(line: tuple[Checkpoint, ...]) -> None:
-    """Refuse a line in which a checkpoint was made after another one than stands before it now."""
+    """Raise DamagedData if a checkpoint was not made after the one that now comes before it."""
     parent_hash = b""
     for checkpoint in line:
         if checkpoint.parent_hash != parent_hash:
             raise DamagedData(
-                f"checkpoint {checkpoint.id!r} is damaged: it was not made after the one before it; "
-                "`wtb doctor` tells more"
+                f"checkpoint {checkpoint.id!r} is damaged: it does not follow the one before it; "
+                "`wtb doctor` shows more"
             )
         parent_hash = checkpoint.hash

@@ -14,11 +14,11 @@ from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError
 from wtb.domain.event_catalogue import CheckpointRestored, RollbackCompleted, RollbackStarted, RollbackStopped
 from wtb.domain.events import Event
-from wtb.domain.execution import Execution, ExecutionStatus, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
-from wtb.domain.ports import Clock, Storage, UnitOfWork
-from wtb.domain.rollback import Direction, Rollback, RollbackStatus, chosen, redoable
+from wtb.domain.ports import NO_TELEMETRY, Clock, Measure, Storage, Telemetry, UnitOfWork, measured
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, chosen, redoable
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, ToolCall
 from wtb.domain.values import evolve
@@ -28,11 +28,11 @@ _TOLD = 100
 
 
 class RollbackFailed(WTBError):
-    """A rollback or redo stopped half-way; the run waits in `rolling_back`, and the journal knows what is left."""
+    """A rollback or redo stopped half-way: the run stays `rolling_back`, and the journal lists what is left to do."""
 
 
 class RollbackExecutor:
-    """Takes back calls or makes them again, puts files in place and moves the head, in this order; each is recorded.
+    """Undoes or repeats calls, then puts files in place, then moves the head; it records each step.
 
     `user` is the person whom the events name.
     """
@@ -45,6 +45,7 @@ class RollbackExecutor:
         reversals: Reversals,
         masker: Masker,
         *,
+        telemetry: Telemetry = NO_TELEMETRY,
         user: str | None = None,
     ) -> None:
         self._storage = storage
@@ -52,10 +53,15 @@ class RollbackExecutor:
         self._workspaces = workspaces
         self._reversals = reversals.acting_for(user)
         self._masker = masker
+        self._telemetry = telemetry
         self._user = user
 
     def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
-        """Carry out a rollback or redo, or what is left of one; before it begins files are got ready and verified."""
+        """Carry out a rollback or redo, or the rest of one; files are prepared and verified before anything changes."""
+        carry_out = measured(self._telemetry, Measure.ROLLBACK, journal.direction.value, self._carried_out)
+        return carry_out(at, journal, doubt)
+
+    def _carried_out(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
         target = self._checkpoint(journal.target_id)
         try:
             with self._staged(at, self._commit_of(journal)) as swap:
@@ -70,18 +76,18 @@ class RollbackExecutor:
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
 
     def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
-        """Leave the run where it is; calls of which nobody knows how they stand are settled first."""
+        """Leave the run where it is; calls in doubt are settled first."""
         self._settle(at, journal, doubt)
-        if journal.direction is Direction.REDO:
+        if journal.direction is RollbackDirection.REDO:
             self._take_back(at, journal)
-        files = at.head if journal.direction is Direction.REDO else self._checkpoint(journal.safety_id)
+        files = at.head if journal.direction is RollbackDirection.REDO else self._checkpoint(journal.safety_id)
         with self._staged(at, files.file_commit) as swap:
             swap()
         return self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()), at.head)
 
     def _commit_of(self, journal: Rollback) -> str | None:
-        """Return the files that belong to where it goes: forward, they are those that lay there before."""
-        wanted = journal.safety_id if journal.direction is Direction.REDO else journal.target_id
+        """Return the files at the goal; a redo restores the files that were there before the rollback."""
+        wanted = journal.safety_id if journal.direction is RollbackDirection.REDO else journal.target_id
         return self._checkpoint(wanted).file_commit
 
     def _checkpoint(self, checkpoint_id: CheckpointId) -> Checkpoint:
@@ -90,7 +96,7 @@ class RollbackExecutor:
 
     @contextmanager
     def _staged(self, at: Position, commit: str | None) -> Iterator[Callable[[], object]]:
-        """Get the files of a commit ready beside those that are there; a run that never had files has no folder."""
+        """Prepare the files of a commit beside the present ones; a run that never had files has no folder."""
         if commit is None and at.head.file_commit is None:
             yield lambda: None
             return
@@ -106,7 +112,7 @@ class RollbackExecutor:
             yield swap_in
 
     def _begun(self, at: Position, journal: Rollback) -> Position:
-        """Record that the run is being rolled back and how far; from here on anybody can finish it."""
+        """Record that the run is being rolled back, and to where; from here on any process can finish it."""
         now = journal.created_at
         execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, now)
         body = RollbackStarted(
@@ -124,7 +130,7 @@ class RollbackExecutor:
         return replace(at, execution=execution)
 
     def _move(self, at: Position, journal: Rollback, swap: Callable[[], object], doubt: Doubt | None) -> None:
-        """Deal with the calls that are left, and put the files in place; a redo that diverges takes its calls back."""
+        """Handle the remaining calls, and put the files in place; a redo that diverges undoes its calls."""
         try:
             self._deal_with_calls(at, journal, doubt)
             swap()
@@ -138,13 +144,13 @@ class RollbackExecutor:
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
-            if journal.direction is Direction.ROLLBACK:
+            if journal.direction is RollbackDirection.ROLLBACK:
                 self._reverse(at, journal, call, doubt)
             else:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
-        """Finish what was being done to a call; when that fails, it is known that it was not done."""
+        """Finish each call that was being undone or repeated; if that fails, we know that it did not happen."""
         for call in self._calls(journal):
             with suppress(ReversalFailed, RedoDiverged):
                 if call.status is CallStatus.REVERSING:
@@ -153,7 +159,7 @@ class RollbackExecutor:
                     self._reversals.repeat(call, at.token, journal.id, doubt)
 
     def _take_back(self, at: Position, journal: Rollback) -> None:
-        """Take back what a redo has repeated."""
+        """Undo the calls that a redo has repeated."""
         try:
             for call in reversed(self._calls(journal)):
                 self._reverse(at, journal, call)
@@ -163,11 +169,11 @@ class RollbackExecutor:
             raise self._failed(at, journal, error) from error
 
     def _reverse(self, at: Position, journal: Rollback, call: ToolCall, doubt: Doubt | None = None) -> None:
-        """Take back a call, or raise: the workflow may have lost the tool since the plan was made."""
+        """Undo a call, or raise: the workflow may have lost the tool since the plan was made."""
         tool = self._reversals.find_tool(call.tool)
         if call.may_have_happened and (tool is None or tool.reverse is None):
             raise ReversalFailed(
-                f"{call.tool} ({call.identity}) cannot be taken back: no tool of that name with reverse= is known here"
+                f"{call.tool} ({call.identity}) cannot be undone: this program has no tool of that name with reverse="
             )
         self._reversals.reverse(call, at.token, doubt, rollback_id=journal.id)
 
@@ -187,7 +193,7 @@ class RollbackExecutor:
             uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
         return RollbackFailed(
-            f"{told}. Run {at.execution.id!r} waits in the middle of its {journal.direction}: put that right and go on "
+            f"{told}. The {journal.direction} of run {at.execution.id!r} is unfinished: fix the cause and finish it "
             f"with `wtb rollback {at.execution.id} --continue`, or give it up with `--abandon`"
         )
 
@@ -195,16 +201,15 @@ class RollbackExecutor:
         now = self._clock.now()
         was_done = journal.status is RollbackStatus.COMPLETED
         where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
-        reason = f"{'rolled back' if journal.direction is Direction.ROLLBACK else 'gone forward'} to {where}"
-        execution = at.execution.moved_to(
-            ExecutionStatus.PAUSED, now, pause=Pause(reason=reason if was_done else f"{journal.direction} given up")
-        )
+        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'gone forward'} to {where}"
+        pause = Pause(reason=reason if was_done else f"{journal.direction} given up", kind=PauseKind.MOVED)
+        execution = at.execution.moved_to(ExecutionStatus.PAUSED, now, pause=pause)
         with self._storage.unit_of_work() as uow:
             journal = _told_apart(uow, journal)
             if was_done:
                 for run in _left_or_taken_up(uow, at, journal, head):
                     uow.node_runs.save(run)
-                is_back = journal.direction is Direction.ROLLBACK and head.id != at.head.id
+                is_back = journal.direction is RollbackDirection.ROLLBACK and head.id != at.head.id
                 move = uow.branches.rewind if is_back else uow.branches.move_head
                 move(at.branch.id, head.id, expected=at.head.id)
                 there = CheckpointRestored(checkpoint=head.id, step=head.step, node=head.node, by=self._user)
@@ -245,7 +250,10 @@ def _calls_of(uow: UnitOfWork, journal: Rollback) -> list[ToolCall]:
 
 
 def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
-    """Return a journal whose end no other of the run has: by its end a redo knows the node runs that it left behind."""
+    """Return the journal with an end time that no other journal of the run has.
+
+    A redo finds the node runs that a rollback left behind by that time.
+    """
     ended_at = journal.ended_at
     assert ended_at is not None
     taken = {other.ended_at for other in uow.rollbacks.list_rollbacks(journal.execution_id)}
@@ -255,18 +263,18 @@ def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
 
 
 def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:
-    """Return the rollback of a run that the next redo takes back."""
+    """Return the rollback that the next redo reverses."""
     found = uow.rollbacks.list_rollbacks(at.execution.id)
     return redoable([journal for journal in found if journal.branch_id == at.branch.id])
 
 
 def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
-    """Return the runs that were begun where a rollback goes to, as left behind; and a redo those that it left there."""
+    """Return the node runs that change at the goal: a rollback skips those that began there, a redo revives them."""
     begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
     current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
     assert journal.ended_at is not None
     left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
-    if journal.direction is Direction.ROLLBACK:
+    if journal.direction is RollbackDirection.ROLLBACK:
         return left
     undone = last_undone(uow, at)
     assert undone is not None
@@ -276,6 +284,6 @@ def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Ch
 
 
 def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
-    """Whether a run began at a checkpoint, or made it in its middle, and got no further."""
+    """Whether a node run began at a checkpoint, or made it in its middle, and got no further."""
     began = run.input_id == head.id and run.last_id is None
     return run.branch_id == at.branch.id and (began or (head.is_inside and run.last_id == head.id))

@@ -27,7 +27,7 @@ from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
 
 STILL = (ExecutionStatus.PAUSED, ExecutionStatus.FAILED, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
-"""A run that has begun and that nobody drives."""
+"""The statuses of a run that has started and that no process is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Forked:
 
 
 class RunEditor:
-    """Forks and names; what is there already stays as it is."""
+    """Forks runs, names checkpoints, and deletes runs and checkpoints. Forking and naming change nothing else."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class RunEditor:
         created_by: str | None = None,
         engine: Engine | None = None,
     ) -> Forked:
-        """Begin a new run at a checkpoint of this one, which stays as it is; it costs the same whatever its state.
+        """Start a new run at a checkpoint of this one, which does not change; the cost does not depend on the state.
 
-        Without a target it is the last checkpoint, also of a run that is being run. `update` overwrites keys of the
-        state first; `input` begins from the start, with another input. An engine of another library, when it drives
-        the run, sees both first.
+        Without a target, the fork starts at the last checkpoint, even of a running run. `update` overwrites keys of the
+        state first. `input` starts from the beginning, with another input. If an engine of another library drives the
+        run, it sees both first.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
@@ -94,8 +94,8 @@ class RunEditor:
             change = StateDelta.between(state, given).compose(change)
         if change and point.is_inside:
             raise InvalidInput(
-                f"checkpoint {point.id!r} is in the middle of node {point.node!r}, which has begun with the state as "
-                "it is; fork it without update, or from before the node"
+                f"checkpoint {point.id!r} is in the middle of node {point.node!r}, so its state cannot be changed; "
+                "fork without update, or from before the node"
             )
         chosen = {**execution.options.get("variants", {}), **(variants or {})}
         source = evolve(execution, options={**execution.options, "variants": chosen})
@@ -106,13 +106,12 @@ class RunEditor:
             execution_id=run_id,
             change=change,
             begun=begun,
-            remembers="" if engine is None else engine.remembers,
             created_by=created_by,
         )
         return Forked(execution=forked.execution, checkpoint=point)
 
     def effects_after(self, execution_id: ExecutionId, point: Checkpoint) -> tuple[ToolCall, ...]:
-        """Return what a run has done to the world since a checkpoint was made; a fork does not take it back."""
+        """Return the calls with effects that a run has made since a checkpoint; a fork does not undo them."""
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = [call for call in uow.tool_calls.list_calls(execution_id) if call.may_have_happened]
             if not calls:
@@ -123,7 +122,7 @@ class RunEditor:
     def checkpoint(
         self, execution_id: ExecutionId, name: str, description: str = "", *, created_by: str | None = None
     ) -> Checkpoint:
-        """Make a checkpoint with a name where a run stands that nobody drives."""
+        """Name the current position of an idle run."""
         at = self._recorder.load(execution_id)
         check_still(at.execution, STILL)
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -134,25 +133,25 @@ class RunEditor:
         if len(begun) > 1:
             raise InvalidInput(
                 f"run {execution_id!r} is in the middle of a parallel step ({', '.join(run.node for run in begun)}); "
-                "resume it, and name a checkpoint where the step has ended"
+                "resume it, and name a checkpoint after the step has ended"
             )
         facts = {"name": name, "description": description, "created_by": created_by}
         try:
             return self._head_editor.name_head(at, begun[0] if begun else None, **facts)
         except AlreadyExists as error:
             raise AlreadyExists(
-                f"run {execution_id!r} has a checkpoint {name!r} already; choose another name, or delete that one: "
+                f"run {execution_id!r} already has a checkpoint {name!r}; choose another name, or delete that one: "
                 f"`wtb delete '{execution_id}@{name}'`"
             ) from error
 
     def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
-        """Delete one checkpoint; everything that builds on it stays whole."""
+        """Delete one checkpoint; later checkpoints stay whole."""
         with self._storage.unit_of_work() as uow:
             check_not_rolling_back(uow.executions.get(execution_id))
             _, found = resolved(uow, execution_id, target)
             if found.execution_id != execution_id:
                 raise InvalidInput(
-                    f"checkpoint {found.id!r} belongs to run {found.execution_id!r}, which this one was forked from; "
+                    f"checkpoint {found.id!r} belongs to run {found.execution_id!r}, from which this one was forked; "
                     f"delete it there: `wtb delete {found.execution_id}@{found.id}`"
                 )
             uow.checkpoints.delete([found.id])
@@ -162,9 +161,9 @@ class RunEditor:
         return found
 
     def delete_run(self, execution_id: ExecutionId) -> None:
-        """Delete a run that nobody drives, with its checkpoints; forks of it and the audit trail stay whole.
+        """Delete an idle run with its checkpoints; its forks and its events stay whole.
 
-        Of a run whose own row is damaged nobody can tell whether it is driven; a process that drives it stops.
+        If the run's own row is damaged, we cannot tell whether a process is running it; if one is, that process stops.
         """
         execution = self._undriven(execution_id)
         with self._storage.unit_of_work() as uow:
@@ -181,7 +180,7 @@ class RunEditor:
         self._workspaces.discard_all(execution_id)
 
     def _undriven(self, execution_id: ExecutionId) -> Execution | None:
-        """Return a run that nobody drives; None when its row is damaged."""
+        """Return an idle run; None if its row is damaged."""
         with self._storage.unit_of_work(readonly=True) as uow:
             try:
                 execution = uow.executions.get(execution_id)
@@ -193,7 +192,7 @@ class RunEditor:
 
 
 def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> None:
-    """Raise InvalidTransition, saying what to do, unless a run stands still in one of these ways."""
+    """Raise InvalidTransition, with advice, unless the run has one of these statuses."""
     if execution.status in allowed:
         return
     check_not_rolling_back(execution)
@@ -202,9 +201,9 @@ def check_still(execution: Execution, allowed: Sequence[ExecutionStatus]) -> Non
 
 
 def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> tuple[ExecutionHistory, Checkpoint]:
-    """Return the checkpoint that a person means, and as much of the history, from its end, as it took to find it.
+    """Return the checkpoint that a person means, and the end of the history that was read to find it.
 
-    A node that it lies in the middle of is part of that as a whole.
+    If the checkpoint is inside a node, that part of the history holds the whole node.
     """
     length = _TAIL
     while True:
@@ -220,27 +219,27 @@ def resolved(uow: UnitOfWork, execution_id: ExecutionId, target: str | int) -> t
 
 
 def _began_before(history: ExecutionHistory, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint lies in the middle of a node that began before what was read."""
+    """Whether a checkpoint is inside a node that began before the part that was read."""
     known = {each.id for each in history.checkpoints}
     inputs = [run.input_id for run in history.node_runs if run.id == checkpoint.node_run_id]
     return checkpoint.is_inside and not known.issuperset(inputs)
 
 
 def _steps_back(history: ExecutionHistory, target: str | int) -> int:
-    """Return how far back a target that is a step lies; 0 for others."""
+    """Return how many steps back a target is, if it is a step number; else 0."""
     text, last = str(target), history.lineage()[-1].step
     is_behind = text.isdecimal() and len(text) < 19 and int(text) <= last - len(history.checkpoints)
     return last - int(text) + 1 if is_behind else 0
 
 
 _TAIL = 64
-"""How many checkpoints are looked at first: what a person means is mostly near."""
+"""How many checkpoints are read first: people mostly mean one near the end."""
 
 
 def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None, *, from_start: bool) -> Checkpoint:
-    """Return where a fork begins: the head, the start, or what is named; an id is looked up, whatever came after it."""
+    """Return where a fork starts: the head, the beginning, or the target; an id is looked up directly."""
     if from_start and target is not None:
-        raise InvalidInput("a fork with another input begins at the start; leave out the target, or the input")
+        raise InvalidInput("a fork with another input starts at the beginning; leave out the target or the input")
     wanted: str | int | None = 0 if from_start else target
     if wanted is None:
         wanted = uow.branches.get(execution.branch_id).head_id
@@ -251,12 +250,12 @@ def _fork_point(uow: UnitOfWork, execution: Execution, target: str | int | None,
     if point is None or point.execution_id != execution.id:
         _, point = resolved(uow, execution.id, str(wanted))
     if not point.restore_point:
-        raise InvalidInput(f"checkpoint {point.id!r} is no restore point; `wtb history` shows those there are")
+        raise InvalidInput(f"checkpoint {point.id!r} is not a restore point; `wtb history` lists the checkpoints")
     return point
 
 
 def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple[Branch, Checkpoint]]:
-    """Yield the forks of a run that goes, each with the last checkpoint on its way that is of a run which stays."""
+    """Yield the forks of a run to be deleted, each with the last checkpoint before it that belongs to another run."""
     forks = uow.branches.list_forks(_own_ids(uow, execution_id))
     if not forks:
         return  # a run whose node runs are damaged can be deleted all the same

@@ -24,13 +24,13 @@ from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
-from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
+from wtb.domain.ports import NO_TELEMETRY, Clock, Ids, Owners, Storage, Telemetry, UnitOfWork
 from wtb.domain.rollback import (
     HEADS,
     CallKey,
     CannotUndo,
-    Direction,
     Rollback,
+    RollbackDirection,
     RollbackPlan,
     keys_of,
     plan_rollback,
@@ -40,11 +40,11 @@ from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
 
 _TRIES = 5
-"""How often a lease is given back that others change the run beside."""
+"""How often we try to give back a lease while others change the run."""
 
 
 class TimeTravel:
-    """Takes runs that nobody drives back in their own history, and forward again."""
+    """Takes idle runs back in their own history, and forward again."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class TimeTravel:
         reversals: Reversals,
         heartbeat: Heartbeat,
         masker: Masker,
+        telemetry: Telemetry = NO_TELEMETRY,
         user: str | None = None,
     ) -> None:
         self._storage = storage
@@ -72,9 +73,10 @@ class TimeTravel:
         self._heartbeat = heartbeat
         self._masker = masker
         self._user = user
+        self._telemetry = telemetry
 
     def plan(self, execution_id: ExecutionId, target: str | int, **options: Any) -> RollbackPlan:
-        """Return what going back to a target would do (options as for `rollback`); nothing is changed."""
+        """Return what a rollback to a target would do, with the options of `rollback`; nothing is changed."""
         return self._plan(self._recorder.load(execution_id), target, **options)
 
     def rollback(
@@ -89,33 +91,32 @@ class TimeTravel:
         expected: RollbackPlan | None = None,
         created_by: str | None = None,
     ) -> RollbackPlan:
-        """Go back to a checkpoint of the run's own lineage; afterwards it is paused there. Return what was done.
+        """Go back to a checkpoint in the run's own history, and pause there. Return what was done.
 
-        A safety checkpoint of the run as it is comes first, and files are staged and verified before any call is
-        taken back. A reversal that fails leaves the run `rolling_back`. When anything else than an `expected` plan
-        would be done, nothing is.
+        First a safety checkpoint saves the run as it is. Files are staged and verified before any call is undone. If
+        undoing a call fails, the run stays `rolling_back`. With `expected`, nothing is done unless the plan is equal.
         """
         with self._claimed(execution_id) as at:
             plan = self._plan(at, target, tools=tools, files=files, shared=shared)
             if expected is not None and plan != expected:
                 raise Conflict(
-                    f"run {execution_id!r} has changed since its plan was made, and nothing was done; look at what "
-                    "a rollback would do now, and decide anew"
+                    f"run {execution_id!r} has changed since you saw the plan, so nothing was done; look at the new "
+                    "plan, and decide again"
                 )
             if plan.irreversible and not allow_irreversible:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
             safety, goal = self._safety(at, plan.target, files=files, created_by=created_by)
             calls = keys_of(plan.reverse)
-            journal = self._journal(Direction.ROLLBACK, at, goal.id, safety.id, calls, created_by or self._user)
+            journal = self._journal(RollbackDirection.ROLLBACK, at, goal.id, safety.id, calls, created_by or self._user)
             self._executor(journal.created_by).carry_out(at, journal)
         return plan
 
     def continue_rollback(
         self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
     ) -> Execution:
-        """Finish a rollback or redo that failed or was killed; `in_doubt` says what is known of a doubtful call.
+        """Finish a rollback or redo that failed or was killed; `in_doubt` says what became of a call in doubt.
 
-        `take_over` takes a lease that a wrong clock has put far into the future.
+        `take_over` takes the run even if a wrong clock has put the end of its lease far into the future.
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
@@ -124,31 +125,40 @@ class TimeTravel:
     def abandon_rollback(
         self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
     ) -> Execution:
-        """Give up a rollback or redo that failed: the run stays where it was; what was taken back stays so.
+        """Give up a rollback or redo that failed: the run stays where it was, and undone calls stay undone.
 
-        A redo that is given up takes back again what it has repeated. A call that was being dealt with when a process
-        was killed is settled first, so that everybody knows how it stands. `take_over` as for `continue_rollback`.
+        Giving up a redo undoes the calls that it has repeated. If a process was killed while it handled a call, that
+        call is settled first. `take_over` works as in `continue_rollback`.
         """
         doubt = None if in_doubt is None else Doubt(in_doubt)
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._executor(self._user).give_up(at, journal, doubt)
 
     def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
-        """Go forward again to where the last rollback came from, if the run stands where it left it.
+        """Go forward to where the last rollback started, if the run has not gone on since.
 
-        The next redo takes back the rollback before that one, and so on. Calls that were taken back are made again, and
-        must give what they gave before; if one does not, those that were made again are taken back, and the run stays
-        where it is.
+        The next redo reverses the rollback before that one, and so on. Undone calls are repeated, and must give the
+        same results as before. If one does not, the repeated calls are undone again, and the run stays where it is.
         """
         with self._claimed(execution_id) as at:
             last = self._last_rollback(at)
             self._keep_changes(at, created_by)
             calls = tuple(reversed(last.calls))
-            journal = self._journal(Direction.REDO, at, last.head_id, last.safety_id, calls, created_by or self._user)
+            journal = self._journal(
+                RollbackDirection.REDO, at, last.head_id, last.safety_id, calls, created_by or self._user
+            )
             return self._executor(journal.created_by).carry_out(at, journal)
 
     def _executor(self, user: str | None) -> RollbackExecutor:
-        return RollbackExecutor(self._storage, self._clock, self._workspaces, self._reversals, self._masker, user=user)
+        return RollbackExecutor(
+            self._storage,
+            self._clock,
+            self._workspaces,
+            self._reversals,
+            self._masker,
+            telemetry=self._telemetry,
+            user=user,
+        )
 
     def _still(self, execution_id: ExecutionId) -> Position:
         at = self._recorder.load(execution_id)
@@ -159,7 +169,7 @@ class TimeTravel:
         self, at: Position, target: str | int, *, tools: bool = True, files: bool = True, shared: str = "keep"
     ) -> RollbackPlan:
         if shared not in ("keep", "reverse"):
-            raise InvalidInput(f"shared={shared!r} is unknown; calls that other branches build on: keep or reverse")
+            raise InvalidInput(f"shared={shared!r}: give 'keep' or 'reverse', for calls that other branches build on")
         with self._storage.unit_of_work(readonly=True) as uow:
             check_calls(uow, at.execution.id)
             history, found = resolved(uow, at.execution.id, target)
@@ -183,9 +193,9 @@ class TimeTravel:
     def _safety(
         self, at: Position, target: Checkpoint, *, files: bool, created_by: str | None
     ) -> tuple[Checkpoint, Checkpoint]:
-        """Keep the run as it is, and return that checkpoint with the one to go to.
+        """Save the run as it is, and return that checkpoint and the one to go to.
 
-        When the files are to stay as they are, that is a new one behind the target, which holds them.
+        If the files are to stay, the one to go to is a new checkpoint after the target, which holds the present files.
         """
         present = self._present_files(at)
         save = None if present is None else present.save
@@ -202,7 +212,7 @@ class TimeTravel:
 
     def _journal(  # noqa: PLR0917  a private name for a value with many facts
         self,
-        direction: Direction,
+        direction: RollbackDirection,
         at: Position,
         target_id: CheckpointId,
         safety_id: CheckpointId,
@@ -226,14 +236,14 @@ class TimeTravel:
         )
 
     def _present_files(self, at: Position) -> PreparedCommit | None:
-        """Return the files as they lie in the folder now, if it held those of the head and a person changed them."""
+        """Return the present files of the folder, if it held the files of the head and a person has changed them."""
         if at.head.file_commit is None:
             return None
         folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
         return self._workspaces.prepare(folder, commit) if self._workspaces.is_noted(folder, commit) else None
 
     def _keep_changes(self, at: Position, created_by: str | None) -> None:
-        """Keep files that a person has changed since the rollback: a redo puts others in their place."""
+        """Save files that a person has changed since the rollback, because a redo replaces them."""
         present = self._present_files(at)
         if present is not None:
             with self._storage.unit_of_work() as uow:
@@ -244,7 +254,7 @@ class TimeTravel:
 
     @contextmanager
     def _claimed(self, execution_id: ExecutionId) -> Iterator[Position]:
-        """Hold the lease of a run that stands still, for the time of the block; it is let go of unless it has ended."""
+        """Hold the lease of an idle run during the block, and give it back if the block fails."""
         at = self._still(execution_id)
         with alone(at):
             at = replace(at, execution=self._leases.taken(at.execution))
@@ -253,7 +263,7 @@ class TimeTravel:
 
     @contextmanager
     def _half_done(self, execution_id: ExecutionId, *, take_over: bool) -> Iterator[tuple[Position, Rollback]]:
-        """Take over a rollback that is half done, unless somebody who is alive is at it."""
+        """Take over an unfinished rollback, unless a living process is working on it."""
         at = self._recorder.load(execution_id)
         if at.execution.status is not ExecutionStatus.ROLLING_BACK:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
@@ -274,7 +284,7 @@ class TimeTravel:
                 raise
 
     def _let_go(self, at: Position) -> None:
-        """Give the lease back if it is still ours; somebody who names a checkpoint may change the run meanwhile."""
+        """Give the lease back if it is still ours; naming a checkpoint may change the run meanwhile."""
         for _ in range(_TRIES):
             current = self._recorder.load(at.execution.id).execution
             if current.lease is None or current.lease.token != at.token:
@@ -294,7 +304,7 @@ class TimeTravel:
             raise InvalidInput(f"run {at.execution.id!r} has no rollback to redo")
         if at.head.id != last.target_id or called:
             raise InvalidInput(
-                f"run {at.execution.id!r} has gone on since it was rolled back; what was undone lies at checkpoint "
+                f"run {at.execution.id!r} has gone on since it was rolled back; the undone steps end at checkpoint "
                 f"{last.safety_id}: fork it with `wtb fork {at.execution.id} {last.safety_id}`"
             )
         try:
@@ -303,16 +313,16 @@ class TimeTravel:
                 uow.checkpoints.get(last.safety_id)
         except CheckpointNotFound as error:
             raise InvalidInput(
-                f"what was undone of run {at.execution.id!r} has been deleted; resume it to run it anew"
+                f"the undone steps of run {at.execution.id!r} have been deleted; resume the run to run them again"
             ) from error
         return last
 
 
-def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapping[str, Any]] | None:
-    """Return where all branches of a LangGraph thread stand; None of any other run.
+def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Any] | None:
+    """Return the heads of all branches of a LangGraph thread; None for any other run.
 
-    Its subgraphs stand on branches of their own, which a rollback does not move: what they made before it is told by
-    these heads, whatever the clock says.
+    Its subgraphs have branches of their own, which a rollback does not move. These heads tell what they had made before
+    the rollback, whatever the clock says.
     """
     if not execution.is_thread:
         return None
@@ -322,8 +332,8 @@ def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Mapp
 def _cannot_undo(calls: Sequence[ToolCall]) -> str:
     named = ", ".join(f"{call.tool} ({call.identity})" for call in calls)
     return (
-        f"{named} cannot be taken back: no reverse= is known for it, or nobody knows whether it happened; roll back "
-        "with allow_irreversible=True (`--allow-irreversible`) to leave it in effect"
+        f"{named} cannot be undone: it has no reverse=, or it is unknown whether it happened; to roll back and leave "
+        "it in effect, use allow_irreversible=True (`--allow-irreversible`)"
     )
 
 
@@ -334,7 +344,7 @@ def _calls_of(uow: UnitOfWork, runs: Mapping[NodeRunId, NodeRun]) -> list[ToolCa
 
 
 def _concerns_nobody_else(uow: UnitOfWork, at: Position, history: ExecutionHistory, target: Checkpoint) -> bool:
-    """Whether a run has one line only, and nobody branched off what would be undone: then its end tells all.
+    """Whether a run has one line only, and no fork starts in the part to be undone: then its end is enough to plan.
 
     A degraded run may hold visits that the end of its history does not show.
     """
@@ -357,13 +367,13 @@ def _calls_since(uow: UnitOfWork, history: ExecutionHistory, target: Checkpoint)
 
 
 def _after(history: ExecutionHistory, target: Checkpoint) -> Sequence[Checkpoint]:
-    """Return what follows a checkpoint on the active line; nothing when it does not lie there."""
+    """Return the checkpoints after one on the active line; none if it is not on that line."""
     line = history.lineage()
     return line[line.index(target) + 1 :] if target in line else ()
 
 
 _MANY = 200
-"""More node runs than this are not asked for their calls one by one."""
+"""Above this number of node runs, all calls of the run are read at once."""
 
 
 def _tree_delta(uow: UnitOfWork, old: str | None, new: str | None) -> TreeDelta:

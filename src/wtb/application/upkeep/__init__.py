@@ -1,1 +1,1 @@
-"""Upkeep: finds damage, and deletes what nobody needs."""
+"""Upkeep: finds and repairs damage, and deletes unneeded data."""

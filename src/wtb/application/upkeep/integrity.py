@@ -1,4 +1,4 @@
-"""Integrity: finds everything that is wrong with a store, says which runs it affects, and repairs what it can."""
+"""Integrity: finds all faults in a store, names the runs that they affect, and repairs what it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
 from wtb.domain.event_catalogue import ExecutionAbandoned, ExecutionPaused
 from wtb.domain.events import Event
-from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause
+from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause, PauseKind
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
@@ -22,13 +22,14 @@ from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection,
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+_PROCESS_GONE = Pause(reason="its process was gone", kind=PauseKind.PROCESS_GONE)
 
 Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What was found. `garbage` is what nothing refers to, `swept` what was collected of it."""
+class IntegrityReport:
+    """The faults that were found. `garbage` is the unused data, `swept` the part of it that was deleted."""
 
     faults: tuple[Fault, ...]
     looked_at: Mapping[str, int]
@@ -37,12 +38,12 @@ class Report:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """Whether no fault is left."""
         return all(fault.repaired for fault in self.faults)
 
 
 class Integrity:
-    """Inspects the store, the leases of runs, and the workspaces of this machine. Never stops at the first fault."""
+    """Checks the store, the leases of runs, and the workspaces on this machine. It does not stop at the first fault."""
 
     def __init__(
         self,
@@ -69,15 +70,17 @@ class Integrity:
         self._grace = grace
         self._user = user
 
-    def check(self, watch: Watch = lambda kind: None) -> Report:
-        """Look at everything and change nothing."""
+    def check(self, watch: Watch = lambda kind: None) -> IntegrityReport:
+        """Check everything and change nothing."""
         inspected = self._inspection.inspect(watch)
         here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
         here = (*self._anchor.inspect(), *here)
-        return Report(faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage)
+        return IntegrityReport(
+            faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage
+        )
 
-    def repair(self, watch: Watch = lambda kind: None) -> Report:
-        """Put right what can be, collect garbage, and look again: what is not found a second time was repaired."""
+    def repair(self, watch: Watch = lambda kind: None) -> IntegrityReport:
+        """Repair faults, delete unused data, and check again: a fault that is not found again was repaired."""
         before = self.check(watch)
         self._inspection.repair(before.faults)
         self._anchor.repair(before.faults)
@@ -88,7 +91,7 @@ class Integrity:
         faults = tuple(fault if (fault.kind, fault.what) in left else fault.mended() for fault in before.faults)
         known = {(fault.kind, fault.what) for fault in faults}
         faults += tuple(fault for fault in after.faults if (fault.kind, fault.what) not in known)
-        return Report(faults=faults, looked_at=after.looked_at, garbage=after.garbage, swept=self._swept())
+        return IntegrityReport(faults=faults, looked_at=after.looked_at, garbage=after.garbage, swept=self._swept())
 
     def _swept(self) -> Swept | None:
         try:
@@ -104,7 +107,7 @@ class Integrity:
                 yield _neglected(execution, neglect, gone)
 
     def _too_long_leases(self) -> Iterator[Fault]:
-        """Yield runs that nobody could take over for long; a repair leaves them, since their process may live."""
+        """Yield runs that nobody can take over for a long time; a repair skips them, since their process may live."""
         now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             lease = execution.lease
@@ -112,9 +115,9 @@ class Integrity:
                 yield Fault(
                     kind=FaultKind.LEASE,
                     what=execution.id,
-                    problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, later than "
-                    f"any lease does: some clock is or was wrong; set the clocks right, and if that process has ended, "
-                    f"`{execution.take_over_command}`",
+                    problem=f"the lease of run {execution.id!r} ({lease.owner}) ends at {lease.expires_at}, too late "
+                    "for any lease: a clock is or was wrong; correct the clocks, and if that process has ended, "
+                    f"use `{execution.take_over_command}`",
                     runs=(execution.id,),
                     remedy=None,
                 )
@@ -125,7 +128,7 @@ class Integrity:
     def _half_restored(self) -> Iterator[Fault]:
         half = [each for each in self._workspaces.list_folders() if self._folders.is_half_restored(each.folder)]
         for each in half:
-            remedy: str | None = "restored again, or removed when it is nobody's"
+            remedy: str | None = "restores it again, or removes it if no run owns it"
             try:
                 execution = self._owner(each)
             except StorageError:  # named by the inspection; whose folder it is cannot be told
@@ -158,13 +161,13 @@ class Integrity:
             yield Fault(
                 kind=FaultKind.STAT_INDEX,
                 what=str(index),
-                problem=f"the stat index {index} is damaged; it only saves time",
+                problem=f"the stat index {index} is damaged; no data is lost, since it only saves time",
                 runs=() if execution is None else (execution.id,),
-                remedy="removed; the next scan makes it anew",
+                remedy="removes it; the next scan creates it again",
             )
 
     def _owner(self, place: WorkspaceFolder) -> Execution | None:
-        """Return the run that a folder belongs to; None when there is none any more."""
+        """Return the run that a folder belongs to; None if the run no longer exists."""
         with self._storage.unit_of_work(readonly=True) as uow:
             try:
                 found = uow.executions.get(ExecutionId(place.execution_name))
@@ -175,7 +178,7 @@ class Integrity:
         return next((each for each in every_execution(self._storage) if place.is_of(each.id)), None)
 
     def _mend(self, fault: Fault) -> None:
-        """Put right what is no matter of the database or the object store."""
+        """Repair a fault that is outside the database and the object store."""
         if fault.remedy is None:
             return
         match fault.kind:
@@ -191,7 +194,7 @@ class Integrity:
                         self._folders.drop_index(index)
 
     def _pause(self, execution_id: ExecutionId, reason: str) -> None:
-        """Give up a run for a process that is gone, so that nobody waits for it."""
+        """Pause a run whose process is gone, so that nobody waits for it."""
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             execution = uow.executions.get(execution_id)
@@ -201,9 +204,7 @@ class Integrity:
             ):
                 return
             try:
-                uow.executions.save(
-                    execution.moved_to(ExecutionStatus.PAUSED, now, pause=Pause(reason="its process was gone"))
-                )
+                uow.executions.save(execution.moved_to(ExecutionStatus.PAUSED, now, pause=_PROCESS_GONE))
             except Conflict:
                 return  # somebody goes on with it
             for body in (
@@ -230,9 +231,9 @@ class Integrity:
 
 def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fault:
     owner = "nobody" if execution.lease is None else execution.lease.owner
-    why = "has ended" if neglect is Neglect.GONE else "has not been heard of for an hour"
-    remedy: str | None = "paused, to be resumed"
-    half_done = f"; go on with `wtb rollback {execution.id} --continue`, or give it up with `--abandon`"
+    why = "has ended" if neglect is Neglect.GONE else "has given no sign of life for an hour"
+    remedy: str | None = "pauses it, so that you can resume it"
+    half_done = f"; finish it with `wtb rollback {execution.id} --continue`, or give it up with `--abandon`"
     if execution.status is ExecutionStatus.ROLLING_BACK or gone is False:
         remedy = None
     return Fault(

@@ -17,7 +17,7 @@ _log = masked_logger(__name__)
 
 
 def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
-    """Yield the runs that fit the filters, newest first; one whose record is damaged is logged and left out."""
+    """Yield the runs that match the filters, newest first; a damaged one is logged and skipped."""
     offset, limit, in_a_row = 0, _PAGE, 0
     while True:
         try:
@@ -28,7 +28,7 @@ def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
                 raise
             if limit == 1:
                 in_a_row += 1
-                _log.warning("%s; it is left out", error)
+                _log.warning("%s; it is skipped", error)
                 offset, limit = offset + 1, _PAGE
             else:
                 limit = 1  # one after the other, until the damaged one is met
@@ -41,7 +41,7 @@ def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
 
 
 def legible_executions(storage: Storage, *, limit: int = 100, offset: int = 0, **filters: Any) -> tuple[Execution, ...]:
-    """Return some of the runs that fit the filters, newest first, as `every_execution` gives them."""
+    """Return one page of the runs that match the filters, newest first; damaged ones are skipped."""
     try:
         with storage.unit_of_work(readonly=True) as uow:
             return uow.executions.list_executions(limit=limit, offset=offset, **filters)

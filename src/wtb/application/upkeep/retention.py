@@ -1,4 +1,4 @@
-"""Retention: deletes checkpoints that nobody needs, run by run, and the data that only they used."""
+"""Retention: deletes old checkpoints, run by run, and the data that only they used."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from wtb.domain.ports import Clock, Garbage, Storage, Swept, UnitOfWork
 from wtb.domain.retention import Outline, Reason, RetentionPolicy, Stub, expendable, open_runs
 
 BATCH = 500
-"""Checkpoints that one transaction deletes: others wait for no more than that."""
+"""How many checkpoints one transaction deletes, so that other writers do not wait long."""
 _TRIES = 5
-"""How often a run that others change meanwhile is planned again before it is left for the next time."""
+"""How often a run that others keep changing is planned again, before it is left for the next time."""
 
 Expendable = tuple[Stub, Reason]
 
 Watch = Callable[[str, int], None]
-"""Hears how many checkpoints more were `looked at` or `deleted`, a batch at a time."""
+"""Called after each batch, with `looked at` or `deleted` and the number of checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPruning:
-    """What goes from one run, or has gone: how many checkpoints for which reason, and what storing them cost.
+    """The checkpoints that one run loses or has lost: how many for each reason, and their stored size.
 
-    `steps` are the first and the last step that they were made at; others between them may stay. `problem` says why
-    the run, or the rest of it, was left alone.
+    `steps` are the first and the last of their steps; others between them may stay. `problem` says why the run, or the
+    rest of it, was skipped.
     """
 
     execution_id: ExecutionId
@@ -46,7 +46,7 @@ class RunPruning:
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been found, or deleted, so far."""
+    """The checkpoints found or deleted so far."""
 
     counts: Counter[Reason] = field(default_factory=Counter)
     size_bytes: int = 0
@@ -71,7 +71,7 @@ class _Tally:
 
 
 class Retention:
-    """Plans and prunes, run by run. A plan holds few facts of each checkpoint; a transaction deletes BATCH of them."""
+    """Plans and prunes, run by run. A plan holds few facts per checkpoint; a transaction deletes BATCH checkpoints."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Retention:
     def plan(
         self, *, workflow: str | None = None, run: ExecutionId | None = None, watch: Watch = lambda what, count: None
     ) -> Iterator[RunPruning]:
-        """Yield what would go, run by run; runs that keep everything are yielded too, so that progress can be told."""
+        """Yield what would be deleted, run by run; runs that keep everything are yielded too, to show progress."""
         for execution in self._executions(workflow, run):
             found = _Tally()
             try:
@@ -105,7 +105,7 @@ class Retention:
     def prune(
         self, *, workflow: str | None = None, run: ExecutionId | None = None, watch: Watch = lambda what, count: None
     ) -> Iterator[RunPruning]:
-        """Delete it, and yield what has gone, run by run. What others did meanwhile is respected, not an error."""
+        """Delete it, and yield what was deleted, run by run. Changes by others meanwhile are no error."""
         for execution in self._executions(workflow, run):
             gone = _Tally()
             try:
@@ -115,11 +115,11 @@ class Retention:
                 yield gone.of(execution, error)
 
     def sweep(self) -> Swept:
-        """Collect what nothing refers to any more."""
+        """Delete the data that nothing refers to any more."""
         return self._garbage.sweep(self._grace)
 
     def count_garbage(self) -> Swept:
-        """Return what a sweep would collect now."""
+        """Return what a sweep would delete now."""
         return self._garbage.count(self._grace)
 
     def _executions(self, workflow: str | None, run: ExecutionId | None) -> Iterator[Execution]:
@@ -141,7 +141,7 @@ class Retention:
         return execution, [each for each in found if each[0].id not in elsewhere]
 
     def _prune(self, execution_id: ExecutionId, gone: _Tally, watch: Watch) -> None:
-        """Delete in batches, newest first: a child of a deleted one that is deleted itself needs no keyframe."""
+        """Delete in batches, newest first: a deleted child of a deleted checkpoint needs no keyframe."""
         for tries in range(1, _TRIES + 1):
             execution, found = self._expendable(execution_id, watch)
             try:
@@ -160,13 +160,13 @@ class Retention:
         ids = [stub.id for stub, _ in batch]
         with self._storage.unit_of_work() as uow:
             if not _has_only_stepped(planned, uow.executions.get(planned.id)):
-                raise Conflict(f"run {planned.id!r} was changed by somebody else; `wtb prune` looks at it again")
+                raise Conflict(f"another process changed run {planned.id!r}; run `wtb prune` again")
             try:
                 uow.checkpoints.delete(ids)
             except NotFound as error:
-                raise Conflict(f"somebody else deleted checkpoints of run {planned.id!r} meanwhile") from error
+                raise Conflict(f"another process has just deleted checkpoints of run {planned.id!r}") from error
             if uow.branches.list_forks(ids):  # only now: nobody can branch off any more
-                raise Conflict(f"somebody branched off run {planned.id!r} meanwhile")
+                raise Conflict(f"another process has just forked run {planned.id!r}")
             self._record(uow, planned.id, Counter(reason for _, reason in batch))
             uow.commit()
 
@@ -180,7 +180,7 @@ class Retention:
 
 
 def _outline(uow: UnitOfWork, execution: Execution, watch: Watch) -> Outline:
-    """Read a run, a few checkpoints at a time, and keep of it what a plan needs."""
+    """Read a run, a few checkpoints at a time, and keep only what a plan needs."""
     branches = uow.branches.list_branches(execution.id)
     heads = [uow.checkpoints.get(branch.head_id) for branch in branches if branch.head_id is not None]
     runs = {run.id: run for run in uow.node_runs.list_unfinished(execution.id)}
@@ -201,9 +201,9 @@ def _watched(checkpoints: Iterable[Checkpoint], watch: Watch) -> Iterator[Checkp
 
 
 def _has_only_stepped(planned: Execution, now: Execution) -> bool:
-    """Whether nothing happened since but steps of whoever runs it, which a plan need not know of.
+    """Whether the run has only made steps since the plan; such steps do not matter to it.
 
-    A rollback needs a run that nobody runs, and going on after it takes another lease.
+    A rollback needs an idle run, and resuming after it takes another lease.
     """
     running = planned.status is ExecutionStatus.RUNNING and now.status is ExecutionStatus.RUNNING
     return now.version == planned.version or (running and now.lease_token == planned.lease_token)

@@ -1,4 +1,4 @@
-"""WorkspaceCollection: deletes folders of ended runs; they can be restored from the store."""
+"""WorkspaceCollection: deletes the folders of ended runs; WTB can restore them from the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CAN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedFolder:
-    """A folder whose time has come. It has gone, or would go; or `kept` says why it stays."""
+    """A folder that is old enough. It was removed, or would be; or `kept` says why it stays."""
 
     execution_id: ExecutionId
     folder: Path
@@ -41,11 +41,11 @@ class CollectedFolder:
 
 
 class WorkspaceCollection:
-    """Looks at the folders of runs that ended long enough ago and that nobody holds.
+    """Checks the folders of runs that ended long enough ago and that no process holds.
 
-    A folder goes when all of it can be had again, or when nobody can use it any more: it holds exactly the commit that
-    is noted for it, or it is a leftover of an attempt that failed or was given up. It stays when it holds what no
-    commit can: ignored files, and changes of a person.
+    A folder is removed if it can be restored completely, or if nobody can use it any more: it holds exactly the commit
+    that is noted for it, or it is left over from an attempt that failed or was given up. It stays if it holds something
+    that no commit has: ignored files, or changes that a person made.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class WorkspaceCollection:
         self._policy_for = policy_for
 
     def plan(self, *, workflow: str | None = None, run: ExecutionId | None = None) -> Iterator[CollectedFolder]:
-        """Yield what would go and what would stay, run by run."""
+        """Yield the folders that would be removed and those that would stay, run by run."""
         checked: set[bytes] = set()
         for execution, folder in self._due(workflow, run):
             yield self._looked_at(execution, folder, checked)[0]
 
     def collect(self, *, workflow: str | None = None, run: ExecutionId | None = None) -> Iterator[CollectedFolder]:
-        """Remove it, and yield what has gone and what stays, run by run."""
+        """Remove folders, and yield those that were removed and those that stay, run by run."""
         checked: set[bytes] = set()
         for execution, folder in self._due(workflow, run):
             outcome, surveyed = self._looked_at(execution, folder, checked)
@@ -106,7 +106,7 @@ class WorkspaceCollection:
     def _looked_at(
         self, execution: Execution, folder: Path, checked: set[bytes]
     ) -> tuple[CollectedFolder, SurveyedFolder | None]:
-        """Return what is to become of a folder, and what lies in it if it may go."""
+        """Return whether a folder goes or stays, and its contents if it may go."""
         outcome = CollectedFolder(execution_id=execution.id, folder=folder)
         if is_removed(folder):  # by a process that was killed before it was done
             return outcome, None
@@ -123,18 +123,18 @@ class WorkspaceCollection:
     ) -> str | None:
         slot = self._slots.of(folder)
         if surveyed.left_out:
-            return f"it holds ignored files, which no checkpoint has, such as {surveyed.left_out[0]!r}"
+            return f"it holds ignored files, which are in no checkpoint, such as {surveyed.left_out[0]!r}"
         held = self._held(slot, folder)
         if held is None:
             return self._reason_to_keep_leftovers(execution, slot, folder, surveyed)
         changes = diff(held, surveyed.tree)
         if changes:
-            return f"somebody changed files in it, such as {min({*changes.put, *changes.removed})!r}"
+            return f"somebody has changed files in it, such as {min({*changes.put, *changes.removed})!r}"
         self._care.check_restorable(held, self._read, checked)
         return None
 
     def _held(self, slot: Slot, folder: Path) -> FileTree | None:
-        """Return the tree that a folder held when a step last ended in it; None when that is not known any more."""
+        """Return the tree that a folder held when a step last ended in it; None if that is no longer known."""
         if slot.folder != folder or slot.commit_id is None:
             return None
         try:
@@ -146,21 +146,21 @@ class WorkspaceCollection:
     def _reason_to_keep_leftovers(
         self, execution: Execution, slot: Slot, folder: Path, surveyed: SurveyedFolder
     ) -> str | None:
-        """Look at what an attempt left that failed or was given up: who has changed it since then is a person.
+        """Check what a failed or given-up attempt left: only a person can have changed it since.
 
         An attempt that was given up may have written to its folder until its run ended.
         """
         done_ns = self._slots.noted_ns(slot)
         if done_ns is None:
-            return "nothing is noted of it: an earlier version of wtb made it, or somebody else did"
+            return "wtb has no record of it: an earlier version of wtb or another program made it"
         if slot.state == BUSY or slot.folder != folder:
             done_ns = int(execution.updated_at.timestamp() * 1e9)
-        return "something was written to it after wtb was done with it" if surveyed.changed_ns > done_ns else None
+        return "something was written to it after its run had ended" if surveyed.changed_ns > done_ns else None
 
     def _removed(
         self, execution: Execution, outcome: CollectedFolder, surveyed: SurveyedFolder | None
     ) -> CollectedFolder:
-        """Move a folder out of everybody's way, look whether somebody was quicker, and remove it."""
+        """Set a folder aside, check that nobody has changed it meanwhile, and remove it."""
         folder = aside = outcome.folder
         try:
             if not is_aside(folder):
@@ -176,14 +176,14 @@ class WorkspaceCollection:
         except (StorageError, NotFound) as error:
             return replace(outcome, kept=str(error))
         except Conflict:
-            return replace(outcome, kept=f"run {execution.id!r} was taken up just now")
+            return replace(outcome, kept=f"another process has just resumed run {execution.id!r}")
         return outcome
 
     def _set_aside(self, execution: Execution, folder: Path, aside: Path) -> Slot:
-        """Rename a folder while nobody can take up its run: the transaction holds its row, and changes nothing.
+        """Rename a folder while nobody can resume its run: the transaction holds its row, and changes nothing.
 
-        Who takes up the run afterwards finds no folder, and makes it anew. It must not be noted as holding a commit
-        then: an empty folder would look as if a person had deleted all files.
+        Whoever resumes the run afterwards finds no folder, and creates it again. Then it must not be noted as holding a
+        commit: an empty folder would look as if a person had deleted all files.
         """
         with self._storage.unit_of_work() as uow:
             uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody was quicker
@@ -205,7 +205,7 @@ class WorkspaceCollection:
                 self._slots.write(slot)
         except WorkspaceError:  # somebody has made it anew
             place = aside
-        return replace(outcome, kept=f"somebody changed files in it just now; it is {place}")
+        return replace(outcome, kept=f"somebody has just changed files in it; it is now {place}")
 
     def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
         if not digests:

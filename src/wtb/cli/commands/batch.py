@@ -12,21 +12,19 @@ from typing import Any
 
 import click
 
-from wtb.application.batches.batch_editor import KEPT
-from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.application.queries.batch_data import MatrixRow
+from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_noticed
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
-    as_data,
     best_first,
     case_rows,
-    evaluation_failures,
     failure_rows,
-    failures,
     print_crowding,
     print_evaluation_counts,
     print_evaluation_failures,
@@ -36,7 +34,6 @@ from wtb.cli.views.batch_tables import (
     print_sharing,
     print_spent,
     spending,
-    why,
 )
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
@@ -44,10 +41,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
 from wtb.infrastructure.cases import read_cases
 
-FAILED = 3
-"""Exit code if jobs or evaluators failed, or if the budget ran out before all jobs were done."""
-
-_STOPPING = "Stopping: jobs that have begun are finished; Ctrl-C again ends this process at once."
+_STOPPING = "Stopping: jobs that have started will finish; Ctrl-C again ends this process at once."
 
 EVERYTHING = "*"
 
@@ -248,8 +242,10 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
-        if not failures(before) and not evaluation_failures(before):
-            raise InvalidInput(f"no job of batch {before.batch.name!r} has failed, and no evaluator")
+        if not failed_jobs(before) and not unscored_jobs(before):
+            raise InvalidInput(
+                f"there is nothing to retry: no job and no evaluator of batch {before.batch.name!r} failed"
+            )
         test = _loaded(bench, file)
         test = replace(
             test,
@@ -266,7 +262,10 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
     now = {case.id: case for case in read_cases(source)}
     gone = [case for case in result.batch.record.cases if case not in now]
     if gone:
-        raise InvalidInput(f"batch {result.batch.name!r} had the case {gone[0]!r}; name the file with --cases")
+        raise InvalidInput(
+            f"batch {result.batch.name!r} has a case {gone[0]!r}, which is missing here; use --cases to name the file "
+            "that has it"
+        )
     return [now[case] for case in result.batch.record.cases]
 
 
@@ -279,13 +278,13 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
         result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, told=display.told)
     used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
     _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
-    if used_up or failures(result) or evaluation_failures(result):
-        sys.exit(FAILED)
+    if used_up or failed_jobs(result) or unscored_jobs(result):
+        sys.exit(WORK_FAILED)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
     rows = best_first(result)
-    data = as_data(result, rows)
+    data = result.overview(rows).to_data()
     if as_json:
         data["jobs"]["kept"] = kept
         print_json(data)
@@ -293,14 +292,14 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
     _print(result, rows)
     jobs, name = data["jobs"], shlex.quote(result.batch.name)
     if kept:
-        echo(f"{counted(kept, 'job')} of {jobs['total']:,} had been done before and were kept.")
+        echo(f"{counted(kept, 'job')} of {jobs['total']:,} kept from an earlier run.")
     if result.left:
         left = f"{counted(result.left, 'job')} left to run"
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
-            echo(f"The budget is used up ({spending(result.spent)}) with {left}: a larger {larger} goes on.")
+            echo(f"The budget is used up ({spending(result.spent)}) with {left}: raise {larger} to continue.")
         else:
-            echo(f"Stopped with {left}: the same command goes on.")
+            echo(f"Stopped with {left}: run the same command again to continue.")
     echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
 
 
@@ -328,9 +327,9 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
 def list_batches(*, limit: int, url: str | None, as_json: bool) -> None:
     """List batches, newest first."""
     with Bench(url) as bench:
-        found = [each for each in bench.list_batches(limit=10_000) if not each.name.startswith(KEPT)]
+        found = bench.list_batches(limit)
     empty = "No batches here yet; `wtb batch run file.py` makes one."
-    show_rows([_row(each) for each in found[:limit]], as_json=as_json, empty=empty)
+    show_rows([_row(each) for each in found], as_json=as_json, empty=empty)
 
 
 def _row(batch: Batch) -> dict[str, Any]:
@@ -389,7 +388,7 @@ def show_batch(
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
         elif failed:
-            show_rows(failure_rows(result), as_json=as_json, empty="No job failed, and no evaluator.")
+            show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
             if not as_json:
                 print_evaluation_counts(result)
         elif by_case or different is not None:
@@ -398,7 +397,7 @@ def show_batch(
             front = result.pareto(*pareto) if pareto else result.combinations
             rows = [row for row in best_first(result) if row.combination in front]
             if as_json:
-                print_json(as_data(result, rows))
+                print_json(result.overview(rows).to_data())
             else:
                 _print(result, rows)
 
@@ -425,7 +424,7 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
     show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
     if jobs:
-        echo("Open the run of a row with `wtb show RUN`, or try another way from it with `wtb fork RUN`.")
+        echo("Open the run of a row with `wtb show RUN`; try something else from one of its steps with `wtb fork RUN`.")
 
 
 def _plain(job: JobResult) -> dict[str, Any]:
@@ -436,7 +435,7 @@ def _plain(job: JobResult) -> dict[str, Any]:
         "status": job.status,
         "scores": job.scores,
         "latency_s": job.latency_s,
-        "error": why(job) if job.status == JobStatus.FAILED else None,
+        "error": error_line(job) if job.status == JobStatus.FAILED else None,
         "run": job.run_id,
     }
 
@@ -455,5 +454,5 @@ def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     with Bench(url) as bench:
         cancelled = bench.cancel_batch(name)
     shown = cancelled.batch.name
-    text = f"{shown} is cancelled: whoever is at it begins no more jobs. Running it again goes on."
+    text = f"{shown} is cancelled: no more jobs start. Run it again to continue."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)

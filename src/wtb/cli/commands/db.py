@@ -51,7 +51,7 @@ def upgrade(url: str | None, revision: str, as_json: bool) -> None:
         schema.upgrade(database, revision)
         after = schema.current(database)
         text = (
-            f"The database is at {after} already."
+            f"The database is already at {after}."
             if before == after
             else f"Upgraded from {before or 'empty'} to {after}."
         )
@@ -96,7 +96,7 @@ def current(url: str | None, as_json: bool) -> None:
     with _database(url) as database:
         found = schema.current(database)
         known = schema.revisions()
-        advice = "run `wtb db upgrade`" if found is None or found in known else "a newer wtb wrote it, install that"
+        advice = "run `wtb db upgrade`" if found is None or found in known else "a newer wtb made it; install that one"
         advice = "up to date" if found == schema.HEAD else advice
         text = f"The database is at {found or 'empty'}, this wtb needs {schema.HEAD}: {advice}."
         show({"current": found, "head": schema.HEAD, "known": known}, text, as_json=as_json)

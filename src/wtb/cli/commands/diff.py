@@ -65,7 +65,7 @@ def diff(
     B, A is compared with the head. RUN@CHECKPOINT names a checkpoint of another run, and RUN@ its head.
     """
     if state_only and files_only:
-        raise InvalidInput("--state-only and --files-only leave nothing to compare; give one of them")
+        raise InvalidInput("give only one of --state-only and --files-only; together they leave nothing to compare")
     parts = {"state": not files_only, "files": not state_only, "calls": not (state_only or files_only)}
     if workflow:
         load_workflow(workflow)

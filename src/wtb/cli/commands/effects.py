@@ -14,7 +14,7 @@ from wtb.cli.views.batch_tables import interval
 from wtb.domain.evaluation import PRICES, Errors
 
 if TYPE_CHECKING:
-    from wtb.domain.statistics.effects import Effect, Effects
+    from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 
 _FEW = 5
 """How many effects that cannot be told apart are listed."""
@@ -53,7 +53,7 @@ def effects(*, name: str, metrics: tuple[str, ...], errors: str, url: str | None
         _print(each, [] if each.metric.name in PRICES else prices)
 
 
-def _print(found: Effects, prices: Sequence[Effects]) -> None:
+def _print(found: VariantEffects, prices: Sequence[VariantEffects]) -> None:
     echo(found.sentence(prices))
     shown = [effect for effect in found.interactions if effect.is_shown]
     rows = [effect for node in found.nodes for effect in found.of(node)]
@@ -68,7 +68,7 @@ def _print(found: Effects, prices: Sequence[Effects]) -> None:
         echo("Not every combination has run on every case: effects of single variants assume no interactions.")
 
 
-def _print_confounded(found: Effects) -> None:
+def _print_confounded(found: VariantEffects) -> None:
     single = [each for each in found.confounded if len(each.factors) == 1]
     for each in single[:_FEW]:
         echo(f"{each.name} cannot be told apart from {_listed(each.with_)} with these combinations.")
@@ -82,7 +82,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_FEW]) + (", …" if names[_FEW:] else "")
 
 
-def _for_people(effect: Effect) -> dict[str, Any]:
+def _for_people(effect: VariantEffect) -> dict[str, Any]:
     finding = "no evidence"
     if effect.is_shown:
         finding = "better" if effect.gain > 0 else "worse"
@@ -95,7 +95,7 @@ def _for_people(effect: Effect) -> dict[str, Any]:
     }
 
 
-def _for_programs(found: Effects) -> list[dict[str, Any]]:
+def _for_programs(found: VariantEffects) -> list[dict[str, Any]]:
     rows = [
         {
             "metric": found.metric.name,

@@ -62,7 +62,7 @@ def events(
     You see the latest events; --before and --after page through the others.
     """
     if sum(map(bool, (run_id, batch, system))) > 1:
-        raise InvalidInput("--run, --batch and --system exclude each other; give one of them")
+        raise InvalidInput("give only one of --run, --batch and --system")
     wanted = _types((*types, EventType.EXECUTION_DELETED) if deleted else types)
     with Bench(url) as bench:
         queries = bench.services.queries
@@ -71,12 +71,12 @@ def events(
             stream = queries.run_stream(run_id)
         elif batch is not None:
             stream = queries.batch(batch).batch.id
-        page = queries.log_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
+        page = queries.event_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
     shown = _data if as_json else _row
     rows = [{"position": event.position, "stream": event.stream, **shown(event)} for event in page.events]
     if not as_json:  # here --before and --after take a position
         rows = [{heading: value for heading, value in row.items() if heading != "number"} for row in rows]
-    show_rows(rows, as_json=as_json, empty="Nothing was recorded.")
+    show_rows(rows, as_json=as_json, empty="No events.")
     if not as_json and page.events:
         _tell_of_others(page, page.events[0].position, page.events[-1].position)
 
@@ -102,9 +102,9 @@ def show_events(
     if as_json and limit is None and before is None and after is None:
         print_json_rows(map(_data, queries.each_event(run, **wanted)))
         return
-    page = queries.event_page(run, before=before, after=after, limit=limit or EVENTS, **wanted)
+    page = queries.event_page(run, by="sequence", before=before, after=after, limit=limit or EVENTS, **wanted)
     rows = [_data(event) if as_json else _row(event) for event in page.events]
-    show_rows(rows, as_json=as_json, empty="Nothing was recorded." if after is None else "Nothing was recorded later.")
+    show_rows(rows, as_json=as_json, empty="No events." if after is None else "No later events.")
     if not as_json and page.events:
         _tell_of_others(page, page.events[0].sequence, page.events[-1].sequence)
 
@@ -118,7 +118,9 @@ def _tell_of_others(page: EventPage, first: int, last: int) -> None:
 
 def _types(names: Sequence[str]) -> list[EventType]:
     for unknown in set(names) - set(EventType) - set(_NOUNS):
-        raise InvalidInput(f"--type {unknown}: no event is called so; give one as node.failed, or {', '.join(_NOUNS)}")
+        raise InvalidInput(
+            f"--type {unknown}: there is no such event; give a type such as node.failed, or one of {', '.join(_NOUNS)}"
+        )
     return [kind for kind in EventType if kind in names or kind.partition(".")[0] in names]
 
 

@@ -33,6 +33,6 @@ def import_langgraph(*, database: str, url: str | None, as_json: bool) -> None:
         done = import_threads(database, Saver(bench))
     text = f"Imported {counted(done.threads, 'thread')} with {counted(done.checkpoints, 'checkpoint')}."
     if done.present:
-        text += f" Left as they are: {', '.join(done.present[:5])}{', …' if done.present[5:] else ''}."
+        text += f" Not changed: {', '.join(done.present[:5])}{', …' if done.present[5:] else ''}."
     facts = {"threads": done.threads, "checkpoints": done.checkpoints, "present": list(done.present)}
     show(facts, text, as_json=as_json)

@@ -64,11 +64,11 @@ _SETTINGS = """# Settings of wtb for this folder. These are the defaults. --url 
 _IGNORED = "# Runs and files of wtb\n.wtb/\n"
 
 _COMMANDS = (
-    ("wtb run writer.py --run-id first", "runs until it asks"),
-    ("wtb resume first --answer yes", "goes on, in a new process"),
-    ("wtb show first", "how it stands, with its state"),
+    ("wtb run writer.py --run-id first", "runs until it asks you"),
+    ("wtb resume first --answer yes", "continues, in a new process"),
+    ("wtb show first", "its status and state"),
     ("wtb history first", "every step; review led back to draft"),
-    ("wtb export first@draft#1 first-draft", "the files as they were after the first draft"),
+    ("wtb export first@draft#1 first-draft", "the files after the first draft"),
 )
 
 
@@ -85,7 +85,7 @@ def init(folder: Path, as_json: bool) -> None:
     texts = {"writer.py": _WORKFLOW, "wtb.toml": _SETTINGS}
     for name in texts:
         if (folder / name).exists():
-            raise InvalidInput(f"{folder / name} is there already; name another folder: `wtb init FOLDER`")
+            raise InvalidInput(f"{folder / name} already exists; name another folder: `wtb init FOLDER`")
     has_ignored = (folder / ".gitignore").exists()
     if not has_ignored:
         texts[".gitignore"] = _IGNORED
@@ -109,8 +109,8 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 def _text(folder: Path, names: list[str], way: list[str], *, keep_out: bool) -> str:
     width = max(len(command) for command, _ in _COMMANDS)
     place = f"in {folder}" if way else "here"
-    lines = [f"Made {', '.join(names)} {place}."]
-    lines += ["Add `.wtb/` to your .gitignore, which was left as it is."] if keep_out else []
+    lines = [f"Created {', '.join(names)} {place}."]
+    lines += ["Add `.wtb/` to your .gitignore; this command has not changed it."] if keep_out else []
     lines += ["Now type:", "", *(f"  {step}" for step in way)]
     lines += [f"  {command:{width}}  # {meaning}" for command, meaning in _COMMANDS]
     return "\n".join(lines)

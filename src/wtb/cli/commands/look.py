@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from wtb.application.queries.lookup import Prefix
-from wtb.application.queries.views import CheckpointPage, CheckpointRow, RunRow
+from wtb.application.queries.views import CheckpointPage, HistoryRow, RunRow
 from wtb.bench import Bench
 from wtb.cli.output import (
     as_json,
@@ -82,12 +82,12 @@ def ls(
         print_json(rows)
         return
     filtered = statuses or workflow is not None or since is not None or offset
-    empty = "No run fits." if filtered else "No runs here yet; `wtb run file.py` makes one."
+    empty = "No run matches." if filtered else "No runs here yet; `wtb run file.py` starts one."
     show_rows(_for_people(rows), as_json=False, empty=empty)
     if len(found) > limit:
-        echo(f"There are more: `--offset {offset + limit}`.")
+        echo(f"There are more: add `--offset {offset + limit}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
-        echo("Nobody gets on with those that are gone or abandoned; `wtb resume RUN` does.")
+        echo("No process is running those that are gone or abandoned; continue one with `wtb resume RUN`.")
 
 
 def _run_row(row: RunRow) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def workflows(*, url: str | None, as_json: bool) -> None:
         }
         for each in found
     ]
-    show_rows(rows, as_json=as_json, empty="No runs here yet; `wtb run file.py` makes one.")
+    show_rows(rows, as_json=as_json, empty="No runs here yet; `wtb run file.py` starts one.")
 
 
 @click.command()
@@ -203,7 +203,7 @@ def history(
             _show_page(queries.history_page(run, every=everything, **bounds), by_id=everything, as_json=as_json)
 
 
-def _show_each(rows: Iterable[CheckpointRow]) -> None:
+def _show_each(rows: Iterable[HistoryRow]) -> None:
     """Print rows as they arrive, one table at a time."""
     rows, is_first = iter(rows), True
     while page := list(islice(rows, _TABLE)):
@@ -222,9 +222,10 @@ def _show_page(page: CheckpointPage, *, by_id: bool, as_json: bool) -> None:
     if page.rows and page.has_earlier:
         first = page.rows[0].checkpoint
         cursor = first.id if by_id else first.step
-        echo(f"There are earlier ones: add `--before {cursor}`; `--all` alone shows all {page.counts.checkpoints:,}.")
+        every = f"`--all` alone shows all {page.counts.checkpoints:,}"
+        echo(f"There are earlier checkpoints: add `--before {cursor}`; {every}.")
     if page.rows and page.has_later and not by_id:
-        echo(f"There are later ones: add `--after {page.rows[-1].checkpoint.step}`.")
+        echo(f"There are later checkpoints: add `--after {page.rows[-1].checkpoint.step}`.")
 
 
 def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
@@ -237,5 +238,5 @@ def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
 def _age(text: str) -> timedelta:
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or len(number) > 4:
-        raise InvalidInput(f"--since takes a number and m, h, d or w, as 12h; not {text!r}")
+        raise InvalidInput(f"--since {text!r}: give a number with m, h, d or w, such as 12h")
     return timedelta(**{_UNITS[unit]: int(number)})

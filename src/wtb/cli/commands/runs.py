@@ -12,6 +12,7 @@ import click
 
 from wtb.application.queries.views import RunView
 from wtb.bench import Bench
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts, requests_to
 from wtb.cli.output import as_json, echo, echo_state, example, print_json, show, url
 from wtb.cli.views.half_done import ways_on
@@ -22,9 +23,6 @@ from wtb.domain.options import Keep, OnFailure
 from wtb.infrastructure.json_text import read_json
 from wtb.loading import load_workflow
 from wtb.runs import Run
-
-FAILED = 3
-"""Exit code if the run failed."""
 
 variant_option = click.option(
     "--variant",
@@ -239,7 +237,7 @@ def _request(url: str | None, run_id: str, request: str, *, as_json: bool) -> No
             run.stop()
         status = run.status
     waits = status is ExecutionStatus.RUNNING
-    text = f"{run.id} will {request} at the end of its step." if waits else f"{run.id} is {status} now."
+    text = f"{run.id} will {request} at the end of its current step." if waits else f"{run.id} is {status} now."
     show({"run": run.id, "requested": request, "status": status.value}, text, as_json=as_json)
 
 
@@ -257,7 +255,7 @@ def end(run: Run, *, as_json: bool, **more: Any) -> None:
     """Print how a run ended; exit with 3 if it failed. `more` is added to the JSON output."""
     report(run, as_json=as_json, **more)
     if run.status is ExecutionStatus.FAILED:
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
 
 
 def _say(text: str) -> None:
@@ -292,7 +290,7 @@ def outcome(view: RunView) -> dict[str, Any]:
 def advice(view: RunView) -> str:
     """Return the status of a run and the next command to type, in a sentence or two."""
     if view.execution.is_thread:
-        return f"A LangGraph thread: its graph goes on with it when it is invoked with thread_id {view.id!r}."
+        return f"This is a LangGraph thread: to continue it, invoke its graph with thread_id {view.id!r}."
     return _advice(view, view.execution)
 
 
@@ -300,16 +298,16 @@ def _advice(view: RunView, execution: Execution) -> str:
     match execution.status:
         case ExecutionStatus.FAILED if execution.failure is not None:
             why = f"{execution.failure.type}: {execution.failure.message}"
-            return f"Failed: {why}\nGo on from the last good step with `wtb resume {view.id}`."
+            return f"Failed: {why}\nContinue from the last good step with `wtb resume {view.id}`."
         case ExecutionStatus.PAUSED if execution.pause is not None and execution.pause.question:
             question = execution.pause.question
             schema = question.get("schema")
             choices = "|".join(map(str, schema)) if schema and isinstance(schema, list) else "…"
             return f"{question['question']}\nAnswer with `wtb resume {view.id} --answer {choices}`."
         case ExecutionStatus.PAUSED if execution.pause is not None:
-            return f"Paused: {execution.pause.reason}. Go on with `wtb resume {view.id}`."
+            return f"Paused: {execution.pause.reason}. Continue with `wtb resume {view.id}`."
         case ExecutionStatus.PENDING:
-            return f"Not begun yet. Begin with `wtb resume {view.id}`."
+            return f"Not started yet. Start it with `wtb resume {view.id}`."
         case ExecutionStatus.COMPLETED:
             return f"Completed: {'; '.join(view.notes)}." if view.notes else "Completed."
     is_half_done = execution.status is ExecutionStatus.ROLLING_BACK
@@ -327,7 +325,7 @@ def read_input(given: str | None) -> dict[str, Any]:
     try:
         value = read_json(text, "--input")
     except InvalidInput as error:
-        raise InvalidInput(f'{error}; give an object, as \'{{"question": "…"}}\', or @file.json') from error
+        raise InvalidInput(f'{error}; give an object, such as \'{{"question": "…"}}\', or @file.json') from error
     if not isinstance(value, dict):
         raise InvalidInput(f"--input must be a JSON object, not a {type(value).__name__}")
     return value

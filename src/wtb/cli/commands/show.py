@@ -35,6 +35,7 @@ from wtb.cli.views.checkpoint_rows import checkpoint_data
 from wtb.cli.views.half_done import half_done
 from wtb.cli.views.live import usage
 from wtb.cli.views.replay import show_replay
+from wtb.cli.views.scores import score_data, score_facts
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import Severity
@@ -144,7 +145,7 @@ def _show_checkpoint(run: Run, at: str, *, as_json: bool) -> None:
         "at": _moment_by(checkpoint.created_at, checkpoint.created_by),
     }
     if not checkpoint.restore_point:
-        facts["restore"] = "no rollback or fork can begin here"
+        facts["restore"] = "not possible: no rollback or fork can start here"
     if checkpoint.name:
         facts["name"] = checkpoint.name
     if totals.files:
@@ -157,7 +158,7 @@ def _show_checkpoint(run: Run, at: str, *, as_json: bool) -> None:
 def _show_traceback(execution: Execution) -> None:
     failure = execution.failure
     if failure is None:
-        raise InvalidInput(f"run {execution.id!r} is {execution.status}; only a failed one has a traceback")
+        raise InvalidInput(f"run {execution.id!r} is {execution.status}; only a failed run has a traceback")
     echo(failure.traceback.rstrip() or f"{failure.type}: {failure.message}")
 
 
@@ -210,7 +211,7 @@ def _show_overview(view: RunView, *, as_json: bool) -> None:
     echo_state(view.state)
     is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
     neglected = view.neglect is not None and not is_half_done
-    echo(f"Nobody gets on with it: `wtb resume {view.id}` does." if neglected else advice(view))
+    echo(f"No process is running it: continue with `wtb resume {view.id}`." if neglected else advice(view))
 
 
 def _more(view: RunView) -> dict[str, Any]:
@@ -240,6 +241,7 @@ def _more(view: RunView) -> dict[str, Any]:
         "failure": None if failure is None else asdict(failure),
         "usage": usage_data(view.usage),
         "spent": usage_data(view.spent),
+        "scores": [score_data(score) for score in view.scores.all],
     }
 
 
@@ -260,11 +262,12 @@ def _facts(view: RunView) -> dict[str, str]:
     if view.current_nodes and execution.status is ExecutionStatus.RUNNING:
         facts["running"] = ", ".join(view.current_nodes)
     if failure is not None and failure.node is not None:
-        facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {view.id} --traceback` tells where"
+        facts["failed in"] = f"{failure.node}, visit {failure.visit}; `wtb show {view.id} --traceback` shows where"
     if any(used.totals().values()):
         facts["used"] = usage(usage_data(used))
     if _is_more(spent.totals(), used.totals()):
-        facts["spent"] = f"{usage(usage_data(spent))}, with attempts that failed and lines that were left"
+        facts["spent"] = f"{usage(usage_data(spent))}, including failed attempts and steps that were rolled back"
+    facts |= score_facts(view)
     if view.files.files:
         how = f"`wtb show {view.id} --files` lists them"
         facts["files"] = f"{counted(view.files.files, 'file')}, {size(view.files.size_bytes)}; {how}"
@@ -314,4 +317,4 @@ def _counts(view: RunView) -> str:
 def _branches(view: RunView) -> str:
     active = view.branch.name
     others = [branch.name for branch in view.branches if branch.name != active]
-    return f"{active}; there are also {', '.join(others)}" if others else active
+    return f"{active}; others: {', '.join(others)}" if others else active

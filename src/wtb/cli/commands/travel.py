@@ -15,7 +15,8 @@ from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.application.time_travel.run_editor import STILL, check_still
 from wtb.bench import Bench
 from wtb.cli.commands.files import readable
-from wtb.cli.commands.runs import FAILED, advice, drive, end, read_input, read_setting, read_variants, variant_option
+from wtb.cli.commands.runs import advice, drive, end, read_input, read_setting, read_variants, variant_option
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
 from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
 from wtb.domain.errors import DamagedData, InvalidInput
@@ -95,13 +96,13 @@ def rollback(
     --continue, or give it up with --abandon.
     """
     if go_on + abandon + (target is not None) != 1:
-        raise InvalidInput(f"say where to go back to, as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
+        raise InvalidInput(f"give a target, such as `wtb rollback {run_id} NODE`, or --continue, or --abandon")
     if in_doubt is not None and target is not None:
-        raise InvalidInput("--in-doubt belongs to --continue and --abandon")
+        raise InvalidInput("--in-doubt works only with --continue or --abandon")
     if take_over and target is not None:
         raise InvalidInput(
-            "--take-over belongs to --continue and --abandon; a run that was not being rolled back is taken over with "
-            f"`wtb resume {run_id} --take-over`"
+            "--take-over works only with --continue or --abandon; to take over a run that is not being rolled back, "
+            f"use `wtb resume {run_id} --take-over`"
         )
     with Bench(url) as bench:
         run = _run(bench, run_id, workflow)
@@ -129,11 +130,11 @@ def _roll_back(
     elif run.status is ExecutionStatus.PAUSED and not _changes(
         plan
     ):  # a rollback that changes nothing would only block redo
-        show(result, f"{run.id} waits there already, and nothing was done. {advice(run.view())}", as_json=as_json)
+        show(result, f"{run.id} is already there, and nothing was changed. {advice(run.view())}", as_json=as_json)
     elif plan.irreversible and not allowed:
         show(result, text, as_json=as_json)
         raise InvalidInput(
-            f"{counted(len(plan.irreversible), 'call')} cannot be taken back, so nothing was done; with "
+            f"{counted(len(plan.irreversible), 'call')} cannot be undone, so nothing was changed; with "
             "--allow-irreversible the run goes back, and the effects of such calls stay"
         )
     else:
@@ -149,15 +150,15 @@ def _changes(plan: RollbackPlan) -> bool:
 
 
 def _plan_text(run: Run, plan: RollbackPlan, *, tools: bool) -> str:
-    why = "a fork builds on them; --shared reverse takes them back" if tools else "--no-tools"
+    why = "a fork builds on them; --shared reverse undoes them" if tools else "--no-tools"
     nodes = [f"  {node.node}#{node.visit}" for node in plan.nodes]
     return "\n".join(
         [
-            f"Back to {place_of(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
-            *(["Undone, newest first:", *nodes] if nodes else []),
-            *listed("Calls taken back, in this order", plan.reverse),
-            *listed("Calls that cannot be taken back", plan.irreversible),
-            *listed(f"Calls kept ({why})", plan.kept),
+            f"Go back to {place_of(plan.target)}, {counted(plan.checkpoints, 'checkpoint')} back.",
+            *(["Nodes to undo, newest first:", *nodes] if nodes else []),
+            *listed("Calls to undo, in this order", plan.reverse),
+            *listed("Calls that cannot be undone", plan.irreversible),
+            *listed(f"Calls to keep ({why})", plan.kept),
             *_file_lines(run, plan),
         ]
     )
@@ -193,7 +194,7 @@ def redo(*, run_id: str, yes: bool, workflow: str | None, url: str | None, as_js
         last = redoable(run.rollbacks)
         again = chosen(run.calls, last.calls)[::-1] if last is not None else []
         if again and run.status is ExecutionStatus.PAUSED:
-            echo("\n".join(listed("Calls made again, in this order", again)), err=as_json)
+            echo("\n".join(listed("Calls to repeat, in this order", again)), err=as_json)
             _ask("Go forward?", yes=yes)
         _act(run, run.redo, as_json=as_json)
 
@@ -256,15 +257,15 @@ def fork(
         effects = bench.services.run_editor.effects_after(source.id, forked.checkpoint)
         facts = {"from": source.id, "checkpoint": forked.checkpoint.id, "effects": list(map(call_row, effects))}
         if not as_json:
-            echo(f"{run.id} begins at {place_of(forked.checkpoint)} of {source.id}.")
-            stays = listed(f"What {source.id} did to the world after that stays done", effects)
+            echo(f"{run.id} starts at {place_of(forked.checkpoint)} of {source.id}.")
+            stays = listed(f"These later calls of {source.id} are not undone", effects)
             echo("".join(f"{line}\n" for line in stays), nl=False)
         if go_on:
             end(drive(bench, run, as_json=as_json), as_json=as_json, **facts)
         else:
             result = {"run": run.id, **facts, "status": run.status.value}
             is_thread = forked.execution.is_thread
-            show(result, advice(run.view()) if is_thread else f"Go on with `wtb resume {run.id}`.", as_json=as_json)
+            show(result, advice(run.view()) if is_thread else f"Continue with `wtb resume {run.id}`.", as_json=as_json)
 
 
 @click.command()
@@ -283,7 +284,7 @@ def checkpoint(*, run_id: str, name: str, description: str, url: str | None, as_
         run = bench.get(run_id)
         made = run.checkpoint(name, description)
     result = {"run": run.id, "checkpoint": made.id, "name": made.name, "step": made.step}
-    show(result, f"{name!r} is step {made.step} of {run.id} now.", as_json=as_json)
+    show(result, f"Step {made.step} of {run.id} is now called {name!r}.", as_json=as_json)
 
 
 @click.command()
@@ -316,7 +317,7 @@ def delete(*, place: str, yes: bool, url: str | None, as_json: bool) -> None:
 def _delete_checkpoint(bench: Bench, run: Run, target: str, *, yes: bool, as_json: bool) -> None:
     check_not_rolling_back(run.execution)
     found = bench.services.queries.checkpoint(run.id, target)
-    echo(f"Checkpoint {found.id} ({place_of(found)}) of {run.id} goes; what builds on it stays.", err=True)
+    echo(f"This deletes checkpoint {found.id} ({place_of(found)}) of {run.id}; later checkpoints stay.", err=True)
     _ask("Delete it?", yes=yes)
     run.delete(found.id)
     show({"run": run.id, "deleted": found.id, "name": found.name}, "Deleted.", as_json=as_json)
@@ -325,9 +326,9 @@ def _delete_checkpoint(bench: Bench, run: Run, target: str, *, yes: bool, as_jso
 def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
     found = bench.services.queries.deletion(run.id)
     forks, own, execution = found.forks, found.checkpoints, found.execution
-    stays = f"; {counted(len(forks), 'fork')} of it will stay: {', '.join(forks)}" if forks else ""
+    stays = f"; {counted(len(forks), 'fork')} will stay: {', '.join(forks)}" if forks else ""
     name, status = execution.workflow_name, execution.status
-    going = f"{run.id} ({name}, {status}) goes with {counted(own, 'checkpoint')}{stays}."
+    going = f"This deletes run {run.id} ({name}, {status}) with {counted(own, 'checkpoint')}{stays}."
     echo(going, err=True)
     _ask("Delete it?", yes=yes)
     run.delete()
@@ -336,7 +337,7 @@ def _delete_run(bench: Bench, run: Run, *, yes: bool, as_json: bool) -> None:
 
 
 def _delete_damaged(bench: Bench, run_id: str, error: DamagedData, *, yes: bool, as_json: bool) -> None:
-    echo(f"{error}. Nobody can tell whether a process is running it; if one is, it stops.", err=True)
+    echo(f"{error}. WTB cannot tell whether a process is running it; if one is, it stops.", err=True)
     _ask("Delete it?", yes=yes)
     bench.services.run_editor.delete_run(ExecutionId(run_id))
     show({"run": run_id, "deleted": run_id}, "Deleted.", as_json=as_json)
@@ -349,7 +350,7 @@ def _run(bench: Bench, run_id: str, workflow: str | None) -> Run:
         return run
     flow, name = load_workflow(workflow), run.execution.workflow_name
     if flow.name != name:
-        raise InvalidInput(f"run {run.id!r} is one of workflow {name!r}, and {workflow} holds {flow.name!r}")
+        raise InvalidInput(f"run {run.id!r} belongs to workflow {name!r}, but {workflow} contains {flow.name!r}")
     return Run(bench, run.id, flow)
 
 
@@ -358,7 +359,7 @@ def _ask(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidInput("there is no terminal to ask on, and nothing was done; pass --yes to go ahead")
+        raise InvalidInput("there is no terminal to ask on, so nothing was changed; pass --yes to go ahead")
     confirm(question)
 
 
@@ -372,9 +373,9 @@ def _act(run: Run, act: Callable[[], object], *, as_json: bool, **more: Any) -> 
             print_json({**_standing(view), **more})
         is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
         echo(f"wtb: {ways_on(view) if is_half_done and not as_json else error}", err=True)
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
     except KeyboardInterrupt:
-        echo(f"Interrupted; `wtb show {run.id}` tells where the run stands.", err=True)
+        echo(f"Interrupted; `wtb show {run.id}` shows where the run is now.", err=True)
         raise
     view = run.view()
     show({**_standing(view), **more}, advice(view), as_json=as_json)

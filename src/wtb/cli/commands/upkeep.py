@@ -11,20 +11,20 @@ from typing import Any
 
 import click
 
-from wtb.application.upkeep.integrity import Report
+from wtb.application.upkeep.integrity import IntegrityReport
 from wtb.application.upkeep.retention import RunPruning, Watch
 from wtb.application.upkeep.workspace_collection import CollectedFolder
 from wtb.bench import Bench
 from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
 from wtb.domain.errors import DamagedData, UnknownFormat
 from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.ports import Swept
+from wtb.domain.ports.upkeep import Swept
 from wtb.domain.retention import Reason, RetentionPolicy
 
 _EXPLAINED = {
-    Reason.BEYOND_LAST: "beyond the last ones that are kept",
-    Reason.TOO_OLD: "older than they are kept for",
-    Reason.OFF_LINE: "off the active line of their run",
+    Reason.BEYOND_LAST: "because their run keeps only its last ones",
+    Reason.TOO_OLD: "because they are too old",
+    Reason.OFF_LINE: "because they are not on the active line of their run",
 }
 
 _KEPT_SHOWN = 5
@@ -61,11 +61,11 @@ def prune(
         with _progress() as (watch, tell):
             go = retention.plan if dry_run else retention.prune
             found = [each for each in go(workflow=workflow, run=wanted, watch=watch) if each.counts or each.problem]
-            tell("looking at the workspaces of runs that have ended")
+            tell("checking the workspaces of ended runs")
             collection = bench.services.collection
             look = collection.plan if dry_run else collection.collect
             folders = list(look(workflow=workflow, run=wanted))
-            tell("collecting what nothing refers to")
+            tell("deleting unused data")
             swept, problem = Swept(), None
             try:
                 swept = retention.count_garbage() if dry_run else retention.sweep()
@@ -109,12 +109,12 @@ def _for_programs(found: list[RunPruning], swept: Swept, problem: str | None, *,
 def _for_people(found: list[RunPruning], kept: Mapping[str, RetentionPolicy], *, dry_run: bool) -> Iterator[str]:
     total, verb = _total(found), "Would delete" if dry_run else "Deleted"
     runs = sum(1 for each in found if each.counts)
-    stored = f"; storing them took {size(sum(each.size_bytes for each in found))}" if total else ""
+    stored = f" ({size(sum(each.size_bytes for each in found))})" if total else ""
     yield f"{verb} {counted(sum(total.values()), 'checkpoint')} of {counted(runs, 'run')}{stored}."
     yield from (f"  {count:,} {_EXPLAINED[reason]}" for reason, count in sorted(total.items()))
     for workflow, policy in sorted(kept.items()) if total else ():
-        yield f"  {workflow} keeps the last {policy.keep_last:,} of a run, for {policy.keep_days:g} days"
-    yield from (f"Left run {each.execution_id} alone: {each.problem}" for each in found if each.problem)
+        yield f"  {workflow}: each run keeps its last {policy.keep_last:,}, for {policy.keep_days:g} days"
+    yield from (f"Skipped run {each.execution_id}: {each.problem}" for each in found if each.problem)
 
 
 def _folders_for_programs(folders: list[CollectedFolder]) -> dict[str, Any]:
@@ -136,16 +136,16 @@ def _folders_for_people(folders: list[CollectedFolder], *, dry_run: bool, verbos
         yield f"{verb} {counted(len(gone), 'workspace')} ({size(sum(each.size_bytes for each in gone))})."
     yield from (f"Kept {each.folder}: {each.kept}" for each in (kept if verbose else kept[:_KEPT_SHOWN]))
     if len(kept) > _KEPT_SHOWN and not verbose:
-        yield f"Kept {len(kept) - _KEPT_SHOWN:,} more; `--verbose` names all of them."
+        yield f"Kept {len(kept) - _KEPT_SHOWN:,} more; `--verbose` lists all."
 
 
 def _collected(swept: Swept, problem: str | None, grace_s: float, *, dry_run: bool) -> str:
     if problem is not None:
-        return f"Collected nothing: {problem}"
+        return f"Deleted no unused data: {problem}"
     if any(swept):
-        return f"{'Would collect now' if dry_run else 'Collected'} {_parts(swept)}."
-    waits = f"; what was used within the last {duration(grace_s)} is left alone" if grace_s else ""
-    return f"There is nothing to collect{waits}."
+        return f"{'Would delete' if dry_run else 'Deleted'} unused data: {_parts(swept)}."
+    waits = f" (data used within the last {duration(grace_s)} is kept)" if grace_s else ""
+    return f"There is no unused data to delete{waits}."
 
 
 def _parts(swept: Swept) -> str:
@@ -177,7 +177,7 @@ def _progress() -> Iterator[tuple[Watch, Callable[[str], None]]]:
         yield lambda what, count: None, lambda text: None
         return
     counts: Counter[str] = Counter()
-    with Terminal(stderr=True).status("looking") as status:
+    with Terminal(stderr=True).status("checking") as status:
 
         def watch(what: str, count: int) -> None:
             counts[what] += count
@@ -208,7 +208,7 @@ def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bo
         context.exit(1)
 
 
-def _report_for_programs(report: Report) -> dict[str, Any]:
+def _report_for_programs(report: IntegrityReport) -> dict[str, Any]:
     return {
         "healthy": report.is_healthy,
         "faults": [asdict(fault) for fault in report.faults],
@@ -218,9 +218,9 @@ def _report_for_programs(report: Report) -> dict[str, Any]:
     }
 
 
-def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
-    looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items()) or "nothing, it is empty"
-    lines = [f"Looked at {looked_at}."]
+def _report_for_people(report: IntegrityReport, grace_s: float, *, repair: bool) -> str:
+    looked_at = ", ".join(counted(count, kind) for kind, count in report.looked_at.items())
+    lines = [f"Checked {looked_at}." if looked_at else "The store is empty."]
     lines += [line for fault in report.faults for line in _fault_lines(fault, repair=repair)]
     left = sum(not fault.repaired for fault in report.faults)
     repaired = len(report.faults) - left
@@ -231,11 +231,11 @@ def _report_for_people(report: Report, grace_s: float, *, repair: bool) -> str:
             f"{counted(left, 'fault')} {'remain' if repair and left > 1 else 'remains' if repair else 'found'}."
         )
     else:
-        lines.append("Everything is well.")
+        lines.append("No faults." if not repaired else "No faults remain.")
     if report.swept is not None:
         lines.append(_collected(report.swept, None, grace_s, dry_run=False))
     elif any(report.garbage):
-        lines.append(f"Nothing refers to {_parts(report.garbage)}; `wtb prune` collects what was not used lately.")
+        lines.append(f"Unused data: {_parts(report.garbage)}; `wtb prune` deletes it unless it was used lately.")
     return "\n".join(lines)
 
 
@@ -247,17 +247,17 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     sign = "repaired" if fault.repaired else "FAULT"
     yield f"{sign}: {fault.problem}"
     if fault.runs:
-        yield f"  concerns {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
+        yield f"  affects {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
     if fault.remedy is None and fault.kind is FaultKind.ANCHOR:
         return  # its message already says what to do
     if fault.remedy is None and fault.kind in _LEFT_TO_YOU:
-        yield "  a repair leaves it to you, since its process may still live, or has left something half done"
+        yield "  --repair does not touch it: its process may still be alive, or has left something unfinished"
     elif fault.remedy is None:
-        yield "  cannot be repaired: restore a backup, or delete what it concerns"
+        yield "  cannot be repaired: restore a backup, or delete the runs that it affects"
     elif not fault.repaired and repair:
-        yield "  could not be repaired from what is there: restore a backup, or delete what it concerns"
+        yield "  could not be repaired from the stored data: restore a backup, or delete the runs that it affects"
     elif not fault.repaired:
-        yield f"  `wtb doctor --repair`: it is {fault.remedy}"
+        yield f"  `wtb doctor --repair` {fault.remedy}"
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def _watched() -> Iterator[Callable[[str], None]]:
         yield lambda kind: None
         return
     counts: Counter[str] = Counter()
-    with Terminal(stderr=True).status("looking") as status:
+    with Terminal(stderr=True).status("checking") as status:
 
         def watch(kind: str) -> None:
             counts[kind] += 1

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wtb.application.batches.batch_editor import known_combination
+from wtb.application.batches.baselines import known_combination
+from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
-from wtb.cli.views.batch_tables import interval, number, verdict_data
+from wtb.cli.views.batch_tables import interval, number
 from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
 
@@ -70,7 +71,8 @@ def compare(
     """Compare every combination of a batch with its baseline, case by case.
 
     With BATCH2, compare each combination in BATCH2 with the same combination in BATCH, on the cases that both have.
-    Either may be BATCH:COMBINATION, or baseline/NAME for a baseline that you set with `wtb baseline`.
+    Either may be BATCH:COMBINATION, or baseline/NAME for a baseline that you set with `wtb baseline`. If a batch has
+    that very name, the batch is meant.
 
     A verdict says better or worse only if chance is ruled out (5 %). The primary metric decides who wins; all
     combinations are judged together on it. The other metrics and the share of failed runs are judged together as a
@@ -79,17 +81,20 @@ def compare(
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
-            result = bench.get_batch(name)
+            result = _side(bench, name)
             found = result.compare(*metrics, errors=errors, max_errors=max_errors)
             against, notes = result.baseline, result.notes
         else:
             found, against, only, notes = _across(bench, name, after, metrics, errors=errors, max_errors=max_errors)
     if errors == Errors.DROP:
-        echo("Warning: --errors drop flatters whoever fails on hard cases: those cases are left out.", err=True)
+        echo(
+            "Warning: --errors drop leaves out failed cases, which flatters combinations that fail on hard ones.",
+            err=True,
+        )
     shown = found if as_json or metrics else _worth_a_row(found)
     several = len({each.comparison.metric.name for each in shown}) > 1
     rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
-    show_rows(rows, as_json=as_json, empty="There is only one combination: nothing to compare.")
+    show_rows(rows, as_json=as_json, empty="There is only one combination, so there is nothing to compare.")
     if found and not as_json:
         _print_legend(shown, against)
         _print_dropped(found, only)
@@ -107,7 +112,7 @@ def _print_legend(shown: Sequence[Verdict], against: str) -> None:
     families = dict.fromkeys(each.family for each in shown)
     told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
     echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
-    echo("w/t/l: cases won, tied and lost; needed: how many cases in all would tell.")
+    echo("w/t/l: cases won, tied and lost; needed: about how many cases would show the difference.")
 
 
 def _across(
@@ -115,7 +120,7 @@ def _across(
 ) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
     """Compare two batches; return the verdicts, the name of the old side, what only one side has, and notes."""
     (first, one), (second, other) = split(name), split(after)
-    old, new = bench.get_batch(first), bench.get_batch(second)
+    old, new = _side(bench, first), _side(bench, second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old.batch, one or other), known_combination(new.batch, other or one))]
@@ -125,6 +130,17 @@ def _across(
         return found, f"{first}:{pairs[0][0]}", only, new.notes
     only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
     return found, f"the same combination in {first}", only, new.notes
+
+
+def _side(bench: Bench, name: str) -> BatchResult:
+    """Return a batch; if there is none of this name, baseline NAME may be meant, written as baseline/NAME."""
+    try:
+        return bench.get_batch(name)
+    except BatchNotFound:
+        prefix, slash, baseline = name.partition("/")
+        if not slash or prefix != BASELINE:
+            raise
+        return bench.get_baseline(baseline)
 
 
 def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
@@ -139,7 +155,7 @@ def _print_dropped(found: Sequence[Verdict], only: Mapping[str, Mapping[str, Seq
             few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
             echo(f"{counted(len(names), what.partition('s_')[0])} only in {batch}, left out: {few}")
     if not only and any(each.comparison.dropped for each in found):
-        echo("Not all cases have a score on both sides: --json has how many.")
+        echo("Some cases have no score on both sides and were left out; --json shows how many.")
 
 
 def _for_programs(verdict: Verdict) -> dict[str, Any]:
@@ -202,16 +218,16 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
         raise InvalidInput(f"name one combination for all batches, not {'; '.join(sorted(chosen))}")
     with Bench(url) as bench:
         kept = bench.set_baseline(name, [batch for batch, _ in named], next(iter(chosen), None))
-        result = bench.get_batch(kept.batch_id)
+        result = bench.get_baseline(kept.name)
     record = result.batch.record
     count, total = len(result.results), len(record.cases) * record.repeats
-    text = f"{name} is {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
+    text = f"Saved baseline {name}: {kept.combination} of {', '.join(record.pooled)}, {counted(count, 'result')}."
     if count < total:
-        text += f" {total - count:,} of {total:,} are missing: not every batch has run every case."
+        text += f" {total - count:,} of {total:,} are missing, because not every batch has run every case."
     if len(record.pooled) > 1 and record.copies:
         text += (
-            f"\n{', '.join(record.copies)} executed nothing: the results are copies of another batch's, and their"
-            " average moves as much by chance. Run it with --no-share."
+            f"\n{', '.join(record.copies)} executed nothing: its results are copies of another batch's, so they do not"
+            " make the average more certain. Run it with --no-share."
         )
     data = {
         "baseline": name,
@@ -229,10 +245,10 @@ def set_baseline(*, name: str, batches: tuple[str, ...], url: str | None, as_jso
 def list_baselines(*, url: str | None, as_json: bool) -> None:
     """List baselines by name."""
     with Bench(url) as bench:
-        rows = [_baseline_row(each, bench.get_batch(each.batch_id)) for each in bench.list_baselines()]
+        rows = [_baseline_row(each, bench.get_baseline(each.name)) for each in bench.list_baselines()]
     if not as_json:
         rows = [{**row, "batches": ", ".join(row["batches"])} for row in rows]
-    show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` makes one.")
+    show_rows(rows, as_json=as_json, empty="No baselines here yet; `wtb baseline set NAME BATCH` saves one.")
 
 
 def _baseline_row(baseline: Baseline, kept: BatchResult) -> dict[str, Any]:
@@ -263,7 +279,7 @@ def delete_baseline(*, name: str, url: str | None, as_json: bool) -> None:
         gone = bench.delete_baseline(name)
     show(
         {"baseline": gone.name, "combination": gone.combination, "deleted": True},
-        f"Baseline {gone.name} is deleted. Batches and runs stay; `wtb baseline set {gone.name} BATCH` makes it anew.",
+        f"Deleted baseline {gone.name}. Batches and runs stay; `wtb baseline set {gone.name} BATCH` saves it again.",
         as_json=as_json,
     )
 

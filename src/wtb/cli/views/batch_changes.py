@@ -33,7 +33,7 @@ def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
     """Print what has changed since the last run, one line per node."""
     if not changes:
         return
-    echo("Changed since the last time:")
+    echo("Changed since the last run:")
     for node, words in changes.items():
         what = node if node == SETUP or node.startswith("the ") else f"node {node}"
         echo(f"  {printable(what)}: {printable(_few(words))}")
@@ -44,13 +44,13 @@ def print_coarse(coarse: Mapping[str, Sequence[str]]) -> None:
     for node, words in coarse.items():
         echo(f"  node {printable(node)}: {printable(_few(words))}.")
     if coarse:
-        echo("  `depends_on=[…]` or `__wtb_fingerprint__()` says more precisely what such a node depends on.")
+        echo("  Use `depends_on=[…]` or `__wtb_fingerprint__()` to say more precisely what such a node depends on.")
 
 
 def print_changing(changing: Sequence[str]) -> None:
     """Name the values that WTB ignores because the runs themselves change them."""
     if changing:
-        echo(f"  Left out, since runs change them: {printable(_few(changing))}.")
+        echo(f"  Ignored, because runs change them: {printable(_few(changing))}.")
 
 
 def print_outside(outside: Mapping[str, Sequence[str]], name: str) -> None:
@@ -58,7 +58,7 @@ def print_outside(outside: Mapping[str, Sequence[str]], name: str) -> None:
     if outside:
         nodes = ", ".join(f"{node} ({_few(names)})" for node, names in outside.items())
         echo(f"  {counted(len(outside), 'node')} used the network or other programs: {printable(nodes)}.")
-        echo(f"  Kept results are as old as their first run; `--fresh` runs them anew ({shlex.quote(name)}).")
+        echo(f"  Kept results may be outdated; `--fresh` runs the nodes again ({shlex.quote(name)}).")
 
 
 def _few(words: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ class BatchDisplay:
             transient=True,
             redirect_stdout=sys.stdout.isatty(),  # output of nodes must reach a pipe unchanged
         )
-        self._task = self._bar.add_task(name, total=None, figures="looking what is there already")
+        self._task = self._bar.add_task(name, total=None, figures="checking what is already done")
         self._rows: dict[str, TaskID] = {}
         self._since = time.monotonic()
         self._said = 0
@@ -80,7 +80,7 @@ class BatchDisplay:
         self.progress = progress
         if progress.is_cancelled and not self._is_cancelled:
             self._is_cancelled = True
-            self.say("Cancelled from elsewhere: jobs that have begun are finished.")
+            self.say("Cancelled by another process: jobs that have started will finish.")
         if self._quiet:
             return
         done = progress.kept + progress.completed + progress.failed

@@ -1,17 +1,18 @@
-"""The results of a batch: tables for people, data for programs."""
+"""The results of a batch as tables for people."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from wtb.application.evaluation_engine import error_of
-from wtb.batch_results import BatchResult, JobResult, MatrixRow
+from wtb.application.queries.batch_data import MatrixRow
+from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.cli.output import Terminal, counted, duration, echo, printable, shown
 from wtb.domain.batch import JobStatus
 from wtb.domain.spending import Spent
@@ -19,9 +20,7 @@ from wtb.domain.statistics.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
 
 if TYPE_CHECKING:
-    from wtb.domain.statistics.comparisons import NeededCases, Summary
     from wtb.domain.statistics.intervals import Interval
-    from wtb.domain.statistics.verdicts import Verdict
 
 _MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
 _FEW = 5
@@ -61,7 +60,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
         table = _matrix(result, rows, "\n")
     console.print(table)
     if len(result.combinations) > 1:
-        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ ↓ which way is better.")
+        echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ higher, ↓ lower is better.")
         if len(result.shown_metrics) > 1:
             echo(f"{result.primary} decides who wins; the other metrics are judged together.")
     print_notes(result)
@@ -116,8 +115,8 @@ def print_crowding(result: BatchResult) -> None:
     """Warn if more jobs ran at a time than the machine has cores: then times are too long."""
     if result.crowding is not None and Latency().name in result.metrics:
         workers, cores = result.crowding
-        echo(f"Times were taken with {workers} jobs at a time on {counted(cores, 'core')}: nodes that compute slow")
-        echo(f"  each other down. `--name quiet --workers {cores} --no-share` measures them anew.")
+        echo(f"{workers} jobs ran at a time on {counted(cores, 'core')}, so computing nodes slowed each other down.")
+        echo(f"  `--name quiet --workers {cores} --no-share` measures the times again.")
 
 
 def print_measured_apart(result: BatchResult) -> None:
@@ -129,18 +128,18 @@ def print_measured_apart(result: BatchResult) -> None:
     for how, names in ways.items():
         few = "; ".join(names[:_FEW]) + ("; …" if names[_FEW:] else "")
         echo(f"{few} and {result.baseline} were measured {how}:")
-        echo(f"  differences in {', '.join(measured)} may be due to that. --remeasure runs them side by side.")
+        echo(f"  that may explain differences in {', '.join(measured)}. --remeasure runs them side by side.")
 
 
 def print_spent(result: BatchResult) -> None:
     """Print the cost, and the models whose price is unknown."""
     if result.spent.usd or result.spent.tokens:
-        echo(f"It took {spending(result.spent)}.")
+        echo(f"Spent: {spending(result.spent)}.")
     if result.unpriced:
         models = ", ".join(result.unpriced)
-        echo(f"No price is known of {models}: what they cost is in no figure here, nor in a budget.")
-        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`;")
-        echo("  what has run keeps what was known then: `--name priced --no-share` runs it anew.")
+        echo(f"No price is known for {models}: their cost is missing from all figures and budgets.")
+        echo("  Report it with ctx.usage(cost_usd=…), or `pip install 'workflow-test-bench[prices]'`.")
+        echo("  Finished runs do not change: `--name priced --no-share` runs the batch again.")
 
 
 def spending(spent: Spent) -> str:
@@ -151,20 +150,20 @@ def spending(spent: Spent) -> str:
 
 def print_failures(result: BatchResult) -> None:
     """List the first failed jobs, with the commands that open their runs."""
-    failed = failures(result)
+    failed = failed_jobs(result)
     if failed:
         echo(f"{counted(len(failed), 'job')} failed:")
     for job in failed[:_FEW]:
-        echo(f"  {job.combination} on {job.case_id}: {printable(why(job))}")
+        echo(f"  {job.combination} on {job.case_id}: {printable(error_line(job))}")
         if job.run_id is not None:
             echo(f"    wtb show {job.run_id} --errors")
     if len(failed) > _FEW:
-        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` has all.")
+        echo(f"  … `wtb batch show {shlex.quote(result.batch.name)} --failed` lists all.")
 
 
 def print_evaluation_failures(result: BatchResult) -> None:
     """Print how often each evaluator failed, with its first error and the run."""
-    failed = evaluation_failures(result)
+    failed = unscored_jobs(result)
     for metric, jobs in failed.items():
         first = jobs[0]
         echo(f"{_how_often(result, metric, jobs)}; the first, {first.combination} on {first.case_id}:")
@@ -172,38 +171,19 @@ def print_evaluation_failures(result: BatchResult) -> None:
         echo(f"    wtb show {first.run_id}")
     if failed:
         name = shlex.quote(result.batch.name)
-        echo(f"  `wtb batch show {name} --failed` lists all. Once the evaluator is mended,")
-        echo(f"  `wtb batch retry {name} FILE` scores them again, without running the workflow again.")
+        echo(f"  `wtb batch show {name} --failed` lists all. Once you have fixed the evaluator,")
+        echo(f"  `wtb batch retry {name} FILE` scores these runs again, without running the workflow.")
 
 
 def print_evaluation_counts(result: BatchResult) -> None:
     """Print how often each evaluator failed."""
-    for metric, jobs in evaluation_failures(result).items():
+    for metric, jobs in unscored_jobs(result).items():
         echo(f"{_how_often(result, metric, jobs)}.")
 
 
 def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> str:
     finished = sum(job.status == JobStatus.COMPLETED for job in result.results)
     return f"Evaluator {metric} failed on {len(jobs):,} of {counted(finished, 'run')}"
-
-
-def evaluation_failures(result: BatchResult) -> dict[str, list[JobResult]]:
-    """Return, for each evaluator, the jobs that it failed to score."""
-    found = {
-        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
-        for metric in result.batch.record.metric_names
-    }
-    return {metric: jobs for metric, jobs in found.items() if jobs}
-
-
-def failures(result: BatchResult) -> list[JobResult]:
-    """Return the jobs that failed."""
-    return [job for job in result.results if job.status == JobStatus.FAILED]
-
-
-def why(job: JobResult) -> str:
-    """Return the error of a job in one line."""
-    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
 
 
 def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict[str, Any]]:
@@ -222,8 +202,8 @@ def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict
 
 def failure_rows(result: BatchResult) -> list[dict[str, Any]]:
     """Return one row per failed job and one per failed evaluation, with the error and the run."""
-    found = [(job, why(job)) for job in failures(result)]
-    for metric, jobs in evaluation_failures(result).items():
+    found = [(job, error_line(job)) for job in failed_jobs(result)]
+    for metric, jobs in unscored_jobs(result).items():
         found += [(job, error_of(job.scores[metric]) or "") for job in jobs]
     rows = case_rows([job for job, _ in found], ())
     return [{**row, "error": error} for row, (_, error) in zip(rows, found, strict=True)]
@@ -234,100 +214,3 @@ def _score(job: JobResult, metric: str) -> str:
     if score is None and job.status == JobStatus.COMPLETED:
         return "–"  # not scored yet
     return "error" if score is None or error_of(score) else number(float(score))
-
-
-def as_data(result: BatchResult, rows: Sequence[MatrixRow]) -> dict[str, Any]:
-    """Return the results of a batch for programs."""
-    done = result.results
-    total = result.batch.record.jobs
-    return {
-        "batch": result.id,
-        "name": result.batch.name,
-        "status": result.status,
-        "baseline": result.baseline,
-        "primary": result.primary,
-        "clusters": result.clusters,
-        "notes": result.notes,
-        "jobs": {
-            "total": total,
-            "completed": sum(job.status == JobStatus.COMPLETED for job in done),
-            "failed": len(failures(result)),
-            "missing": total - len(done),
-        },
-        "node_runs": result.sharing,
-        "spent": result.spent.to_dict(),
-        "measured_apart": result.measured_apart,
-        "unpriced": result.unpriced,
-        "matrix": [
-            {
-                "combination": row.combination,
-                "is_baseline": row.is_baseline,
-                "metrics": {name: _summary_data(summary) for name, summary in row.summaries.items()},
-                "verdicts": {name: verdict_data(verdict) for name, verdict in row.verdicts.items()},
-            }
-            for row in rows
-        ],
-        "failures": [
-            {
-                "combination": job.combination,
-                "case": job.case_id,
-                "repeat": job.repeat,
-                "error": why(job),
-                "run": job.run_id,
-            }
-            for job in failures(result)
-        ],
-        "evaluation_failures": [
-            {"evaluator": metric, "failed": len(jobs), "error": error_of(jobs[0].scores[metric]), "run": jobs[0].run_id}
-            for metric, jobs in evaluation_failures(result).items()
-        ],
-    }
-
-
-def _summary_data(summary: Summary) -> dict[str, Any]:
-    return {
-        "mean": summary.mean,
-        "interval": ends(summary.interval),
-        "method": summary.method.value,
-        "cases": summary.cases,
-        "clusters": summary.clusters,
-        "scored_runs": summary.scored,
-        "errors": summary.errors,
-        "missing": summary.missing,
-    }
-
-
-def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict and its comparison for programs."""
-    comparison = verdict.comparison
-    return {
-        "finding": verdict.finding.value,
-        "reason": verdict.reason,
-        "difference": comparison.difference,
-        "interval": ends(comparison.interval),
-        "p_value": comparison.p_value,
-        "adjusted_p": verdict.adjusted_p,
-        "wins": comparison.wins,
-        "ties": comparison.ties,
-        "losses": comparison.losses,
-        "cases": comparison.pairs,
-        "dropped": comparison.dropped,
-        "decided_by_failures": comparison.decided_by_failures,
-        "effect_size_by_case": comparison.effect_size,
-        "needed_cases": needed_data(verdict.needed_cases),
-        "family": {
-            "is_primary": verdict.family.is_primary,
-            "metrics": list(verdict.family.metrics),
-            "comparisons": verdict.family.comparisons,
-        },
-    }
-
-
-def needed_data(found: NeededCases | None) -> Mapping[str, int | None] | None:
-    """Return a range of case counts for programs."""
-    return None if found is None else {"low": found.low, "about": found.about, "high": found.high}
-
-
-def ends(found: Interval | None) -> Mapping[str, float] | None:
-    """Return an interval for programs."""
-    return None if found is None else {"low": found.low, "high": found.high}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wtb.application.queries.views import CheckpointRow, FileTotals
+from wtb.application.queries.views import FileTotals, HistoryRow
 from wtb.cli.output import size
 from wtb.domain.checkpoint import Checkpoint, Trigger
 
@@ -32,12 +32,12 @@ def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[st
     }
 
 
-def row_data(row: CheckpointRow) -> dict[str, Any]:
+def row_data(row: HistoryRow) -> dict[str, Any]:
     """Return a row of the history for programs."""
     return {"mark": row.mark.value, **checkpoint_data(row.checkpoint, row.files)}
 
 
-def rows_for_people(rows: Sequence[CheckpointRow]) -> list[dict[str, Any]]:
+def rows_for_people(rows: Sequence[HistoryRow]) -> list[dict[str, Any]]:
     """Return rows of the history for people; who made them only if there are several."""
     found = [_for_people(row_data(row)) for row in rows]
     empty = [heading for heading in _ONLY_WHERE_GIVEN if not any(row[heading] for row in found)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from wtb.application.queries.batch_data import interval_data
 from wtb.cli.output import counted
-from wtb.cli.views.batch_tables import ends, number
+from wtb.cli.views.batch_tables import number
 from wtb.gates import GateResult
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def said(found: GateResult) -> str:
     names = f"{comparison.metric.name} of {comparison.candidate} against baseline {found.baseline.name}"
     lines = [why(found), *_drop_lines(found.gate), *_case_lines(found)]
     if found.apart is not None:
-        lines.append(f"note: the two were measured {found.apart}: the difference may be due to that")
+        lines.append(f"note: the two were measured {found.apart}, which may explain the difference")
     return "\n  ".join([f"{found.gate.outcome.value.upper()}: {names}", *lines])
 
 
@@ -30,17 +31,17 @@ def why(found: GateResult) -> str:
     """Return the reason for the outcome in a sentence."""
     gate, cases = found.gate, counted(found.comparison.pairs, "case")
     allowed = amount(gate.allowed, gate)
-    absent = "no case has a score on both sides: are the ids of the cases the same?"
+    absent = "no case has a score on both sides: do both use the same case ids?"
     if found.comparison.pairs:
         absent = "every case has a failed run on both sides: nothing could be compared"
     return {
-        "drop_shown": "more was lost than is allowed, and that is not chance (5 %)",
+        "drop_shown": "the drop is larger than allowed, and not due to chance (5 %)",
         "more_errors": _errors(gate),
         "nothing_to_compare": absent,
-        "unfinished": f"{counted(gate.unfinished, 'case')} not run to the end: run the batch again",
-        "too_few_cases": f"more was lost than is allowed, but {cases} cannot tell that from chance: run at least 5",
-        "no_proof": f"no proof that less than {allowed} was lost: run more cases, or allow a larger drop",
-        "proven": f"less than {allowed} was lost: proven at 5 %",
+        "unfinished": f"{counted(gate.unfinished, 'case')} did not finish: run the batch again",
+        "too_few_cases": f"the drop is larger than allowed, but with {cases} it may be chance: run at least 5",
+        "no_proof": f"no proof that the drop is smaller than {allowed}: run more cases, or allow a larger drop",
+        "proven": f"the drop is smaller than {allowed}: proven at 5 %",
         "no_drop_shown": _not_shown(gate),
     }[gate.reason.value]
 
@@ -110,7 +111,7 @@ def gate_data(found: GateResult) -> dict[str, Any]:
         "at_least": gate.at_least,
         "at_most": gate.at_most,
         "difference": comparison.difference,
-        "interval": ends(comparison.interval),
+        "interval": interval_data(comparison.interval),
         "cases": comparison.pairs,
         "dropped": comparison.dropped,
         "unfinished": gate.unfinished,

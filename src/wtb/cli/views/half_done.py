@@ -7,7 +7,7 @@ from typing import Any
 
 from wtb.application.queries.views import RunView
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.rollback import Direction
+from wtb.domain.rollback import RollbackDirection
 from wtb.domain.tools import ToolCall
 
 _LONGEST = 60
@@ -32,18 +32,18 @@ def ways_on(view: RunView) -> str:
     """Return the same for people, with the two commands to go on."""
     waiting = view.rollback
     if waiting is None:
-        return f"Its rollback has ended in this moment: `wtb show {view.id}` tells how."
-    is_rollback = waiting.journal.direction is Direction.ROLLBACK
-    verb, noun = ("undone", "rollback") if is_rollback else ("made again", "redo")
-    why = waiting.journal.error or "its process is at it, or was killed"
-    stays = "what was undone stays so" if is_rollback else "what was made again is undone"
+        return f"Its rollback has just ended: `wtb show {view.id}` shows how."
+    is_rollback = waiting.journal.direction is RollbackDirection.ROLLBACK
+    verb, noun = ("undone", "rollback") if is_rollback else ("repeated", "redo")
+    why = waiting.journal.error or "its process is still working on it, or was killed"
+    stays = "undone calls stay undone" if is_rollback else "repeated calls are undone again"
     return "\n".join(
         [
-            f"in the middle of a {noun} to {place_of(waiting.target)}: {why}.",
+            f"unfinished {noun} to {place_of(waiting.target)}: {why}.",
             *listed(f"Already {verb}", waiting.done),
             *listed("Left to do", waiting.left),
-            f"Go on with `wtb rollback {view.id} --continue`, or give it up with `wtb rollback {view.id} --abandon`: "
-            f"{stays}, and the run stays where it is.",
+            f"Finish it with `wtb rollback {view.id} --continue`, or give it up with "
+            f"`wtb rollback {view.id} --abandon`: then {stays}, and the run stays where it is.",
         ]
     )
 

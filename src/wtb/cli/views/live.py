@@ -62,7 +62,7 @@ class LiveDisplay:
             subscription.cancel()
             self.stop()
             if subscription.dropped:
-                self.say(f"  … {subscription.dropped} lines came too fast to be shown")
+                self.say(f"  … {subscription.dropped} lines came too fast to show")
 
     def stop(self) -> None:
         """Remove the display from the terminal."""
@@ -124,7 +124,7 @@ def usage(used: Mapping[str, Any]) -> str:
     if not unpriced:
         return f"{tokens}, ${used['cost_usd']:.4f}"
     known = f"${used['cost_usd']:.4f} and " if used["cost_usd"] else ""
-    return f"{tokens}, {known}no price known of {', '.join(unpriced)}"
+    return f"{tokens}, {known}no price known for {', '.join(unpriced)}"
 
 
 def _name(node: str, visit: int) -> str:

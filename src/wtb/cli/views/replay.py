@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from wtb.cli.commands.runs import FAILED
+from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.output import echo, print_json, text_of
 from wtb.domain.checkpoint import Trigger
-from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, Verdict
+from wtb.domain.replay import Aspect, Difference, ReplayedStep, ReplayReport, ReplayVerdict
 from wtb.domain.state import MISSING
 from wtb.loading import load_workflow
 from wtb.runs import Run
 
-_MARKS = {Verdict.SAME: "✓", Verdict.DIFFERENT: "✗", Verdict.TAKEN: "·", Verdict.UNKNOWN: "?"}
+_MARKS = {ReplayVerdict.SAME: "✓", ReplayVerdict.DIFFERENT: "✗", ReplayVerdict.TAKEN: "·", ReplayVerdict.UNKNOWN: "?"}
 _NOT_NODES = {Trigger.START: "input", Trigger.PAUSE: "changed by a person"}
 _LONGEST = 160
 """Longest value, in characters, that people see."""
@@ -29,13 +29,13 @@ def show_replay(run: Run, workflow: str | None, *, as_json: bool) -> None:
             echo("\n".join(_lines(step)))
         echo(_summary(report))
     if not report.same:
-        sys.exit(FAILED)
+        sys.exit(WORK_FAILED)
 
 
 def _lines(step: ReplayedStep) -> list[str]:
     nodes = ", ".join(node if visit == 1 else f"{node}#{visit}" for node, visit in step.visits)
     label = nodes or _NOT_NODES.get(step.trigger, step.trigger.value)
-    unknown = "  (deleted, or what it needs was)" if step.verdict is Verdict.UNKNOWN else ""
+    unknown = "  (its data or the data before it was deleted)" if step.verdict is ReplayVerdict.UNKNOWN else ""
     return [f"{_MARKS[step.verdict]} {step.step:>3}  {label}{unknown}", *map(_sentence, step.differences)]
 
 
@@ -55,10 +55,10 @@ def _text(aspect: Aspect, value: Any) -> str:
 
 
 def _summary(report: ReplayReport) -> str:
-    different = sum(step.verdict is Verdict.DIFFERENT for step in report.steps)
+    different = sum(step.verdict is ReplayVerdict.DIFFERENT for step in report.steps)
     if different:
-        return f"The workflow as it is now gives something else in {different} of {len(report.steps)} steps."
-    return "The workflow as it is now gives what was recorded."
+        return f"The current workflow gives another result in {different} of {len(report.steps)} steps."
+    return "The current workflow gives the recorded results."
 
 
 def _report(report: ReplayReport) -> dict[str, Any]:

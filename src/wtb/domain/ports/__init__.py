@@ -4,13 +4,19 @@ Laws that hold for all of them: implementations are safe to use from several thr
 is changed later by them or may be changed by the caller; foreign exceptions never pass through.
 """
 
-from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.batches import (
+    BaselineRepository,
+    BatchRepository,
+    NodeCacheRepository,
+    ObservationRepository,
+)
 from wtb.domain.ports.events import EventBus, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.runs import (
     BranchRepository,
     CallAnchor,
     CheckpointStore,
+    EvaluationRepository,
     ExecutionRepository,
     NodeRunRepository,
     RollbackRepository,
@@ -18,10 +24,13 @@ from wtb.domain.ports.runs import (
     WorkflowRepository,
 )
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
-from wtb.domain.ports.system import Clock, Codec, Conditions, Ids, Observer, Owners
+from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
+from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
 
 __all__ = [
+    "NO_TELEMETRY",
+    "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
     "CallAnchor",
@@ -30,6 +39,8 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DependencyObserver",
+    "EvaluationRepository",
     "EventBus",
     "EventLog",
     "ExecutionRepository",
@@ -41,11 +52,11 @@ __all__ = [
     "Ids",
     "Inspected",
     "Inspection",
+    "Measure",
     "NodeCacheRepository",
     "NodeRunRepository",
     "ObjectStore",
     "ObservationRepository",
-    "Observer",
     "Owners",
     "Pages",
     "RollbackRepository",
@@ -55,8 +66,10 @@ __all__ = [
     "Subscription",
     "SurveyedFolder",
     "Swept",
+    "Telemetry",
     "ToolCallRepository",
     "UnitOfWork",
     "WorkflowRepository",
     "WorkflowUse",
+    "measured",
 ]

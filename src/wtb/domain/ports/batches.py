@@ -1,4 +1,4 @@
-"""The rows of a batch: its jobs, the node runs that jobs share, and what they were seen to read."""
+"""Batches with their jobs, baselines, the node runs that jobs share, and what jobs were seen to read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from wtb.domain.observation import Observation
 
 
 class BatchRepository(Protocol):
-    """Batch tests, their jobs, and combinations that others are held against."""
+    """Batches and their jobs."""
 
     def save(self, batch: Batch) -> None:
-        """Keep a batch, new or changed; the seconds that it has taken never become fewer."""
+        """Store a new or changed batch; the seconds that it has taken never decrease."""
         ...
 
     def took(self, batch_id: str, spent_s: float) -> None:
-        """Keep how long a batch has taken so far, unless it is known to have taken longer."""
+        """Store how long a batch has taken so far, unless a longer time is already stored."""
         ...
 
     def get(self, batch_id: str) -> Batch:
@@ -30,7 +30,7 @@ class BatchRepository(Protocol):
         ...
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:
-        """Keep jobs, new or changed."""
+        """Store new or changed jobs."""
         ...
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
@@ -46,43 +46,61 @@ class BatchRepository(Protocol):
         ...
 
     def lock(self, name: str) -> None:
-        """Let nobody else plan a batch of this name until the end of the transaction."""
+        """Lock the name of a batch until the end of the transaction, so that nobody else plans it."""
         ...
 
-    def save_baseline(self, baseline: Baseline) -> None:
-        """Keep a baseline; one of the same name is replaced."""
+
+class BaselineRepository(Protocol):
+    """Baselines by name, each with its saved results. A baseline never changes; it is replaced or deleted as a whole.
+
+    A damaged baseline can be replaced and deleted like any other.
+    """
+
+    def save(self, baseline: Baseline, results: Sequence[Job]) -> None:
+        """Save a baseline with its results, in place of the one of the same name."""
         ...
 
-    def get_baseline(self, name: str) -> Baseline:
-        """Return it, or raise BaselineNotFound."""
+    def get(self, name: str) -> Baseline:
+        """Return it, or raise BaselineNotFound, which names those that exist."""
+        ...
+
+    def find(self, batch_id: str) -> Baseline | None:
+        """Return the baseline whose results carry this batch id."""
         ...
 
     def list_baselines(self) -> tuple[Baseline, ...]:
-        """Return all baselines in the order of their names."""
+        """Return all baselines, sorted by name."""
         ...
 
-    def delete_baseline(self, name: str) -> None:
-        """Delete a baseline, if there is one of this name; the batch that it points to stays."""
+    def list_results(self, name: str) -> tuple[Job, ...]:
+        """Return the saved results in the order of their numbers.
+
+        Raise BaselineNotFound if there is no such baseline, and DamagedData if one of its results is lost.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a baseline with its results, if there is one of this name."""
         ...
 
 
 class NodeCacheRepository(Protocol):
-    """Results of node runs by what they depend on. Whoever claims a key makes the result, all others take it."""
+    """Results of node runs by what they depend on. Whoever claims a key makes the result; all others reuse it."""
 
     def find(self, key: bytes) -> CacheEntry | None:
-        """Return the result, or who is making it."""
+        """Return the entry of a key: the result, or the owner that is making it."""
         ...
 
     def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
-        """Put an entry where none is, or in the place of one that is as it was seen; False when somebody was first."""
+        """Store an entry if there is none, or if the present one equals `instead_of`; False if somebody was first."""
         ...
 
     def settle(self, entry: CacheEntry) -> bool:
-        """Put the result in the place of the claim of the same owner; False when the claim was taken over."""
+        """Replace the owner's claim with the result; False if another owner has taken the claim over."""
         ...
 
     def release(self, key: bytes, owner: str) -> None:
-        """Take back a claim: there is no result to share."""
+        """Give up a claim: there is no result to share."""
         ...
 
     def renew(self, owner: str, expires_at: datetime) -> None:
@@ -91,10 +109,10 @@ class NodeCacheRepository(Protocol):
 
 
 class ObservationRepository(Protocol):
-    """What runs were observed to read, by the trace of a batch run, in the order in which it was read."""
+    """What runs were seen to read, by the trace of a batch run, in the order of reading."""
 
     def add(self, trace_id: str, observations: Mapping[int, Observation]) -> None:
-        """Keep observations by their number; one that is there already is left as it is."""
+        """Store observations by their number; existing ones do not change."""
         ...
 
     def list_observations(self, trace_id: str) -> dict[int, Observation]:

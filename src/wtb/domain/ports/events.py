@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
+
+EventNumber = Literal["position", "sequence"]
+"""What numbers an event: its position in the whole log, or its number in its stream."""
 
 
 class EventLog(Protocol):
@@ -25,29 +28,13 @@ class EventLog(Protocol):
         before: int | None = None,
         limit: int = 1000,
         newest: bool = False,
+        by: EventNumber = "position",
     ) -> tuple[RecordedEvent, ...]:
-        """Return events behind a position that fit all filters, in order of position, verified by their hash.
+        """Return events that fit all filters, oldest first, verified by their hash.
 
-        With `before` those from that position on are left out. Of more events than `limit` the first are returned, or
-        the last with `newest`.
-        """
-        ...
-
-    def list_stream(
-        self,
-        stream: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        after: int = 0,
-        before: int | None = None,
-        limit: int = 1000,
-        newest: bool = False,
-    ) -> tuple[RecordedEvent, ...]:
-        """Return events of one stream that fit all filters, oldest first, verified by their hash.
-
-        `after` and `before` are sequence numbers, and both are left out themselves. Of more events than `limit` the
-        first are returned, or the last with `newest`. A page costs what it holds, unless a filter leaves out most.
+        `after` and `before` are exclusive bounds. They are positions in the whole log, or with `by="sequence"` numbers
+        in the stream, which must then be given. If more events fit than `limit`, the first are returned, or with
+        `newest` the last. A page costs what it holds, unless a filter leaves out most; in a stream only by number.
         """
         ...
 
@@ -82,7 +69,7 @@ class EventBus(Protocol):
     """
 
     def publish(self, events: Sequence[RecordedEvent]) -> None:
-        """Hand events to everybody who asked for their type."""
+        """Deliver events to every handler that asked for their type."""
         ...
 
     def subscribe(self, handler: Callable[[RecordedEvent], None], *, types: Collection[EventType] = ()) -> Subscription:

@@ -1,4 +1,4 @@
-"""Workspaces: their trees, the contents of their files, and the folders they lie in."""
+"""Workspaces: their trees, the contents of their files, and their folders."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FileCommitRepository(Protocol):
     def save(
         self, base_id: FileCommitId | None, delta: TreeDelta, contents: Mapping[bytes, bytes] | None = None
     ) -> FileCommitId:
-        """Keep the tree that the delta makes of the base's (of nothing, without one), and contents by digest.
+        """Store the tree after applying the delta to the base (or to the empty tree), and contents by digest.
 
-        FileCommitNotFound when the base is not there, UnsafePath when the result is no tree.
+        Raise FileCommitNotFound if the base does not exist, UnsafePath if the result is not a tree.
         """
         ...
 
@@ -34,7 +34,7 @@ class FileCommitRepository(Protocol):
         ...
 
     def get_contents(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """Return those that are kept here, verified; the others lie in the object store."""
+        """Return the contents that are stored here, verified; the others are in the object store."""
         ...
 
 
@@ -55,11 +55,11 @@ class ObjectStore(Protocol):
     """
 
     def put(self, stream: BinaryIO) -> StoredObject:
-        """Keep everything up to the end of the stream, in bounded memory."""
+        """Store everything up to the end of the stream, in bounded memory."""
         ...
 
     def put_as(self, digest: bytes, content: bytes) -> None:
-        """Keep a content under a digest that the caller vouches for; one of this size that is there is used instead."""
+        """Store a content under a digest that the caller vouches for; an existing one of this size is reused."""
         ...
 
     def sync(self) -> None:
@@ -71,7 +71,7 @@ class ObjectStore(Protocol):
         ...
 
     def list_objects(self, *, unused_since: datetime) -> Iterator[StoredObject]:
-        """Yield, in no order, the objects that nobody has put since then."""
+        """Yield, in no particular order, the objects that nobody has put since then."""
         ...
 
     def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
@@ -79,7 +79,7 @@ class ObjectStore(Protocol):
         ...
 
     def discard_unfinished(self, *, unused_since: datetime) -> int:
-        """Remove what was begun before that and never became an object, as a crash leaves it; return how many."""
+        """Remove unfinished objects that a crash left before that time; return how many."""
         ...
 
 
@@ -101,16 +101,16 @@ class Folders(Protocol):
     """
 
     def scan(self, folder: Path, base: FileTree) -> ScannedFolder:
-        """Return what lies there; the contents of all that is not in the base are in the object store, or returned.
+        """Return what the folder holds; contents that are not in the base are stored as objects, or returned.
 
-        Refused while a restore of the folder is half done: restore it again first.
+        Refused while a restore of the folder is unfinished: restore it again first.
         """
         ...
 
     def restore(
         self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
     ) -> TreeDelta:
-        """Make the folder hold exactly this tree, and return what was changed for that.
+        """Make the folder hold exactly this tree, and return the changes.
 
         `read` gives small contents. Everything new is staged and verified before anything is changed, and a
         failure undoes what was done. After a kill in the middle, calling it again completes it.
@@ -120,19 +120,19 @@ class Folders(Protocol):
     def staged(
         self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
     ) -> AbstractContextManager[Callable[[], TreeDelta]]:
-        """Do the first half of `restore`, and give the second as a function, to be called inside the block or not."""
+        """Do the first half of `restore`, and give the second half as a function, which the block may call."""
         ...
 
 
 class FolderStore(Protocol):
-    """The folder in which all workspaces lie. Nothing here follows a link below the root.
+    """The folder of all workspaces. Nothing here follows a link below the root.
 
     A folder that was opened before is known again for the life of the process: another one in its place is refused.
     """
 
     @property
     def root(self) -> Path:
-        """Where all of it lies."""
+        """The folder that holds all workspaces."""
         ...
 
     def holds(self, folder: Path) -> bool:
@@ -140,7 +140,7 @@ class FolderStore(Protocol):
         ...
 
     def make(self, folder: Path) -> None:
-        """Make a folder, with those above it, unless it is there."""
+        """Create a folder with its parents, unless it exists."""
         ...
 
     def is_ours(self, folder: Path) -> bool:
@@ -148,11 +148,11 @@ class FolderStore(Protocol):
         ...
 
     def rename(self, folder: Path, name: str) -> None:
-        """Give a folder another name in the same place; refused when it is not the one that was made."""
+        """Rename a folder in the same place; refused if it is not the one that was created."""
         ...
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder with everything in it; a link in its place goes, and not what it points to."""
+        """Remove a folder with everything in it; if a link has replaced it, only the link is removed."""
         ...
 
     def read_note(self, path: Path) -> str | None:

@@ -13,6 +13,7 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
 from wtb.domain.rollback import CallKey, Rollback
+from wtb.domain.run_scores import RunScore
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
 
@@ -176,8 +177,11 @@ class CheckpointStore(Protocol):
         draft: CheckpointDraft,
         delta: StateDelta,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Keep the state that the delta makes of the parent's, and what each node returned before reducers.
+
+        `memory` is what an engine keeps beside the state. It is never mixed up with what a node returned.
 
         CheckpointNotFound when the parent is not there or is deleted, AlreadyExists when the id, or the name in
         this execution, is taken. Nothing is kept of a save that raises.
@@ -302,4 +306,19 @@ class RollbackRepository(Protocol):
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
         """Return the journals of an execution in the order of their making."""
+        ...
+
+
+class EvaluationRepository(Protocol):
+    """Scores of single runs, one for each time that an evaluator looked at a run. They are deleted with the run."""
+
+    def add(self, scores: Sequence[RunScore]) -> None:
+        """Keep new scores, or raise ExecutionNotFound if a run does not exist.
+
+        Nobody else can delete these runs until the end of the transaction.
+        """
+        ...
+
+    def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:
+        """Return all scores of a run, oldest first; those of one moment by their ids."""
         ...

@@ -1,4 +1,4 @@
-"""Storage: transactions over all repositories, and the pages, counts and sums that the database makes."""
+"""Storage: transactions over all repositories, and the pages, counts and sums that the database computes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import NamedTuple, Protocol, Self
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
-from wtb.domain.ports.batches import BatchRepository, NodeCacheRepository, ObservationRepository
+from wtb.domain.ports.batches import (
+    BaselineRepository,
+    BatchRepository,
+    NodeCacheRepository,
+    ObservationRepository,
+)
 from wtb.domain.ports.events import EventLog
 from wtb.domain.ports.files import FileCommitRepository
 from wtb.domain.ports.runs import (
     BranchRepository,
     CheckpointStore,
+    EvaluationRepository,
     ExecutionRepository,
     NodeRunRepository,
     RollbackRepository,
@@ -42,7 +48,7 @@ class WorkflowUse(NamedTuple):
 
 
 class Pages(Protocol):
-    """Pages, counts and sums that the database makes, so that nobody reads a long run as a whole.
+    """Pages, counts and sums that the database computes, so that nobody has to read a whole long run.
 
     Checkpoints come without states, oldest first, deleted ones included, verified as in CheckpointStore.
     """
@@ -68,20 +74,20 @@ class Pages(Protocol):
         ...
 
     def sum_line(self, head_id: CheckpointId) -> Usage | None:
-        """Return what the completed node runs along a line used; None when the figures of one are not kept with it."""
+        """Return what the completed node runs of a line used; None if one has no stored figures."""
         ...
 
     def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
-        """Return what all node runs of a run used in all attempts; None when those of a completed one are not kept."""
+        """Return what all node runs of a run used in all attempts; None if a completed one has no stored figures."""
         ...
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:
-        """Return the definitions that runs were made of, by name and then by their last run, oldest first."""
+        """Return the definitions that runs used, by name and then by their last run, oldest first."""
         ...
 
 
 class UnitOfWork(Protocol):
-    """One transaction over everything: entered with `with`, kept by `commit`, undone by leaving without it.
+    """One transaction over everything: enter it with `with`; `commit` keeps it, leaving without a commit undoes it.
 
     Others see nothing of it before the commit. One that was opened as read-only cannot commit, and sees one moment:
     that of its first look. It belongs to one thread, and is used once: after the commit, or outside the block, every
@@ -124,8 +130,18 @@ class UnitOfWork(Protocol):
         ...
 
     @property
+    def evaluations(self) -> EvaluationRepository:
+        """Scores of single runs."""
+        ...
+
+    @property
     def batches(self) -> BatchRepository:
         """Batch tests."""
+        ...
+
+    @property
+    def baselines(self) -> BaselineRepository:
+        """Baselines and their results."""
         ...
 
     @property
@@ -154,7 +170,7 @@ class UnitOfWork(Protocol):
         ...
 
     def now(self) -> datetime:
-        """Return the time by which leases are judged: where several machines share a database, that of the database."""
+        """Return the time that leases go by: the database's, if several machines share it."""
         ...
 
     def __enter__(self) -> Self:
@@ -173,7 +189,7 @@ class UnitOfWork(Protocol):
 
 
 class Storage(Protocol):
-    """Where everything lives; gives units of work. Writers wait for each other, readers for nobody."""
+    """The place where everything is stored; gives units of work. Writers wait for each other, readers for nobody."""
 
     def unit_of_work(self, *, readonly: bool = False) -> UnitOfWork:
         """Return a new unit of work, not yet begun."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from wtb.domain.observation import Observation, Source
+from wtb.domain.observation import Observation, ObservedSource
 
 
 class Clock(Protocol):
@@ -21,12 +21,12 @@ class Ids(Protocol):
     """New ids: unique everywhere, and each sorts after those that the same source gave before."""
 
     def new(self) -> str:
-        """Return an id that nobody has yet."""
+        """Return a new id."""
         ...
 
 
 class Owners(Protocol):
-    """Who runs an execution: a process, by a name that says on which machine it is and since when."""
+    """The processes that run executions; a name says on which machine a process is and since when."""
 
     def me(self) -> str:
         """Return the name of this process."""
@@ -66,11 +66,11 @@ class Conditions(Protocol):
         ...
 
 
-class Observer(Protocol):
-    """Sees what the user's functions read in this process once it is started. Nothing that was read is forgotten."""
+class DependencyObserver(Protocol):
+    """Records what the user's functions read in this process, once it is started. It forgets nothing."""
 
     def start(self) -> None:
-        """Begin to look on; doing it again changes nothing."""
+        """Start to observe; calling it again changes nothing."""
         ...
 
     def count(self) -> int:
@@ -81,6 +81,6 @@ class Observer(Protocol):
         """Return the observations from a number on, in order; later calls only add to them."""
         ...
 
-    def digest(self, source: Source) -> str:
+    def digest(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""
         ...

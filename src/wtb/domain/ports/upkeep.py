@@ -1,4 +1,4 @@
-"""Keeping a store well: collecting what nothing needs, and looking for damage."""
+"""Upkeep of a store: deleting unused data, and finding damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wtb.domain.integrity import Fault
 
 
 class Swept(NamedTuple):
-    """What nothing refers to: how much of it there was, or is."""
+    """The amount of unused data that was deleted, or that there is."""
 
     blobs: int = 0
     commits: int = 0
@@ -21,7 +21,7 @@ class Swept(NamedTuple):
 
 
 class Garbage(Protocol):
-    """What no checkpoint refers to any more, in the database and in the object store.
+    """Data that no checkpoint refers to any more, in the database and in the object store.
 
     Whoever stores or reuses a content marks it as used in the same transaction, and a sweep leaves alone what was
     used within the grace period: so it may run beside everything else. DamagedData, and nothing is removed, when
@@ -29,16 +29,16 @@ class Garbage(Protocol):
     """
 
     def count(self, grace: timedelta) -> Swept:
-        """Return what a sweep would collect."""
+        """Return how much a sweep would delete."""
         ...
 
     def sweep(self, grace: timedelta) -> Swept:
-        """Collect it, and return how much it was."""
+        """Delete unused data, and return how much it was."""
         ...
 
 
 class Inspected(NamedTuple):
-    """What was found wrong, how many things of which kind were looked at, and what nothing refers to at the moment."""
+    """The faults that were found, how many things of each kind were checked, and the unused data."""
 
     faults: tuple[Fault, ...]
     looked_at: Mapping[str, int]
@@ -46,19 +46,19 @@ class Inspected(NamedTuple):
 
 
 class Inspection(Protocol):
-    """Looks at everything that the database and the object store hold, without stopping at the first fault."""
+    """Checks everything in the database and the object store; does not stop at the first fault."""
 
     def inspect(self, watch: Callable[[str], None]) -> Inspected:
-        """Verify everything against its hashes and references, in bounded memory; `watch` hears of each thing."""
+        """Verify everything against its hashes and references, in bounded memory; call `watch` for each thing."""
         ...
 
     def repair(self, faults: Sequence[Fault]) -> None:
-        """Try to put right those that have a remedy; inspecting again tells which of them that did."""
+        """Try to repair the faults that have a remedy; inspect again to see which were repaired."""
         ...
 
 
 class SurveyedFolder(NamedTuple):
-    """What lies in a folder: what a tree holds of it, and what no tree does."""
+    """The contents of a folder: its tree, and the paths that no tree holds."""
 
     tree: FileTree
     left_out: tuple[str, ...]
@@ -68,10 +68,10 @@ class SurveyedFolder(NamedTuple):
 
 
 class FolderCare(Protocol):
-    """What must be known of folders on this machine to keep them well, and to remove them."""
+    """Upkeep of folders on this machine: checking them, and removing them safely."""
 
     def survey(self, folder: Path, *, known_as: Path | None = None) -> SurveyedFolder:
-        """Look at everything in a folder, and store nothing. `known_as` is the name that it had until now."""
+        """Read everything in a folder, and store nothing. `known_as` is the name that it had until now."""
         ...
 
     def is_half_restored(self, folder: Path) -> bool:

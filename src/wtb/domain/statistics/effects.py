@@ -35,7 +35,7 @@ _NOISE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class VariantEffect:
     """The effect of one variant, or the interaction of two, on a metric.
 
     `difference` is in units of the metric. `interval` and `p_value` hold for all effects of the metric together.
@@ -86,7 +86,7 @@ class Confounded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effects:
+class VariantEffects:
     """The effects of all variants on one metric.
 
     `is_complete` says whether every combination of the variants has run on every case. Otherwise the effects of single
@@ -95,12 +95,12 @@ class Effects:
 
     metric: Metric
     defaults: Mapping[str, str]
-    main: tuple[Effect, ...]
-    interactions: tuple[Effect, ...]
+    main: tuple[VariantEffect, ...]
+    interactions: tuple[VariantEffect, ...]
     confounded: tuple[Confounded, ...]
     is_complete: bool
 
-    def of(self, node: str) -> tuple[Effect, ...]:
+    def of(self, node: str) -> tuple[VariantEffect, ...]:
         """Return the effects of a node's variants."""
         return tuple(effect for effect in self.main if effect.factors[0][0] == node)
 
@@ -109,7 +109,7 @@ class Effects:
         """The varied nodes, those that matter most first: by their largest shown effect, then by their largest."""
         return tuple(sorted(self.defaults, key=lambda node: _weight(self.of(node)), reverse=True))
 
-    def sentence(self, prices: Sequence[Effects] = ()) -> str:
+    def sentence(self, prices: Sequence[VariantEffects] = ()) -> str:
         """Say in one sentence which nodes matter for the metric, and what those cost that show no effect."""
         shown = [node for node in self.nodes if any(effect.is_shown for effect in self.of(node))]
         silent = [node for node in self.nodes if self.of(node) and node not in shown]
@@ -143,7 +143,7 @@ def effects(
     *,
     errors: Errors = Errors.WORST,
     seed: int = SEED,
-) -> Effects:
+) -> VariantEffects:
     """Estimate the effect of every variant on a metric, and the interaction of every two variants of two nodes.
 
     All are tested together: joint sign flips of cases or clusters with step-down maxT. A failed run counts as the worst
@@ -161,7 +161,7 @@ def effects(
         clear = [term for term in terms if term not in aliases]
         found += _by_unit(table, design, model, clear, errors).items()
     estimated = _estimated(table, [each for each in found if each[1]], seed)
-    return Effects(
+    return VariantEffects(
         metric=table.metric,
         defaults=dict(defaults),
         main=tuple(effect for effect in estimated if not effect.is_interaction),
@@ -295,7 +295,7 @@ def _with_lost(by_case: Mapping[str, float], lost: Mapping[str, int]) -> dict[st
 
 def _estimated(
     table: ScoreTable, found: Sequence[tuple[tuple[Factor, ...], Mapping[str, float]]], seed: int
-) -> list[Effect]:
+) -> list[VariantEffect]:
     if not found:
         return []
     units = {unit: row for row, unit in enumerate(sorted({unit for _, own in found for unit in own}))}
@@ -321,7 +321,9 @@ def _centred(
     return centred
 
 
-def _effect(table: ScoreTable, factors: tuple[Factor, ...], values: Array, p_value: float, reach: float) -> Effect:
+def _effect(
+    table: ScoreTable, factors: tuple[Factor, ...], values: Array, p_value: float, reach: float
+) -> VariantEffect:
     total = math.fsum(values)
     difference = total / values.size if abs(total) > _NOISE * float(np.abs(values).sum()) else 0.0
     interval = _interval(Sample.of_differences(values, table.ends()), difference, reach)
@@ -329,7 +331,7 @@ def _effect(table: ScoreTable, factors: tuple[Factor, ...], values: Array, p_val
         interval = interval.hull(Interval(0.0, 0.0))
     elif interval is not None and interval.holds(0):  # the test is the sharper of the two: 0 is ruled out
         interval = Interval(0.0, interval.high) if difference > 0 else Interval(interval.low, 0.0)
-    return Effect(
+    return VariantEffect(
         metric=table.metric,
         factors=factors,
         difference=difference,
@@ -366,7 +368,7 @@ def _is_complete(table: ScoreTable, settings: Settings, errors: Errors) -> bool:
     return all(len(table.case_means(name, errors)) == len(table.cases) for name in settings)
 
 
-def _weight(found: Sequence[Effect]) -> tuple[float, float]:
+def _weight(found: Sequence[VariantEffect]) -> tuple[float, float]:
     return (
         max((abs(effect.difference) for effect in found if effect.is_shown), default=0.0),
         max((abs(effect.difference) for effect in found), default=0.0),

@@ -17,7 +17,7 @@ _FEW = 5
 """With fewer cases no drop can be told from chance: four coins show the same side more often than once in twenty."""
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """What a gate says."""
 
     FINE = "fine"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     REGRESSION = "regression"
 
 
-class Reason(StrEnum):
+class GateReason(StrEnum):
     """Why a gate says so."""
 
     DROP_SHOWN = "drop_shown"
@@ -48,7 +48,7 @@ class Allowance:
     def __post_init__(self) -> None:
         """Refuse what is no allowance."""
         if not (math.isfinite(self.value) and self.value >= 0):
-            raise InvalidInput(f"max_drop must be a number from 0 up, or a share such as '10%', not {self.value}")
+            raise InvalidInput(f"max_drop must be 0 or more, or a share such as '10%', not {self.value}")
 
     @classmethod
     def of(cls, given: Allowance | float | str) -> Allowance:
@@ -60,7 +60,7 @@ class Allowance:
         try:
             value = float(text.removesuffix("%"))
         except ValueError as error:
-            message = f"max_drop must be a number from 0 up, or a share such as '10%', not {given!r}"
+            message = f"max_drop must be 0 or more, or a share such as '10%', not {given!r}"
             raise InvalidInput(message) from error
         return cls(value=value / 100 if is_share else value, is_share=is_share)
 
@@ -75,8 +75,8 @@ class Gate:
     equally often. `unfinished` counts cases that the baseline has scored and the candidate has not finished.
     """
 
-    outcome: Outcome
-    reason: Reason
+    outcome: GateOutcome
+    reason: GateReason
     allowed: float
     is_share: bool
     drop: float | None
@@ -101,7 +101,7 @@ def regression(
     - fine: otherwise. No drop was shown; one up to `at_most` may be there. For proof use `non_inferior`.
     """
     judged = _Judged.of(comparison, max_drop, max_errors, unfinished)
-    return judged.gate(*(judged.objection() or judged.doubt() or (Outcome.FINE, Reason.NO_DROP_SHOWN)))
+    return judged.gate(*(judged.objection() or judged.doubt() or (GateOutcome.FINE, GateReason.NO_DROP_SHOWN)))
 
 
 def non_inferior(
@@ -117,7 +117,7 @@ def non_inferior(
     return judged.gate(*(judged.objection() or judged.proof()))
 
 
-Judgement = tuple[Outcome, Reason]
+Judgement = tuple[GateOutcome, GateReason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class _Judged:
     @classmethod
     def of(cls, comparison: Comparison, allowed: Allowance | float | str, max_errors: int, unfinished: int) -> _Judged:
         if max_errors < 0:
-            raise InvalidInput(f"max_errors must be a number of cases from 0 up, not {max_errors}")
+            raise InvalidInput(f"max_errors must be a number of cases, 0 or more, not {max_errors}")
         allowance = Allowance.of(allowed)
         try:
             drops = (drops_as_share if allowance.is_share else drops_in_units)(comparison)
@@ -147,28 +147,28 @@ class _Judged:
         drops, failures = self.drops, self.comparison.failures
         too_many = failures.candidate_only > self.max_errors
         if too_many and errors_p(failures) <= ALPHA:
-            return Outcome.REGRESSION, Reason.MORE_ERRORS
+            return GateOutcome.REGRESSION, GateReason.MORE_ERRORS
         if drops.at_least is not None and drops.at_least > self.allowed.value:
-            return Outcome.REGRESSION, Reason.DROP_SHOWN
+            return GateOutcome.REGRESSION, GateReason.DROP_SHOWN
         if too_many:
-            return Outcome.INCONCLUSIVE, Reason.MORE_ERRORS
+            return GateOutcome.INCONCLUSIVE, GateReason.MORE_ERRORS
         if drops.seen is None or self.comparison.pairs <= failures.both:
-            return Outcome.INCONCLUSIVE, Reason.NOTHING_TO_COMPARE
-        return (Outcome.INCONCLUSIVE, Reason.UNFINISHED) if self.unfinished else None
+            return GateOutcome.INCONCLUSIVE, GateReason.NOTHING_TO_COMPARE
+        return (GateOutcome.INCONCLUSIVE, GateReason.UNFINISHED) if self.unfinished else None
 
     def doubt(self) -> Judgement | None:
         """Return that so few cases cannot tell whether the drop that was seen is chance."""
         can_tell = self.comparison.pairs >= _FEW and self.drops.at_least is not None
         if can_tell or self.drops.seen is None or self.drops.seen <= self.allowed.value:
             return None
-        return Outcome.INCONCLUSIVE, Reason.TOO_FEW_CASES
+        return GateOutcome.INCONCLUSIVE, GateReason.TOO_FEW_CASES
 
     def proof(self) -> Judgement:
         if self.drops.at_most is not None and self.drops.at_most < self.allowed.value:
-            return Outcome.FINE, Reason.PROVEN
-        return Outcome.INCONCLUSIVE, Reason.NO_PROOF
+            return GateOutcome.FINE, GateReason.PROVEN
+        return GateOutcome.INCONCLUSIVE, GateReason.NO_PROOF
 
-    def gate(self, outcome: Outcome, reason: Reason) -> Gate:
+    def gate(self, outcome: GateOutcome, reason: GateReason) -> Gate:
         return Gate(
             outcome=outcome,
             reason=reason,

@@ -89,7 +89,7 @@ def _ends(comparison: Comparison) -> tuple[float, float] | None:
 
 
 def _check_positive(metric: Metric, candidate: Array, baseline: Array, ends: tuple[float, float] | None) -> None:
-    """Refuse scores of which nobody can lose a share; on a declared scale from 0 up some may be 0, but not all."""
+    """Refuse scores that have no share to lose; on a declared scale from 0 some may be 0, but not all."""
     lowest = float(min(candidate.min(), baseline.min()))
     if ends is not None and ends[0] >= 0:
         if baseline.sum() > 0:
@@ -101,7 +101,7 @@ def _check_positive(metric: Metric, candidate: Array, baseline: Array, ends: tup
         problem = f"there is a score of {lowest:g}"
     raise InvalidInput(
         f"a drop in percent needs positive scores, and {problem} on {metric.name}: "
-        "give the drop in units of the metric, as 0.02"
+        "give the drop in units of the metric, such as 0.02"
     )
 
 

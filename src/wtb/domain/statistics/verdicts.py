@@ -68,7 +68,7 @@ def verdicts(
     if not 0 < alpha < 1:
         raise InvalidInput(f"alpha must lie between 0 and 1, not {alpha}")
     if max_errors < 0:
-        raise InvalidInput(f"max_errors is a number of cases from 0 up, not {max_errors}")
+        raise InvalidInput(f"max_errors must be a number of cases, 0 or more, not {max_errors}")
     first = primary or next((each.metric.name for each in comparisons), "")
     families = [
         [index for index, each in enumerate(comparisons) if (each.metric.name == first) is is_primary]

@@ -13,7 +13,7 @@ from wtb.infrastructure.checkpoints.rows import ParentRow
 
 
 class Known(NamedTuple):
-    """What is remembered of a checkpoint: its manifest, and its row when this process has written or read it."""
+    """What is cached about a checkpoint: its manifest, and its row if this process has written or read it."""
 
     manifest: Manifest
     row: ParentRow | None
@@ -35,7 +35,7 @@ class ManifestCache:
         self._lock = Lock()
 
     def blobs(self, addresses: Collection[bytes], read: Callable[[Sequence[bytes]], Blobs]) -> Blobs:
-        """Return blobs, those that were read and verified lately from memory: an address is the hash of its content."""
+        """Return blobs, recently verified ones from memory; an address is the hash of its content."""
         found = {address: data for address in addresses if (data := self._blobs.get(address)) is not None}
         missing = [address for address in addresses if address not in found]
         if not missing:

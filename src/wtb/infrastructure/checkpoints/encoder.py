@@ -36,14 +36,14 @@ ReadBlobs = Callable[[Sequence[bytes]], Blobs]
 Returned = Mapping[str, Mapping[str, Any]]
 
 _SAME = None
-"""Stands in the stored `returned` for a value that the delta of the same checkpoint holds already."""
+"""In the stored `returned`, stands for a value that the delta of the same checkpoint already holds."""
 
 _MOST_CHANGES = 4
-"""A mapping is written anew when it holds so many times as many changes as keys: then a quarter of them is in use."""
+"""A mapping is rewritten when it holds this many times as many changes as keys: then only a quarter is in use."""
 
 
 class EncodedDelta(NamedTuple):
-    """What is stored of a checkpoint: operations, what nodes returned, and the blobs that both refer to."""
+    """The stored form of a checkpoint: operations, what nodes returned, and the blobs that both refer to."""
 
     operations: dict[str, list[Operation]]
     returned: dict[str, dict[str, Operation | None]]
@@ -106,7 +106,7 @@ class DeltaEncoder:
     def _merge(
         self, key: str, entry: Entry | None, change: Merge, blobs: dict[bytes, bytes], read_blobs: ReadBlobs
     ) -> Operation:
-        """Write what changed, or the whole mapping where it is small, not kept by key, or mostly changes by now."""
+        """Write the changes, or the whole mapping if it is small, not stored by key, or mostly changed."""
         path = f"state.{key}"
         if isinstance(entry, MappingEntry) and _are_texts([*change.items, *change.removed]):
             items, digests = self._pairs(change.items, path)

@@ -16,9 +16,9 @@ from wtb.domain.errors import StateNotSerialisable, UnknownFormat
 from wtb.domain.ports import Codec
 
 INLINE_BYTES = 256
-"""Values up to this size lie in the delta itself; larger ones are blobs."""
+"""Values up to this size are stored in the delta itself; larger ones are blobs."""
 INLINE_APPEND_BYTES = 4096
-"""Appended items up to this size lie in the delta until a keyframe seals them into chunks."""
+"""Appended items up to this size stay in the delta until a keyframe seals them into chunks."""
 CHUNK_BYTES = 64 * 1024
 """Lists are cut into blobs of about this size."""
 SEAL_BYTES = 16 * 1024
@@ -143,7 +143,7 @@ def _weight(segments: Sequence[Segment]) -> int:
 
 
 class _Bucket:
-    """The entries whose keys share a checksum byte, with their common hash, computed when first asked for."""
+    """The entries whose keys share a checksum byte, with their common hash, computed when first needed."""
 
     __slots__ = ("_digest", "entries")
 
@@ -241,7 +241,7 @@ def _bucket_of(key: str) -> int:
     try:
         return zlib.crc32(key.encode()) & 0xFF
     except UnicodeEncodeError as error:
-        raise StateNotSerialisable(f"state[{key!r}]", "a key that is no valid text cannot be stored") from error
+        raise StateNotSerialisable(f"state[{key!r}]", "a key that is not valid text cannot be stored") from error
 
 
 def _apply(entries: dict[str, Entry], key: str, operation: Operation) -> int:

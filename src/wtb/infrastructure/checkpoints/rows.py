@@ -1,4 +1,4 @@
-"""Checkpoint rows: how a checkpoint lies in a table, and what a place for such rows must offer."""
+"""Checkpoint rows: the row of a checkpoint in a table, and the port for tables of such rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ParentRow(NamedTuple):
 
 
 class CheckpointRows(Protocol):
-    """A place for checkpoint rows, blobs and keyframes, inside one transaction."""
+    """Checkpoint rows, blobs and keyframes, inside one transaction."""
 
     def find_parent(self, checkpoint_id: str) -> ParentRow | None:
         """Return the parent and keep it from being deleted until the end of the transaction."""
@@ -107,11 +107,11 @@ class CheckpointRows(Protocol):
         ...
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
-        """Return the row and everything before it, in whichever execution."""
+        """Return the row and everything before it, in any execution."""
         ...
 
     def list_last(self, checkpoint_id: str, length: int) -> list[CheckpointRow]:
-        """Return the row and so many before it, at most `length` in all, newest first, in whichever execution."""
+        """Return the row and those before it, at most `length` in all, newest first, in any execution."""
         ...
 
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
@@ -127,7 +127,7 @@ class CheckpointRows(Protocol):
         ...
 
     def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None:
-        """Keep blobs; those that are there already are marked as used now, so that no sweep takes them."""
+        """Store blobs; existing ones are marked as used now, so that no sweep deletes them."""
         ...
 
     def touch_blobs(self, addresses: Collection[bytes], now_us: int) -> int:
@@ -197,7 +197,7 @@ def _unsealed(data: bytes, checksum: bytes, checkpoint_id: str) -> bytes:
     if data[:16] != checksum:
         raise DamagedData(
             f"checkpoint {checkpoint_id!r} is damaged: its stored bytes do not match their checksum; "
-            "`wtb doctor` tells more"
+            "`wtb doctor` shows more"
         )
     return data[16:]
 
@@ -254,7 +254,7 @@ def checkpoint_of(codec: Codec, row: CheckpointRow) -> Checkpoint:
     if row.format != FORMAT:
         raise UnknownFormat(f"checkpoint {row.id!r} has format {row.format}; this version of wtb reads {FORMAT}")
     if _chained(codec, row[:_FACTS], row.state_hash, row.returned_hash, row.parent_hash) != row.hash:
-        raise DamagedData(f"checkpoint {row.id!r} is damaged: its row does not match its hash; `wtb doctor` tells more")
+        raise DamagedData(f"checkpoint {row.id!r} is damaged: its row does not match its hash; `wtb doctor` shows more")
     return _read_checkpoint(row)
 
 
@@ -270,7 +270,7 @@ def _next_nodes(text: str) -> tuple[str, ...]:
 
 
 def stored_checkpoint(draft: CheckpointDraft, row: CheckpointRow) -> Checkpoint:
-    """Return the checkpoint that a draft became: its fields, and what the store added."""
+    """Return the checkpoint of a draft, with the fields that the store added."""
     checkpoint = object.__new__(Checkpoint)
     checkpoint.__dict__.update(
         draft.__dict__,

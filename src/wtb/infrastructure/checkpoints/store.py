@@ -19,7 +19,7 @@ from wtb.domain.ports import (
     ExecutionRepository,
     NodeRunRepository,
 )
-from wtb.domain.state import StateDelta
+from wtb.domain.state import State, StateDelta
 from wtb.infrastructure.checkpoints.cache import Known, ManifestCache
 from wtb.infrastructure.checkpoints.decoder import HistoryDecoder
 from wtb.infrastructure.checkpoints.encoder import DeltaEncoder, EncodedDelta
@@ -45,10 +45,15 @@ _ROW_BYTES = 512
 """What reading one more row costs, in bytes: bounds the number of small deltas between keyframes."""
 _FRESH = 256
 """Manifests that one unit of work remembers."""
+_MEMORY = "langgraph:memory"
+"""Under this name a row keeps the engine's memory beside what nodes returned; no node can be called that.
+
+Earlier versions wrote it so, when only the engine of LangGraph had a memory. Nobody but this store knows the name.
+"""
 
 
-class Around(NamedTuple):
-    """What a history is made of beside checkpoints."""
+class HistorySources(NamedTuple):
+    """The repositories that a history reads besides its checkpoints."""
 
     executions: ExecutionRepository
     branches: BranchRepository
@@ -66,7 +71,7 @@ class DeltaCheckpointStore:
         encoder: DeltaEncoder,
         codec: Codec,
         clock: Clock,
-        around: Callable[[], Around],
+        sources: Callable[[], HistorySources],
     ) -> None:
         self._rows = rows
         self._cache = cache
@@ -74,10 +79,10 @@ class DeltaCheckpointStore:
         self._clock = clock
         self._encoder = encoder
         self._fresh: dict[str, Known] = {}
-        self._around = around
+        self._sources = sources
 
     def keep_learned(self) -> None:
-        """Share what this transaction learned; before its commit others could meet chunks that never come to be."""
+        """Share what this transaction learned; called after its commit, since before it nothing is certain."""
         for checkpoint_id, known in self._fresh.items():
             self._cache.put(checkpoint_id, known)
 
@@ -91,7 +96,10 @@ class DeltaCheckpointStore:
         draft: CheckpointDraft,
         delta: StateDelta,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
+        if memory is not None:
+            returned = {**(returned or {}), _MEMORY: memory}
         parent_hash, base = self._base(draft)
         read_blobs = partial(self._read_blobs, checkpoint_id=draft.parent_id)
         try:
@@ -105,7 +113,7 @@ class DeltaCheckpointStore:
         return self.write(draft, parent_hash, base, encoded)
 
     def write(self, draft: CheckpointDraft, parent_hash: bytes, base: Manifest, encoded: EncodedDelta) -> Checkpoint:
-        """Keep a delta that is encoded already; `base` is the manifest of the parent."""
+        """Store an encoded delta; `base` is the manifest of the parent."""
         payload = self._payload(draft, encoded)
         manifest = base.apply(encoded.operations, _ROW_BYTES + len(payload))
         row = row_of(
@@ -154,7 +162,7 @@ class DeltaCheckpointStore:
         return parent.hash, manifest
 
     def _read_manifest(self, checkpoint_id: str, state_hash: bytes) -> Manifest:
-        """Read a manifest and verify it: whatever is built on a damaged one would make the damage look whole."""
+        """Read a manifest and verify it: a state built on a damaged one would look intact."""
         manifest = EMPTY
         at: str | None = None
         for link in self._rows.chain(checkpoint_id):
@@ -164,7 +172,7 @@ class DeltaCheckpointStore:
                 lost = link.id if link.parent_id == at else link.parent_id
                 raise DamagedData(
                     f"checkpoint {checkpoint_id!r} is damaged: {lost!r}, which it builds on, has lost its content; "
-                    "`wtb doctor` tells more"
+                    "`wtb doctor` shows more"
                 )
             else:
                 body = unseal_delta(self._codec, link.payload, link.id, link.parent_id)
@@ -172,7 +180,7 @@ class DeltaCheckpointStore:
             at = link.id
         if manifest.root(self._codec) != state_hash:
             raise DamagedData(
-                f"checkpoint {checkpoint_id!r} is damaged: its state does not match its hash; `wtb doctor` tells more"
+                f"checkpoint {checkpoint_id!r} is damaged: its state does not match its hash; `wtb doctor` shows more"
             )
         return manifest
 
@@ -190,7 +198,7 @@ class DeltaCheckpointStore:
         return sealed
 
     def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
-        """Write a keyframe from the deltas before it; DamagedData when they are not whole. Deleted ones need none."""
+        """Write a keyframe from the deltas before it; raise DamagedData if they are damaged. Deleted ones need none."""
         found = self._rows.find(checkpoint_id)
         if found is not None and not found[0].deleted:
             manifest = self._read_manifest(checkpoint_id, checkpoint_of(self._codec, found[0]).state_hash)
@@ -217,11 +225,8 @@ class DeltaCheckpointStore:
         addresses |= self._encoder.returned_addresses(operations, returned)
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
         self._remember(checkpoint_id, manifest)
-        return Snapshot(
-            checkpoint=checkpoint,
-            state=self._encoder.state(manifest, blobs),
-            returned=self._encoder.returned(operations, returned, manifest, blobs),
-        )
+        decoded = self._encoder.returned(operations, returned, manifest, blobs)
+        return _snapshot(checkpoint, self._encoder.state(manifest, blobs), decoded)
 
     def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
         """Return the operations of a checkpoint and what its nodes returned, verified."""
@@ -229,7 +234,7 @@ class DeltaCheckpointStore:
         if self._encoder.returned_digest(operations, returned) != row.returned_hash:
             raise DamagedData(
                 f"checkpoint {row.id!r} is damaged: what its nodes returned does not match its hash; "
-                "`wtb doctor` tells more"
+                "`wtb doctor` shows more"
             )
         return operations, returned
 
@@ -252,10 +257,10 @@ class DeltaCheckpointStore:
         blobs = self._cache.blobs(addresses, lambda missing: self._read_blobs(missing, next(iter(checkpoint_ids))))
         decoder = HistoryDecoder(self._codec, self._encoder, blobs)
         return (
-            Snapshot(
-                checkpoint=checkpoint_of(self._codec, rows[checkpoint_id][0]),
-                state=decoder.state(manifests[checkpoint_id]),
-                returned=self._encoder.returned(*deltas[checkpoint_id], manifests[checkpoint_id], blobs),
+            _snapshot(
+                checkpoint_of(self._codec, rows[checkpoint_id][0]),
+                decoder.state(manifests[checkpoint_id]),
+                self._encoder.returned(*deltas[checkpoint_id], manifests[checkpoint_id], blobs),
             )
             for checkpoint_id in checkpoint_ids
             if checkpoint_id in rows
@@ -306,9 +311,9 @@ class DeltaCheckpointStore:
         for address in addresses:
             data = blobs.get(address)
             if data is None:
-                raise DamagedData(f"{needed} blob {address.hex()[:16]}, which is missing; `wtb doctor` tells more")
+                raise DamagedData(f"{needed} blob {address.hex()[:16]}, which is missing; `wtb doctor` shows more")
             if self._codec.digest(data) != address:
-                raise DamagedData(f"{needed} blob {address.hex()[:16]}, which is damaged; `wtb doctor` tells more")
+                raise DamagedData(f"{needed} blob {address.hex()[:16]}, which is damaged; `wtb doctor` shows more")
         return blobs
 
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:
@@ -324,17 +329,17 @@ class DeltaCheckpointStore:
             yield checkpoint_of(self._codec, row)
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
-        around = self._around()
-        execution = around.executions.get(execution_id)
+        sources = self._sources()
+        execution = sources.executions.get(execution_id)
         # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
-        branches = around.branches.list_branches(execution_id)
-        node_runs = list(around.node_runs.list_runs(execution_id))
+        branches = sources.branches.list_branches(execution_id)
+        node_runs = list(sources.node_runs.list_runs(execution_id))
         rows = {row.id: row for row in self._rows.list_rows(execution_id)}
         for checkpoint_id in {row.parent_id for row in rows.values()} | {branch.head_id for branch in branches}:
             if checkpoint_id is not None and checkpoint_id not in rows:
                 rows |= {row.id: row for row in self._rows.list_ancestors(checkpoint_id)}
         for other in sorted({row.execution_id for row in rows.values()} - {execution_id}):
-            node_runs += around.node_runs.list_runs(ExecutionId(other))
+            node_runs += sources.node_runs.list_runs(ExecutionId(other))
         return ExecutionHistory(
             execution_id=execution_id,
             active_branch_id=execution.branch_id,
@@ -344,9 +349,9 @@ class DeltaCheckpointStore:
         )
 
     def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
-        around = self._around()
-        execution = around.executions.get(execution_id)
-        branch = around.branches.get(execution.branch_id)
+        sources = self._sources()
+        execution = sources.executions.get(execution_id)
+        branch = sources.branches.get(execution.branch_id)
         rows = [] if branch.head_id is None else self._rows.list_last(branch.head_id, length)
         if len(rows) < length:
             return self.load_history(execution_id)
@@ -356,7 +361,7 @@ class DeltaCheckpointStore:
             active_branch_id=branch.id,
             branches=(branch,),
             checkpoints=checkpoints,
-            node_runs=around.node_runs.list_leading_to(execution_id, checkpoints),
+            node_runs=sources.node_runs.list_leading_to(execution_id, checkpoints),
             complete=False,
         )
 
@@ -371,7 +376,7 @@ class DeltaCheckpointStore:
             raise CheckpointNotFound(", ".join(sorted(missing)))
         if heads:
             raise Conflict(
-                f"checkpoint {heads[0][0]!r} is where a branch stands; go on or roll back before you delete it"
+                f"checkpoint {heads[0][0]!r} is the head of a branch; resume or roll back before you delete it"
             )
         self._uproot(gone)
         self._rows.bury(gone)
@@ -384,7 +389,7 @@ class DeltaCheckpointStore:
         if heads:
             self._rows.revive(condemned)
             raise Conflict(
-                "checkpoint {!r} is where run {!r} stands, a fork; resume or delete that one first".format(*heads[0])
+                "checkpoint {!r} is the head of a fork, run {!r}; resume or delete that run first".format(*heads[0])
             )
         stumps = _with_ancestors(self._uproot(own), own)
         self._rows.bury(stumps)
@@ -397,7 +402,7 @@ class DeltaCheckpointStore:
             self._fresh.pop(checkpoint_id, None)
 
     def _uproot(self, gone: Collection[str]) -> set[str]:
-        """Give a keyframe to every survivor that builds on one of these, and return those that were built on."""
+        """Write a keyframe for every remaining checkpoint that builds on one of these; return those it was built on."""
         children = [child for child in self._rows.children_of(gone) if child.id not in gone]
         for child in children:
             if not child.deleted:
@@ -414,8 +419,13 @@ class DeltaCheckpointStore:
         return manifest
 
 
+def _snapshot(checkpoint: Checkpoint, state: State, returned: dict[str, dict[str, Any]]) -> Snapshot:
+    memory = returned.pop(_MEMORY, None)
+    return Snapshot(checkpoint=checkpoint, state=state, returned=returned, memory=memory)
+
+
 def _with_ancestors(ids: Collection[str], rows: Mapping[str, CheckpointRow]) -> set[str]:
-    """Return these and all before them, which the lineages of others go through."""
+    """Return these and all checkpoints before them."""
     found: set[str] = set()
     for start in ids:
         at = start

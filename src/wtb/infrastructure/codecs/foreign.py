@@ -11,7 +11,7 @@ import ormsgpack
 
 @dataclass(slots=True, repr=False)
 class Foreign:
-    """What LangGraph's serialiser made of a value: the name of the encoding, and the bytes.
+    """A value as LangGraph's serialiser wrote it: the name of the encoding, and the bytes.
 
     Nothing is built from it here: only the library that wrote it knows how, and its owner decides what may be built.
     Not frozen, since that triples the time of making one, and histories are made of thousands.

@@ -60,7 +60,7 @@ _MSGPACK = b"msgpack\0"
 
 
 class MsgpackCodec:
-    """The codec of all stores. Types of the user's own are known by the name under which they were registered."""
+    """The codec of all stores. The user's own types go by the name under which they were registered."""
 
     def __init__(self, types: TypeRegistry = REGISTERED) -> None:
         self._types = types
@@ -100,7 +100,7 @@ class MsgpackCodec:
 
     def _walked(self, value: Any, path: str, option: int) -> bytes:
         try:
-            return ormsgpack.packb(_Walk(self, option).plain(value, path, 0), None, option)
+            return ormsgpack.packb(_ValueTagger(self, option).plain(value, path, 0), None, option)
         except RecursionError as error:  # the caller left little of Python's stack
             raise StateNotSerialisable(path, "nested too deeply") from error
         except (TypeError, ValueError) as error:
@@ -195,8 +195,8 @@ def _array(packed: list[bytes]) -> bytes:
     return b"\xdd" + len(packed).to_bytes(4, "big") + b"".join(packed)
 
 
-class _Walk:
-    """Goes through a value that the native encoder refused: tags what can be kept, names what cannot."""
+class _ValueTagger:
+    """Walks through a value that the native encoder refused: tags what can be stored, names what cannot."""
 
     def __init__(self, codec: MsgpackCodec, option: int) -> None:
         self._codec = codec
@@ -235,7 +235,7 @@ class _Walk:
         except TypeError:
             _refuse(path, f"{kind_of(value)}{_hint(value)}")
         except (AttributeError, LookupError) as error:
-            _refuse(path, f"{kind_of(value)} cannot be taken apart: {error}")
+            _refuse(path, f"{kind_of(value)} cannot be read: {error}")
         if code in _RAW:
             return self._ext(code, content)
         if code == _OBJECT:
@@ -269,14 +269,14 @@ def _hint(value: Any) -> str:
     if callable(value):
         return " cannot be stored; keep a name in the state and look the function up in the node"
     if isinstance(value, Secret):
-        return " is never stored: read it in the node that needs it"
+        return " is never stored; read it in the node that needs it"
     if any(hasattr(type(value), name) for name in ("__dataclass_fields__", "model_fields", "__members__")):
         return " cannot be stored before it is registered with wtb.serialisable"
     return f" cannot be stored; {_instead(value)}"
 
 
 def _instead(value: Any) -> str:
-    """Say what to store in place of a value; by method what numpy and pandas have, which are not imported here."""
+    """Suggest what to store instead; numpy and pandas values are recognised by their methods, without an import."""
     by_kind = (advice for kinds, advice in _INSTEAD_OF if isinstance(value, kinds))
     by_method = (advice for method, advice in _INSTEAD_WITH if hasattr(value, method))
     return next(chain(by_kind, by_method), "use plain data, or register a dataclass, enum or pydantic model")

@@ -1,4 +1,4 @@
-"""Warns of secrets in what is stored. It is stored as it is, since a resumed run needs it; a person should know."""
+"""Warns about secrets in stored data. They are stored unmasked, because a resumed run needs them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _told: set[str] = set()
 
 
 def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
-    """Log a warning, once a place, that what is stored holds the text of a `Secret`; the path says where."""
+    """Log a warning, once per place, that stored data holds the text of a `Secret`; the path says where."""
     root = path.partition("[")[0]  # not once for each item of a list
     if root in _told or len(_told) >= _MOST_PLACES:
         return
     _told.add(root)
     _log.warning(
-        "%s holds the text of a wtb.Secret, and is stored unmasked: read the secret in the node that needs it, and "
-        "keep it out of what nodes return and of plain arguments",
+        "%s holds the text of a wtb.Secret and is stored unmasked: read the secret in the node that needs it, and do "
+        "not return it from nodes or pass it as a plain argument",
         _place(value, needle.decode("utf-8", "surrogatepass"), path),
     )
 

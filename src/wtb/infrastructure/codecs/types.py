@@ -22,7 +22,7 @@ class _Registered(NamedTuple):
 
 
 class TypeRegistry:
-    """Names of types, and how each is taken apart and put together again."""
+    """Names of types, and how to turn their values into data and back."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, _Registered] = {}
@@ -33,7 +33,7 @@ class TypeRegistry:
         name = name or f"{cls.__module__}:{cls.__qualname__}"
         known = self._by_name.get(name)
         if known is not None and _origin(known.type) != _origin(cls):  # equal when a module is loaded again
-            raise AlreadyExists(f"the name {name!r} is taken by {known.type!r}; register {cls!r} under another")
+            raise AlreadyExists(f"the name {name!r} already belongs to {known.type!r}; give {cls!r} another")
         content, build = _how(cls)
         self._by_name[name] = _Registered(cls, content, build)
         self._names[cls] = name
@@ -47,7 +47,7 @@ class TypeRegistry:
         return tuple(known.type for known in self._by_name.values())
 
     def content(self, name: str, value: Any) -> Any:
-        """Return what a value of this type is made of, as plain data."""
+        """Return a value of this type as plain data."""
         return self._by_name[name].content(value)
 
     def build(self, name: str, content: Any) -> Any:
@@ -61,7 +61,7 @@ class TypeRegistry:
         try:
             return known.build(content)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise UnknownFormat(f"a stored {name!r} does not fit the class any more: {error}") from error
+            raise UnknownFormat(f"a stored {name!r} no longer fits its class: {error}") from error
 
 
 def _origin(cls: type) -> tuple[str, str]:
@@ -81,16 +81,16 @@ def _how(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         return list, cls._make
     if hasattr(cls, "model_construct"):
         return (lambda model: _model_content(cls, model)), (lambda content: _model(cls, *content))
-    raise InvalidInput(f"{cls!r} is no dataclass, enum, named tuple or pydantic model; register one of these")
+    raise InvalidInput(f"{cls!r} is not a dataclass, enum, named tuple or pydantic model; register one of these")
 
 
 def _check_plain(cls: type) -> None:
-    """Raise when the fields are not all there is, as in a dataclass that extends int or Exception."""
+    """Raise if the fields do not hold all data, as in a dataclass that extends int or Exception."""
     try:
         object.__new__(cls)
     except TypeError as error:
         raise InvalidInput(
-            f"{cls!r} extends a built-in type, or is abstract: its fields are not all there is; register a plain one"
+            f"{cls!r} extends a built-in type, or is abstract: its fields are not all its data; register a plain class"
         ) from error
 
 
@@ -130,7 +130,7 @@ def _model(cls: Any, fields: dict[str, Any], extra: Any, fields_set: list[str], 
 
 
 REGISTERED = TypeRegistry()
-"""The registry that `wtb.serialisable` fills: module-level, since a worker learns types by importing modules."""
+"""The registry that `wtb.serialisable` fills. It is global, because a worker learns of types by importing modules."""
 
 
 def serialisable(cls: T, *, name: str | None = None) -> T:

@@ -73,17 +73,16 @@ class CelConditions:
         if len(expression) > self._max_length:
             yield f"has {len(expression)} characters; at most {self._max_length} are allowed: {INSTEAD}"
         if source.nesting > self._max_nesting:
-            yield f"has {source.nesting} brackets in each other; at most {self._max_nesting} are allowed"
+            yield f"has {source.nesting} nested brackets; at most {self._max_nesting} are allowed"
 
     def _cost_faults(self, source: CelSource) -> Iterator[str]:
         """Say what could take too long between two looks at the clock."""
         if source.macro_nesting > self._max_macro_nesting:
             yield (
-                f"has {source.macro_nesting} macros in each other; at most {self._max_macro_nesting} are allowed: "
-                f"{INSTEAD}"
+                f"has {source.macro_nesting} nested macros; at most {self._max_macro_nesting} are allowed: {INSTEAD}"
             )
         if source.additions > _MOST_ADDITIONS:
-            yield f"adds {source.additions} times; at most {_MOST_ADDITIONS} are allowed: add up in a node"
+            yield f"has {source.additions} additions; at most {_MOST_ADDITIONS} are allowed: add up in a node"
         if source.copies > _MOST_COPIES:
             yield (
                 "names the variables of its macros too often: values could grow "
@@ -114,7 +113,7 @@ def _pattern_faults(literal: str | None) -> Iterator[str]:
     length = unrolled_length(str(_parse(literal, literal).execute()))
     if length > _LONGEST_PATTERN:
         yield (
-            f"has a pattern {literal} that is {length} pieces long when its repetitions are written out; at most "
+            f"has a pattern {literal} that is {length} pieces long with its repetitions written out; at most "
             f"{_LONGEST_PATTERN} are allowed: write + or * instead of counts"
         )
     try:

@@ -45,7 +45,7 @@ class CelCondition:
             self._check(name, value)
         result = self._execute(values)
         if type(result) is not bool:
-            raise self._invalid(f"gave {reprlib.repr(result)} ({_kind(result)}); it must give true or false")
+            raise self._invalid(f"gave {reprlib.repr(result)} ({_kind(result)}); it must return true or false")
         return result
 
     def _execute(self, values: Mapping[str, Any]) -> Any:
@@ -74,12 +74,12 @@ class CelCondition:
     def _problem(self, error: Exception, values: Mapping[str, Any]) -> str:
         undefined = _UNDEFINED.search(str(error))
         if undefined and undefined[1] in self._names and undefined[1] not in values:
-            return f"needs {undefined[1]!r}, and the state has no such key; set it in the input or in a node before"
+            return f"needs {undefined[1]!r}, but the state has no such key; set it in the input or in an earlier node"
         for name, value in values.items():
             if (reason := _conversion_error(name, value)) is not None:
                 return f"cannot use {name!r} ({_kind(value)}): {reason}; keep plain data there, or {INSTEAD}"
         if isinstance(error, KeyError):
-            return f"asks for a key {error.args[0]!r} that is not there; ask has(…) first{_kinds(values)}"
+            return f"uses a key {error.args[0]!r} that does not exist; check has(…) first{_kinds(values)}"
         if undefined:
             return f"calls {undefined[1]!r}, which does not exist or does not take such values{_kinds(values)}"
         return f"cannot be evaluated: {sentence(error)}{_kinds(values)}"

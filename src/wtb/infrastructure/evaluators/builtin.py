@@ -38,11 +38,11 @@ class _Keyed:
     def __post_init__(self) -> None:
         """Refuse a key that cannot lead to a value."""
         if inspect.iscoroutinefunction(self.key):
-            raise InvalidInput(f"{type(self).__name__} does not await its function; give one that is not async")
+            raise InvalidInput(f"{type(self).__name__} cannot await its function; give one that is not async")
         if not self.key or not isinstance(self.key, str | Callable):
             raise InvalidInput(
-                f"{type(self).__name__} takes a key of the state, a path as 'messages.-1.content' or a function of the "
-                f"context, not {self.key!r}"
+                f"{type(self).__name__} takes a key of the state, a path such as 'messages.-1.content' or a function "
+                f"of the context, not {self.key!r}"
             )
 
     def actual(self, context: EvaluationContext) -> Any:
@@ -55,7 +55,7 @@ class _Keyed:
     def check_case(self, case: Case) -> None:
         """Raise InvalidInput if the case has no expected value; called before anything runs."""
         if case.expected is None:
-            raise InvalidInput(f"expected is missing, which {type(self).__name__} needs")
+            raise InvalidInput(f"expected is missing; {type(self).__name__} needs it")
         self.wanted_of(case)
 
     def wanted(self, context: EvaluationContext) -> Any:
@@ -72,14 +72,14 @@ class _Keyed:
             return self._expected_at(key, case.expected)
         if self.takes_whole:
             return case.expected
-        raise InvalidInput(f"expected is a mapping; say which of its values {type(self).__name__} needs{_hint(case)}")
+        raise InvalidInput(f"expected is a mapping; name the value that {type(self).__name__} needs{_hint(case)}")
 
     def _expected_at(self, key: str, expected: Mapping[str, Any]) -> Any:
         try:
             return value_at(key, expected, "expected")
         except InvalidInput as error:
             hint = f"; {error}; expected_key= names another key" if is_path(key) else ""
-            raise InvalidInput(f"expected.{key} is missing, which {type(self).__name__} needs{hint}") from error
+            raise InvalidInput(f"expected.{key} is missing; {type(self).__name__} needs it{hint}") from error
 
     @property
     def _function_name(self) -> str:
@@ -154,7 +154,7 @@ class NumericMatch(_Keyed):
             float(self.wanted_of(case))
         except (TypeError, ValueError):
             raise InvalidInput(
-                f"expected is {self.wanted_of(case)!r}, and {type(self).__name__} needs a number"
+                f"expected is {self.wanted_of(case)!r}, but {type(self).__name__} needs a number"
             ) from None
 
     def evaluate(self, context: EvaluationContext) -> float:
@@ -185,7 +185,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidInput(f"{pattern!r} is no regular expression: {error}") from error
+        raise InvalidInput(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -233,7 +233,7 @@ class Cost:
 
     def evaluate(self, context: EvaluationContext) -> float:
         if context.unpriced:
-            raise InvalidInput(f"no price is known of {', '.join(context.unpriced)}")
+            raise InvalidInput(f"no price is known for {', '.join(context.unpriced)}")
         return context.usage.get("cost_usd", 0.0)
 
 

@@ -68,7 +68,7 @@ def evaluator(
 
 def _name_of(function: Any) -> str:
     if not callable(function) or isinstance(function, type):
-        raise InvalidInput(f"@wtb.evaluator stands above a function of the context, not above {function!r}")
+        raise InvalidInput(f"@wtb.evaluator decorates a function of the context, not {function!r}")
     name: str = getattr(function, "__name__", "")
     if not name.isidentifier():
         raise InvalidInput("a function without a name needs one: wtb.evaluator(name='is_short')(…)")

@@ -37,7 +37,7 @@ def _key_of_messages(state: Mapping[str, Any]) -> str:
         return keys[0]
     if not keys:
         raise InvalidInput(f"no key of the state holds messages; it has {', '.join(sorted(state)) or 'no keys'}")
-    raise InvalidInput(f"{', '.join(keys)} hold messages; say which by a path, as '{keys[0]}.-1.content'")
+    raise InvalidInput(f"{', '.join(keys)} hold messages; choose one with a path, such as '{keys[0]}.-1.content'")
 
 
 def is_message(value: Any) -> bool:
@@ -64,10 +64,10 @@ def refuse_messages(key: str, value: Any, is_one: IsMessage) -> None:
         return
     if isinstance(value, list | tuple):
         raise InvalidInput(
-            f"{key!r} holds {len(value)} messages; say which one counts: '{key}.-1.content' is the last one, "
+            f"{key!r} holds {len(value)} messages; choose one: '{key}.-1.content' is the last one, "
             "wtb.langgraph.last_message the last answer of the model; or give a function of the context"
         )
-    raise InvalidInput(f"{key!r} is a whole message; say which part of it counts, as '{key}.content'")
+    raise InvalidInput(f"{key!r} is a whole message; choose a part of it, such as '{key}.content'")
 
 
 def text_of(value: Any) -> str:

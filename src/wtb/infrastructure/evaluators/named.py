@@ -33,7 +33,7 @@ _KEYED = {each.name: each.__name__ for each in (ExactMatch, Contains, RegexMatch
 def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
     """Return the evaluators, looking up those given by name, after checking all of them."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidInput(f"evaluators must be a list, as [wtb.Latency()], not {given!r}")
+        raise InvalidInput(f"evaluators must be a list, such as [wtb.Latency()], not {given!r}")
     found = tuple(_evaluator(each) for each in given)
     check_evaluators(found)
     return found
@@ -54,8 +54,8 @@ def evaluator_named(name: str) -> Any:
     installed = {each.name: each for each in entry_points(group=GROUP)}
     if name not in installed:
         known = ", ".join([*_BUILT_IN, *sorted(map(_told, installed.values()))])
-        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which looks at a value of the state" if name in _KEYED else ""
-        raise InvalidInput(f"there is no evaluator {name!r}; by name there are {known}{keyed}")
+        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which scores a value of the state" if name in _KEYED else ""
+        raise InvalidInput(f"there is no evaluator {name!r}; known names: {known}{keyed}")
     entry = installed[name]
     try:
         found = entry.load()

@@ -1,4 +1,4 @@
-"""QueueEventBus: every handler has a queue and a thread of its own, so that a slow one delays nobody else.
+"""QueueEventBus: every handler has its own queue and thread, so that a slow one delays nobody else.
 
 One lock guards the queues, the counters and the history; no handler and no log call runs under it. It is
 reentrant because a finaliser or a signal handler may publish while this thread already holds it.
@@ -100,7 +100,7 @@ class QueueEventBus:
 
 
 class QueueSubscription:
-    """One handler with its queue and its thread. All but the methods of the port are for the bus."""
+    """One handler with its queue and its thread. Methods that are not in the port are for the bus."""
 
     def __init__(self, bus: QueueEventBus, handler: Handler, types: frozenset[EventType]) -> None:
         self._bus = bus
@@ -173,8 +173,7 @@ class QueueSubscription:
 
     def log_overflow(self) -> None:
         _log.warning(
-            "event handler %s is too slow: its queue of %d events is full, and events are dropped for it until it "
-            "has caught up",
+            "event handler %s is too slow: its queue of %d events is full, so it misses events until it has caught up",
             self._name,
             self._bus.queue_size,
         )

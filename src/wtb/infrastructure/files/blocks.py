@@ -46,7 +46,7 @@ class BlockList(NamedTuple):
     blocks: tuple[bytes, ...]
 
     def encoded(self) -> bytes:
-        """Return what lies in the object store; a checksum stands at its end."""
+        """Return the bytes for the object store; they end with a checksum."""
         body = _MAGIC + self.digest + _SIZES.pack(self.size, self.block_bytes) + b"".join(self.blocks)
         return body + hashlib.sha256(body).digest()
 
@@ -55,7 +55,7 @@ class BlockList(NamedTuple):
         """Read what begins as a list of the blocks of this file; DamagedData when the rest does not fit."""
         body, start = data[:-_DIGEST_BYTES], len(_MAGIC) + _DIGEST_BYTES + _SIZES.size
         if len(body) < start or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
-            raise DamagedData(f"the list of blocks of object {digest.hex()[:16]} is damaged; `wtb doctor` tells more")
+            raise DamagedData(f"the list of blocks of object {digest.hex()[:16]} is damaged; `wtb doctor` shows more")
         size, block_bytes = _SIZES.unpack(body[start - _SIZES.size : start])
         blocks = tuple(body[at : at + _DIGEST_BYTES] for at in range(start, len(body), _DIGEST_BYTES))
         return cls(digest, size, block_bytes, blocks)
@@ -107,7 +107,7 @@ class BlockStream(io.RawIOBase):
         except ObjectNotFound as error:
             raise DamagedData(
                 f"block {number + 1} of {len(self.blocks.blocks)} of object {self.blocks.digest.hex()[:16]} is missing "
-                f"({error}); `wtb doctor` tells more"
+                f"({error}); `wtb doctor` shows more"
             ) from error
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ def find_blocks(objects: ObjectStore, digest: bytes) -> tuple[StoredObject, ...]
 
 
 def blocks_in(stream: BinaryIO, block_bytes: int) -> Iterator[bytes]:
-    """Yield what a stream gives in blocks of this size; the last one may be smaller."""
+    """Yield the contents of a stream in blocks of this size; the last one may be smaller."""
     parts: list[bytes] = []
     missing = block_bytes
     while part := stream.read(missing):
@@ -194,7 +194,7 @@ def blocks_in(stream: BinaryIO, block_bytes: int) -> Iterator[bytes]:
 
 
 def _size_of(stream: BinaryIO) -> int:
-    """Return how much a stream has to give; one that cannot tell is taken as small, and kept as one object."""
+    """Return the size of a stream; if it is unknown, the stream is treated as small and stored as one object."""
     if not stream.seekable():
         return 0
     at = stream.tell()

@@ -40,14 +40,14 @@ class FileCommitRow(NamedTuple):
 
 
 class FileCommitRows(Protocol):
-    """A place for the rows of file commits, inside one transaction."""
+    """The rows of file commits, inside one transaction."""
 
     def insert(self, row: FileCommitRow) -> None:
-        """Add a row; one that is there already stays, since its tree is the same, and is marked as used now."""
+        """Add a row; an existing one stays, since its tree is the same, and is marked as used now."""
         ...
 
     def hold(self, commit_id: str) -> bool:
-        """Keep a commit from being removed until the end of the transaction; False when it is not there."""
+        """Keep a commit from being removed until the end of the transaction; False if it does not exist."""
         ...
 
     def chain(self, commit_id: str) -> list[FileCommitRow]:
@@ -56,7 +56,7 @@ class FileCommitRows(Protocol):
 
 
 class BlobRows(Protocol):
-    """A place for small contents, shared with the values of checkpoints."""
+    """Small contents, stored with the values of checkpoints."""
 
     def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None: ...
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]: ...
@@ -107,7 +107,7 @@ class DeltaFileCommits:
         self._fresh: dict[str, StoredTree] = {}
 
     def keep_learned(self) -> None:
-        """Share what this transaction learned; before its commit others could meet commits that never come to be."""
+        """Share what this transaction learned; called after its commit, since before it nothing is certain."""
         for commit_id, stored in self._fresh.items():
             self._cache.put(commit_id, stored)
 
@@ -152,12 +152,12 @@ class DeltaFileCommits:
         return found
 
     def _read(self, commit_id: str) -> StoredTree:
-        """Read a tree and verify it: whatever is built on a damaged one would make the damage look whole."""
+        """Read a tree and verify it: a tree built on a damaged one would look intact."""
         rows = self._rows.chain(commit_id)
         if not rows:
             raise FileCommitNotFound(commit_id)
         if rows[0].base_id is not None:
-            raise _damaged(commit_id, f"commit {rows[0].base_id!r}, which it builds on, is missing")
+            raise _damaged(commit_id, f"its base, commit {rows[0].base_id!r}, is missing")
         tree = EMPTY_TREE
         for row in rows:
             tree = self._applied(tree, row)
@@ -175,7 +175,7 @@ class DeltaFileCommits:
         found = self._blobs.get_blobs(digests) if digests else {}
         for digest, content in found.items():
             if self._codec.digest(content) != digest:
-                raise DamagedData(f"the content {digest.hex()[:16]} of a file is damaged; `wtb doctor` tells more")
+                raise DamagedData(f"the content {digest.hex()[:16]} of a file is damaged; `wtb doctor` shows more")
         return found
 
 
@@ -197,7 +197,7 @@ def _checksum(codec: Codec, commit_id: str, base_id: str | None, body: bytes) ->
 
 
 def _damaged(commit_id: str, problem: str) -> DamagedData:
-    return DamagedData(f"file commit {commit_id!r} is damaged: {problem}; `wtb doctor` tells more")
+    return DamagedData(f"file commit {commit_id!r} is damaged: {problem}; `wtb doctor` shows more")
 
 
 _CODES = {EntryKind.FILE: "f", EntryKind.FOLDER: "d", EntryKind.LINK: "l"}

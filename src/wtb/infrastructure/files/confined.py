@@ -60,7 +60,7 @@ class ConfinedFolder:
         return identity_of(self._root)
 
     def changed_ns(self) -> int:
-        """Return when something last came into the folder itself, or left it."""
+        """Return when an entry was last added to the folder itself or removed from it."""
         return os.fstat(self._root).st_mtime_ns
 
     def forget(self) -> None:
@@ -107,7 +107,7 @@ class ConfinedFolder:
         return self._folder(parent_of(path)), path.rpartition("/")[2]
 
     def mode_at(self, path: str) -> int | None:
-        """Return mode and type of what lies there; None when there is nothing, or no way that leads there."""
+        """Return the mode and type of a path; None if it does not exist or cannot be reached."""
         try:
             fd, name = self._place(path)
             return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
@@ -173,7 +173,7 @@ class ConfinedFolder:
         os.symlink(target, name, dir_fd=fd)
 
     def remove_all(self, path: str) -> None:
-        """Remove a folder with everything in it; nothing happens when there is none."""
+        """Remove a folder with everything in it; do nothing if it does not exist."""
         self.forget()
         mode = self.mode_at(path)
         if mode is None:
@@ -187,7 +187,7 @@ class ConfinedFolder:
 
 
 def identity_of(fd: int) -> tuple[int, int]:
-    """Return what tells an open folder from all others, as long as it exists."""
+    """Return the identity of an open folder, which is unique as long as it exists."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 

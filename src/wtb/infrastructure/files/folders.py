@@ -86,7 +86,7 @@ class LocalFolders:
             yield swap
 
     def _check_place(self, root: Path, confined: ConfinedFolder) -> None:
-        """Refuse when another folder has taken the place of this one: what is restored would not lie there."""
+        """Refuse if another folder has replaced this one: the restored files would not be there."""
         try:
             found = root.stat()
         except FileNotFoundError:
@@ -129,7 +129,7 @@ class LocalFolders:
             index.unlink(missing_ok=True)
 
     def _looked_at(self, root: Path, confined: ConfinedFolder, rules: IgnoreRules) -> FileTree:
-        """Return what lies there by the rules of the tree to be restored: what they do not spare must match it."""
+        """Return the present files by the ignore rules of the tree to restore; all other files must match the tree."""
         index = Scanner(root, confined, self._indexes.get(root), rules, HashingSink(), any_depth=True).run()
         self._indexes.put(root, index)
         return index.tree

@@ -1,4 +1,4 @@
-"""IgnoreRules: what of a workspace is no part of its tree, in the language of .gitignore."""
+"""IgnoreRules: which files of a workspace are not part of its tree, in the syntax of .gitignore."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BYTES = 256 * 1024
 
 
 class IgnoreRules:
-    """Rules of one file at the root of a workspace; a folder that is ignored is not looked into."""
+    """The rules of one file at the root of a workspace; ignored folders are not searched."""
 
     def __init__(self, text: bytes) -> None:
         from pathspec import GitIgnoreSpec  # takes 20 ms to load, and most workspaces have no rules

@@ -83,12 +83,12 @@ class StatIndex:
 
 
 def is_worth_saving(index: StatIndex) -> bool:
-    """Whether a process that had to do without would lose more than writing it costs now."""
+    """Whether writing the index now costs less than a process without it would lose."""
     return index.read_bytes > _RECORD_BYTES * len(index.tree)
 
 
 def save_index(index: StatIndex, path: Path) -> None:
-    """Write an index; failing costs time at the next scan, so nobody is told."""
+    """Write an index; a failure is silent, since it only costs time at the next scan."""
     rows = [
         (path_bytes(folder), [(path_bytes(name), *_row(record)) for name, record in records.items()])
         for folder, records in index.records.items()
@@ -119,7 +119,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def load_index(path: Path) -> StatIndex:
-    """Read an index; an empty one when it cannot be used, for whatever reason."""
+    """Read an index; return an empty one if it cannot be used for any reason."""
     data = _content(path)
     if data is None:
         return StatIndex()

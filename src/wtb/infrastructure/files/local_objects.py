@@ -83,7 +83,7 @@ class LocalObjectStore:
         self._note(path)
 
     def _use(self, stored: StoredObject) -> bool:
-        """Mark an object as used now; False when it is not there, or not whole."""
+        """Mark an object as used now; False if it is missing or incomplete."""
         path = self._path(stored.digest)
         try:
             if os.stat(path).st_size != stored.size:
@@ -188,7 +188,7 @@ def _create(path: str) -> int:
 
 
 def _copied(chunks: Iterable[bytes], fd: int, known: StoredObject | None) -> StoredObject:
-    """Write all chunks; return what they are, computed on the way unless it is known."""
+    """Write all chunks; return their digest and size, computed on the way unless they are known."""
     digest, size = hashlib.sha256(), 0
     for chunk in chunks:
         if known is None:

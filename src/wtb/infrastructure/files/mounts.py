@@ -1,4 +1,4 @@
-"""Mounts: finds file systems that are mounted inside a folder, whose files are not ours to take in or to remove."""
+"""Mounts: finds file systems that are mounted inside a folder; WTB must neither store nor remove their files."""
 
 from __future__ import annotations
 

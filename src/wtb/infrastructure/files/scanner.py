@@ -94,7 +94,7 @@ class Scanner:
         self._records: dict[str, Mapping[str, Record]] = {}
         self._changed: dict[str, FileEntry] = {}
         self.left_out: list[str] = []
-        """Paths that are no part of the tree, but for those of wtb itself."""
+        """Paths that are not part of the tree, except WTB's own."""
         self.looked_at_ns = 0
         """The latest ctime of what the index did not vouch for."""
 
@@ -188,7 +188,9 @@ class Scanner:
             self._read_bytes += FILE_BYTES + stored.size
             if signature == signature_of(before) and stored.size == before.st_size:
                 return file_entry(path, before.st_mode & 0o777, stored.size, stored.digest), signature
-        raise WorkspaceError(f"{path!r} in {self._root} changes while it is read; stop what writes to it and try again")
+        raise WorkspaceError(
+            f"{path!r} in {self._root} changes while it is being read; stop the program that writes it, and try again"
+        )
 
     def _gone(self) -> Iterator[str]:
         """Yield what was there and is no more."""

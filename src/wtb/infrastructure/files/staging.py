@@ -16,15 +16,15 @@ from wtb.infrastructure.files.reflink import CLONE_BYTES, cloned
 from wtb.infrastructure.files.scanner import SMALL_BYTES
 
 STAGING = f"{RESERVED}/staging"
-"""What lies here after a kill is of no use to anybody: the next restore stages anew."""
+"""Leftovers after a kill are useless: the next restore stages everything again."""
 HALF_DONE = f"{RESERVED}/half-restored"
-"""There from the first change to the last, so that nobody takes half a restore for a workspace."""
+"""Exists from the first change to the last, so that nobody uses a half-restored workspace."""
 
 _BATCH = 256
 _CHUNK_BYTES = 1 << 20
 
 Read = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
-"""Gives small contents by digest; those that it does not have lie in the object store."""
+"""Gives small contents by digest; the others are in the object store."""
 
 
 class ContentSource:
@@ -48,7 +48,7 @@ class ContentSource:
         try:
             return self._objects.open(entry.digest)
         except ObjectNotFound as error:
-            raise DamagedData(f"{entry.path!r} cannot be restored: {error}; `wtb doctor` tells more") from error
+            raise DamagedData(f"{entry.path!r} cannot be restored: {error}; `wtb doctor` shows more") from error
 
     def content(self, entry: FileEntry) -> bytes:
         """Return a whole content, verified."""
@@ -60,7 +60,7 @@ class ContentSource:
         return content
 
     def check(self, entries: Collection[FileEntry]) -> None:
-        """Raise DamagedData unless all contents are there and whole."""
+        """Raise DamagedData unless all contents exist and are intact."""
         for entry, stream in self.streams(entries):
             digest = hashlib.sha256()
             with stream:
@@ -113,7 +113,7 @@ def _copied(stream: BinaryIO, fd: int, size: int) -> bytes:
 
 def _damaged(entry: FileEntry) -> DamagedData:
     return DamagedData(
-        f"{entry.path!r} cannot be restored: its content {entry.digest.hex()[:16]} is damaged; `wtb doctor` tells more"
+        f"{entry.path!r} cannot be restored: its content {entry.digest.hex()[:16]} is damaged; `wtb doctor` shows more"
     )
 
 

@@ -26,7 +26,7 @@ _NOTE_BYTES = 4096
 
 
 class LocalFolderStore:
-    """Folders below one root, which only this user may look into."""
+    """Folders below one root, which only this user may read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -39,7 +39,7 @@ class LocalFolderStore:
 
     def make(self, folder: Path) -> None:
         """Make a folder, with those above it, unless it is there."""
-        with told_as(WorkspaceError, f"the workspace {folder} cannot be made"):
+        with told_as(WorkspaceError, f"the workspace {folder} cannot be created"):
             if not self.root.exists():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._forget(self.root)
@@ -73,7 +73,7 @@ class LocalFolderStore:
     def remove(self, folder: Path) -> None:
         """Remove a folder with everything in it. A link in its place is removed, and not what it points to."""
         if not self.holds(folder):
-            raise InvalidInput(f"{folder} is no workspace of this store; remove it by hand")
+            raise InvalidInput(f"{folder} is not a workspace of this store; remove it by hand")
         with told_as(WorkspaceError, f"{folder} cannot be removed"), suppress(FileNotFoundError):
             with self._parent(folder) as parent:
                 if not stat.S_ISDIR(os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -84,7 +84,7 @@ class LocalFolderStore:
             self._forget(folder)
 
     def rename(self, folder: Path, name: str) -> None:
-        """Give a folder another name in the same place; a folder with something in it that has it stays."""
+        """Rename a folder in the same place; a non-empty folder with the new name is not replaced."""
         with told_as(WorkspaceError, f"{folder} cannot be renamed"), self._parent(folder) as parent:
             os.close(self._opened(folder, parent))
             os.rename(folder.name, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -92,7 +92,7 @@ class LocalFolderStore:
             self._forget(folder.with_name(name))
 
     def read_note(self, path: Path) -> str | None:
-        """Return the text of a small file of ours; None when there is none, or something else lies there."""
+        """Return the text of one of WTB's small files; None if there is none, or if it is something else."""
         try:
             with self._parent(path) as parent:
                 fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
@@ -178,16 +178,16 @@ class LocalFolderStore:
 
 
 def replaced(folder: Path) -> WorkspaceError:
-    """Return the error for a folder that is not the one that wtb made."""
+    """Return the error for a folder that is not the one that wtb created."""
     return WorkspaceError(
-        f"{folder} is not the folder that wtb made: another folder or a link has taken its place. Nothing was read or "
-        "changed there. Let the node change what lies in its workspace, not the workspace itself, and try again"
+        f"{folder} is not the folder that wtb created: another folder or a link has replaced it. Nothing was read or "
+        "changed there. Let the node change the files in its workspace, not the workspace itself, and try again"
     )
 
 
 def _cut_off(folder: Path, name: str) -> WorkspaceError:
     return WorkspaceError(
-        f"{folder} cannot be reached: {name!r} above it is a link, and not the folder that wtb made. Nothing was "
+        f"{folder} cannot be reached: {name!r} above it is a link, not the folder that wtb created. Nothing was "
         "read or changed where it leads. Remove the link and try again"
     )
 

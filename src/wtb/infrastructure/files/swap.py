@@ -1,4 +1,4 @@
-"""Swap: puts what was staged into place by renames, and takes it all back when one fails."""
+"""Swap: moves staged files into place by renames, and undoes everything if one fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OLD = f"{STAGING}/old"
 
 
 class Swap:
-    """One change of one folder to a tree. What must go is moved aside first, so that everything can be undone."""
+    """Changes one folder to a tree. Files to remove are first moved aside, so that everything can be undone."""
 
     def __init__(self, folder: ConfinedFolder, tree: FileTree, delta: TreeDelta, staged: dict[str, str]) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class Swap:
         return is_folder(self._delta.put.get(path))
 
     def _open_folders(self, paths: Iterable[str]) -> None:
-        """Let this user change every folder whose entries change, or that is moved: its mode may forbid it."""
+        """Make every folder that changes or moves writable for this user, since its mode may forbid changes."""
         folders = {folder for path in paths for folder in (parent_of(path), path) if folder}
         for path in sorted(folders, key=_parts):
             mode = self._folder.mode_at(path)
@@ -80,7 +80,7 @@ class Swap:
                 self._folder.make_folder(path)
 
     def _set_modes(self, paths: Iterable[str]) -> None:
-        """Give folders the modes that they shall have, the deepest first: the way to it must stay open."""
+        """Give folders their final modes, the deepest first, so that the path to each stays open."""
         for path in sorted(paths, key=_parts, reverse=True):
             mode, entry = self._folder.mode_at(path), self._tree.get(path)
             if mode is not None and is_folder(entry) and mode & 0o777 != entry.mode:

@@ -1,1 +1,1 @@
-"""LangGraph on our store: the saver, and what it is made of."""
+"""The LangGraph adapter: the saver, the engine, and the values and lists that both store."""

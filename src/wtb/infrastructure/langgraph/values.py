@@ -139,7 +139,7 @@ class ChannelValues(Values):
         return stored
 
     def restore(self, stored: Any) -> Any:
-        """Return the value that was stored, which is as it came from the database and belongs to the caller."""
+        """Return the value that was stored; plain data comes back uncopied, as it was read from the database."""
         if type(stored) is not list:
             return self.load(stored) if type(stored) is Foreign else stored
         kinds = set(map(type, stored))

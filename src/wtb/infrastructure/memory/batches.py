@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from wtb.domain.batch import Baseline, Batch, CacheEntry, CacheStatus, Job
+from wtb.domain.batch import Batch, CacheEntry, CacheStatus, Job
 from wtb.domain.batch_record import BatchRecord
-from wtb.domain.errors import BaselineNotFound, BatchNotFound
+from wtb.domain.errors import BatchNotFound
 from wtb.domain.job_record import JobRecord
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
@@ -18,14 +18,13 @@ from wtb.infrastructure.memory.tables import MemoryTransaction
 
 
 class MemoryBatchRepository:
-    """Batches, jobs and baselines."""
+    """Batches and jobs."""
 
     def __init__(self, transaction: MemoryTransaction) -> None:
         self._transaction = transaction
 
     def save(self, batch: Batch) -> None:
-        text = json_text(batch.record.to_data(), f"the record of batch {batch.name!r}")
-        record = BatchRecord.from_data(json.loads(text))
+        record = stored_record(batch.record, f"batch {batch.name!r}")
         known: Batch | None = self._transaction.find("batches", batch.id)
         spent_s = batch.spent_s if known is None else max(batch.spent_s, known.spent_s)
         self._transaction.put("batches", batch.id, evolve(batch, record=record, spent_s=spent_s))
@@ -47,9 +46,7 @@ class MemoryBatchRepository:
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            text = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
-            kept = evolve(job, record=JobRecord.from_data(json.loads(text)))
-            self._transaction.put("batch_jobs", (job.batch_id, job.number), kept)
+            self._transaction.put("batch_jobs", (job.batch_id, job.number), stored_job(job))
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         return tuple(sorted(self._transaction.group("batch_jobs", 0, batch_id), key=lambda job: job.number))
@@ -69,21 +66,16 @@ class MemoryBatchRepository:
     def lock(self, name: str) -> None:
         """Nothing to do: one transaction at a time writes."""
 
-    def save_baseline(self, baseline: Baseline) -> None:
-        self._transaction.put("baselines", baseline.name, baseline)
 
-    def get_baseline(self, name: str) -> Baseline:
-        found: Baseline | None = self._transaction.find("baselines", name)
-        if found is None:
-            raise BaselineNotFound(name)
-        return found
+def stored_job(job: Job) -> Job:
+    """Return a job that shares nothing with the caller's."""
+    text = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
+    return evolve(job, record=JobRecord.from_data(json.loads(text)))
 
-    def list_baselines(self) -> tuple[Baseline, ...]:
-        return tuple(sorted(self._transaction.all("baselines"), key=lambda baseline: baseline.name))
 
-    def delete_baseline(self, name: str) -> None:
-        if self._transaction.find("baselines", name) is not None:
-            self._transaction.drop("baselines", name)
+def stored_record(record: BatchRecord, what: str) -> BatchRecord:
+    """Return a record that shares nothing with the caller's."""
+    return BatchRecord.from_data(json.loads(json_text(record.to_data(), f"the record of {what}")))
 
 
 class MemoryNodeCacheRepository:

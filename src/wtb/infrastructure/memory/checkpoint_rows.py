@@ -36,7 +36,7 @@ class MemoryCheckpointRows:
         )
         if named or self.find(row.id) is not None:
             label = f"id {row.id!r}" if row.name is None else f"id {row.id!r} or name {row.name!r}"
-            raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
+            raise AlreadyExists(f"run {row.execution_id!r} already has a checkpoint with {label}; choose another")
         self._transaction.put("checkpoints", row.id, (row, payload))
 
     def find(self, checkpoint_id: str) -> StoredCheckpoint | None:

@@ -23,8 +23,17 @@ from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec
+from wtb.domain.ports.events import EventNumber
 from wtb.domain.values import evolve
-from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
+from wtb.infrastructure.event_chain import (
+    EventRow,
+    chained,
+    check_numbering,
+    counted_types,
+    event_text,
+    read_event,
+    recorded,
+)
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.memory.pending_writes import drop_writes_after, drop_writes_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
@@ -59,7 +68,7 @@ class MemoryExecutionRepository:
 
     def add(self, execution: Execution) -> None:
         if self._transaction.find("executions", execution.id) is not None:
-            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+            raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
         self._put(execution)
 
     def _put(self, execution: Execution) -> None:
@@ -86,7 +95,7 @@ class MemoryExecutionRepository:
         return self._transaction.find("requests", execution.id) or None
 
     def _expected(self, execution: Execution, token: int | None) -> Execution:
-        """Return what is stored, unless it is not the version before this one."""
+        """Return the stored run; raise Conflict if it is not the version before this one."""
         stored = self.get(execution.id)
         if token is not None:
             stored.check_lease(token)
@@ -145,6 +154,8 @@ class MemoryExecutionRepository:
         for rollback in list(self._transaction.group("rollbacks", 0, execution_id)):
             self._transaction.drop("rollbacks", (execution_id, rollback.id))
         drop_writes_of(self._transaction, execution_id)
+        for score in list(self._transaction.group("evaluations", 0, execution_id)):
+            self._transaction.drop("evaluations", (execution_id, score.id))
 
 
 class MemoryBranchRepository:
@@ -158,7 +169,9 @@ class MemoryBranchRepository:
             self._check_head(branch.head_id)
         taken = any(other.name == branch.name for other in self.list_branches(branch.execution_id))
         if taken or self._transaction.find("branches", branch.id) is not None:
-            raise AlreadyExists(f"run {branch.execution_id!r} has a branch {branch.name!r} already; name it otherwise")
+            raise AlreadyExists(
+                f"run {branch.execution_id!r} already has a branch {branch.name!r}; choose another name"
+            )
         self._transaction.put("branches", branch.id, branch)
 
     def get(self, branch_id: BranchId) -> Branch:
@@ -268,7 +281,7 @@ class MemoryEventLog:
         return recorded(event, position, sequence, chain)
 
     def keep_learned(self) -> None:
-        """Nothing is learned: the ends of the streams are rows as well."""
+        """Do nothing: the ends of the streams are rows as well."""
 
     def list_events(
         self,
@@ -280,37 +293,13 @@ class MemoryEventLog:
         before: int | None = None,
         limit: int = 1000,
         newest: bool = False,
+        by: EventNumber = "position",
     ) -> tuple[RecordedEvent, ...]:
+        check_numbering(stream, by)
         rows = self._transaction.all("events") if stream is None else self._transaction.group("events", 0, stream)
-        between = [row for row in rows if row.position > after and (before is None or row.position < before)]
-        return self._listed(between, types, severities, limit=limit, newest=newest)
-
-    def list_stream(
-        self,
-        stream: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        after: int = 0,
-        before: int | None = None,
-        limit: int = 1000,
-        newest: bool = False,
-    ) -> tuple[RecordedEvent, ...]:
-        rows = self._transaction.group("events", 0, stream)
-        between = [row for row in rows if row.sequence > after and (before is None or row.sequence < before)]
-        return self._listed(between, types, severities, limit=limit, newest=newest)
-
-    def _listed(
-        self,
-        rows: list[EventRow],
-        types: Collection[EventType],
-        severities: Collection[Severity],
-        *,
-        limit: int,
-        newest: bool,
-    ) -> tuple[RecordedEvent, ...]:
-        rows.sort(key=lambda row: row.position, reverse=newest)
-        events = (read_event(self._codec, row) for row in rows if not types or row.type in types)
+        between = [row for row in rows if after < getattr(row, by) and (before is None or getattr(row, by) < before)]
+        between.sort(key=lambda row: row.position, reverse=newest)
+        events = (read_event(self._codec, row) for row in between if not types or row.type in types)
         found = tuple(islice((event for event in events if not severities or event.severity in severities), limit))
         return found[::-1] if newest else found
 

@@ -38,7 +38,7 @@ class Table(Generic[Row]):
 
 
 class Tables:
-    """All tables of one storage. Writers take turns; what one has not committed nobody else sees."""
+    """All tables of one storage. Writers take turns; nobody else sees uncommitted changes."""
 
     def __init__(self, **tables: Table[Any]) -> None:
         self.tables = tables
@@ -117,7 +117,7 @@ class MemoryTransaction:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidInput("this unit of work has ended; ask the storage for another")
+            raise InvalidInput("this unit of work has ended; get another one from the storage")
 
     def close(self) -> None:
         """Forget what was not committed and let the next writer in."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from wtb.domain.ports import Clock, Codec, EventBus
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
 from wtb.infrastructure.memory.pages import MemoryPages
@@ -43,6 +45,7 @@ class MemoryStorage(StorageParts):
             node_runs=Table(lambda run: run.execution_id),
             tool_calls=Table(lambda stored: stored[0].execution_id),
             rollbacks=Table(lambda rollback: rollback.execution_id),
+            evaluations=Table(lambda score: score.execution_id),
             batches=Table(),
             batch_jobs=Table(lambda job: job.batch_id),
             baselines=Table(),
@@ -74,7 +77,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     node_runs: MemoryNodeRunRepository
     tool_calls: MemoryToolCallRepository
     rollbacks: MemoryRollbackRepository
+    evaluations: MemoryEvaluationRepository
     batches: MemoryBatchRepository
+    baselines: MemoryBaselineRepository
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
     pending_writes: MemoryPendingWriteRepository
@@ -105,14 +110,16 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.node_runs = MemoryNodeRunRepository(transaction, self._storage.codec)
         self.tool_calls = MemoryToolCallRepository(transaction, self._storage.codec)
         self.rollbacks = MemoryRollbackRepository(transaction)
+        self.evaluations = MemoryEvaluationRepository(transaction)
         self.batches = MemoryBatchRepository(transaction)
+        self.baselines = MemoryBaselineRepository(transaction)
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
-        around = Around(self.executions, self.branches, self.node_runs)
-        self.checkpoints = self._storage.checkpoint_store(rows, lambda: around)
+        sources = HistorySources(self.executions, self.branches, self.node_runs)
+        self.checkpoints = self._storage.checkpoint_store(rows, lambda: sources)
         self.files = self._storage.file_commits(MemoryFileCommitRows(transaction), rows)
         self.pages = MemoryPages(transaction, rows, self._storage.codec)
         return transaction

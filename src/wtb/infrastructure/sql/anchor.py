@@ -64,7 +64,7 @@ class SqliteAnchor:
         self._noted = 0
 
     def open(self) -> None:
-        """Make the file if there is none. Warn of lost calls, or empty it once the database itself holds everything."""
+        """Create the file if there is none. Warn about lost calls; or empty it if the database holds everything."""
         size = self._file.size()
         if size is None:
             self._begin()
@@ -79,7 +79,7 @@ class SqliteAnchor:
         if lost:
             runs = sorted({call.execution_id for call in lost})
             _log.warning(
-                "%s has lost its end, and with it external calls of %s; `wtb doctor` names them",
+                "%s has lost its last steps, and with them external calls of %s; `wtb doctor` names them",
                 self._database.path,
                 f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs",
             )
@@ -92,8 +92,8 @@ class SqliteAnchor:
             has_calls = transaction.row(_ANY_CALL) is not None
         if has_calls:
             _log.warning(
-                "%s was missing, and is made anew: the database was written by an earlier wtb, or copied or restored "
-                "without it. If the database lost its last steps, the calls that they made cannot be told",
+                "%s was missing and has been created again: an earlier wtb wrote the database, or it was copied or "
+                "restored without it. If the database has lost its last steps, WTB cannot tell which calls they made",
                 self._file.path,
             )
 
@@ -121,7 +121,7 @@ class SqliteAnchor:
             try:
                 self._empty(write_log_back=True)
             except StorageError as error:  # the call is noted, and that is what matters
-                _log.warning("%s could not be emptied, and grows: %s", self._file.path, error)
+                _log.warning("%s could not be emptied and keeps growing: %s", self._file.path, error)
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
         if self._runs is None:
@@ -149,21 +149,21 @@ class SqliteAnchor:
         if count:
             path = self._file.path
             noted = "1 line is" if count == 1 else f"{count} lines are"
-            problem = f"{noted} damaged in {path}, where calls of external tools are noted; which, cannot be told"
-            yield Fault(kind=FaultKind.ANCHOR, what=str(path), problem=problem, remedy="removed from there")
+            problem = f"{noted} damaged in {path}, which notes calls of external tools; WTB cannot tell which calls"
+            yield Fault(kind=FaultKind.ANCHOR, what=str(path), problem=problem, remedy="removes them")
 
     def _lost_by(self, run: ExecutionId, calls: Sequence[AnchoredCall]) -> Fault:
         told = [f"{_DONE[call.act]} {call.tool} in node {call.node!r} ({call.started_at:%F %T} UTC)" for call in calls]
         more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         can_go_on = self._status(run) not in _ENDED
-        then = f"`wtb resume {run}` takes that as in doubt" if can_go_on else "find out whether that happened"
+        then = f"`wtb resume {run}` treats this as in doubt" if can_go_on else "find out whether this happened"
         return Fault(
             kind=FaultKind.ANCHOR,
             what=run,
-            problem=f"the database lost its end: after the last step that is kept, run {run!r} "
+            problem=f"the database has lost its last steps: after the last stored step, run {run!r} "
             f"{', '.join(told[:_NAMED])}{more}; {then}",
             runs=(run,),
-            remedy=None if can_go_on else "forgotten",
+            remedy=None if can_go_on else "removes the notes about these calls",
         )
 
     def _status(self, run: ExecutionId) -> str | None:
@@ -186,7 +186,7 @@ def _call(line: str) -> AnchoredCall:
         return AnchoredCall.from_data(json.loads(line))
     except (ValueError, KeyError, TypeError) as error:
         raise UnknownFormat(
-            f"a call was noted in a way that this wtb does not know; install a newer one: {line}"
+            f"a call was noted in a format that this wtb does not know; install a newer wtb: {line}"
         ) from error
 
 
@@ -198,7 +198,7 @@ def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCal
 
 
 def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Iterator[AnchoredCall]:
-    """Yield what the database does not know of a run, or knows only an earlier try of."""
+    """Yield the calls of a run that the database does not have, or of which it has only an earlier try."""
     last = list(_last_tries(_of_living_run(transaction, run, noted)))
     node_runs = {call.node_run_id for call in last}
     known = {row[:2]: row[2:] for row in transaction.run_in(_CALLS, sorted(node_runs), run)}
@@ -232,7 +232,7 @@ def _is_settled(call: AnchoredCall, left_behind: Collection[NodeRunId], ended: C
 
 
 def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Sequence[AnchoredCall]:
-    """Leave out the calls of a run of the same id that somebody has deleted."""
+    """Leave out the calls of a deleted run that had the same id."""
     found = transaction.row("SELECT created_at_us FROM wtb_executions WHERE id = ?", (run,))
     own = [call for call in noted if found is not None and to_us(call.run_created_at) == found[0]]
     return noted if len(own) == len(noted) or transaction.row(_DELETION, (run,)) is None else own

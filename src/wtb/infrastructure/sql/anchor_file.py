@@ -1,4 +1,4 @@
-"""AnchorFile: lines beside a database that several processes append to, each line with a checksum of its own."""
+"""AnchorFile: a file beside the database to which several processes append lines, each with a checksum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AnchorFile:
         self._opened: _OpenFile | None = None
 
     def create(self, mode: int) -> None:
-        """Make an empty file that the same users may read and write as the database."""
+        """Create an empty file with the same permissions as the database."""
         with self._locked() as file, self._translated():
             os.fchmod(file.descriptor, mode)
             if self._is_flushed:
@@ -50,7 +50,7 @@ class AnchorFile:
             self._close()
 
     def size(self) -> int | None:
-        """Return how large the file is; None when there is none."""
+        """Return the size of the file; None if there is none."""
         with self._translated():
             try:
                 return self.path.stat().st_size
@@ -82,7 +82,7 @@ class AnchorFile:
             os.fsync(file.descriptor)
 
     def read(self) -> Content:
-        """Return what the file holds; nothing when there is none."""
+        """Return the contents of the file; empty if there is none."""
         with self._translated():
             try:
                 return _content(self.path.read_bytes())
@@ -91,7 +91,7 @@ class AnchorFile:
 
     @contextmanager
     def kept_from_growing(self) -> Iterator[Content]:
-        """Give what the file holds, and let nobody append to it inside the block."""
+        """Give the contents of the file, and let nobody append to it during the block."""
         with self._locked():
             yield self.read()
 
@@ -131,7 +131,7 @@ class AnchorFile:
                 return self._opened
             self._close()
             if time.monotonic() > end:
-                raise StorageUnavailable(f"{self.path}: another process kept it locked for too long; try again")
+                raise StorageUnavailable(f"{self.path}: another process has kept it locked for too long; try again")
             time.sleep(_PAUSE_S)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""SqlBatchRepository and SqlNodeCacheRepository: batch tests, and the node runs that they share."""
+"""SqlBatchRepository and SqlNodeCacheRepository: batches with their jobs, and the node runs that jobs share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from wtb.domain.batch import Baseline, Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
+from wtb.domain.batch import Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
-from wtb.domain.errors import BaselineNotFound, BatchNotFound, DamagedData
+from wtb.domain.errors import BatchNotFound, DamagedData
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import FaultKind
 from wtb.domain.job_record import JobRecord
@@ -34,15 +34,11 @@ JOB_SEAL = RowSeal(
     key=("batch_id", "number"),
     rest=("combination", "case_id", "repeat", "fingerprint", "status", "execution_id", "result"),
 )
-BASELINE_SEAL = RowSeal(
-    kind=FaultKind.BASELINE, table="wtb_baselines", key=("name",), rest=("batch_id", "combination", "created_at_us")
-)
 _BATCH = f"{BATCH_SEAL.covered}, seal, spent_us"
 _JOB = f"{JOB_SEAL.covered}, seal"
-_BASELINE = f"{BASELINE_SEAL.covered}, seal"
 
 
-def _upsert(seal: RowSeal, *more: str) -> str:
+def upsert(seal: RowSeal, *more: str) -> str:
     """Return a statement that writes all columns which the seal covers, in a new row or in the one that is there."""
     columns = (*seal.key, *seal.rest, seal.column)
     changed = ", ".join(f"{column} = excluded.{column}" for column in (*seal.rest, seal.column))
@@ -53,13 +49,12 @@ def _upsert(seal: RowSeal, *more: str) -> str:
     )
 
 
-_SAVE_BATCH = _upsert(BATCH_SEAL, "spent_us")
-_SAVE_JOB = _upsert(JOB_SEAL)
-_SAVE_BASELINE = _upsert(BASELINE_SEAL)
+_SAVE_BATCH = upsert(BATCH_SEAL, "spent_us")
+_SAVE_JOB = upsert(JOB_SEAL)
 
 
 class SqlBatchRepository:
-    """Batches, jobs and baselines."""
+    """Batches and jobs."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -89,9 +84,7 @@ class SqlBatchRepository:
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            result = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
-            where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
-            row = (*where, job.fingerprint, job.status.value, job.execution_id, result)
+            row = job_row(job)
             self._transaction.run(_SAVE_JOB, (*row, JOB_SEAL.of(row)))
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
@@ -112,23 +105,6 @@ class SqlBatchRepository:
     def lock(self, name: str) -> None:
         self._transaction.lock(f"batch {name}")
 
-    def save_baseline(self, baseline: Baseline) -> None:
-        row = (baseline.name, baseline.batch_id, baseline.combination, to_us(baseline.created_at))
-        self._transaction.run(_SAVE_BASELINE, (*row, BASELINE_SEAL.of(row)))
-
-    def get_baseline(self, name: str) -> Baseline:
-        row = self._transaction.row(f"SELECT {_BASELINE} FROM wtb_baselines WHERE name = ?", (name,))
-        if row is None:
-            raise BaselineNotFound(name)
-        return _baseline(row)
-
-    def list_baselines(self) -> tuple[Baseline, ...]:
-        found = map(_baseline, self._transaction.rows(f"SELECT {_BASELINE} FROM wtb_baselines", ()))
-        return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases differ in how they order texts
-
-    def delete_baseline(self, name: str) -> None:
-        self._transaction.run("DELETE FROM wtb_baselines WHERE name = ?", (name,))
-
 
 @mapping("batch")
 def _batch(row: Any) -> Batch:
@@ -148,6 +124,18 @@ def _batch(row: Any) -> Batch:
 @mapping("job of batch")
 def _job(row: Any) -> Job:
     JOB_SEAL.check(row[:-1], row[-1])
+    return job_in(row)
+
+
+def job_row(job: Job) -> tuple[Any, ...]:
+    """Return the values of a job's columns, as they are sealed."""
+    result = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
+    where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
+    return (*where, job.fingerprint, job.status.value, job.execution_id, result)
+
+
+def job_in(row: Any) -> Job:
+    """Return the job in a row that has been checked."""
     return Job(
         batch_id=row[0],
         number=row[1],
@@ -159,12 +147,6 @@ def _job(row: Any) -> Job:
         execution_id=None if row[7] is None else ExecutionId(row[7]),
         record=JobRecord.from_data(json.loads(row[8])),
     )
-
-
-@mapping("baseline")
-def _baseline(row: Any) -> Baseline:
-    BASELINE_SEAL.check(row[:-1], row[-1])
-    return Baseline(name=row[0], batch_id=row[1], combination=row[2], created_at=from_us(row[3]))
 
 
 _ENTRY = "key, status, owner, attempt, expires_at_us, value"

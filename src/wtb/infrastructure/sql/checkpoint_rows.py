@@ -111,7 +111,7 @@ class SqlCheckpointRows:
             if row.parent_id is not None and (parent is None or parent.deleted):
                 raise CheckpointNotFound(row.parent_id)
             label = f"id {row.id!r}" if row.name is None else f"id {row.id!r} or name {row.name!r}"
-            raise AlreadyExists(f"run {row.execution_id!r} has a checkpoint with {label} already; choose another")
+            raise AlreadyExists(f"run {row.execution_id!r} already has a checkpoint with {label}; choose another")
 
     def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
         found = self._transaction.row(_FIND, (checkpoint_id,))

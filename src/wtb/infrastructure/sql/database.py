@@ -48,17 +48,17 @@ class Database(ABC):
     @property
     @abstractmethod
     def engine(self) -> sa.Engine:
-        """Give SQLAlchemy's way to the database, for migrations."""
+        """Return a SQLAlchemy engine, for migrations."""
 
     @property
     def _was_forked(self) -> bool:
-        """Whether this process is a copy of the one whose connections these are: both would talk on them."""
+        """Whether this process was forked from the one that opened the connections: both would use them."""
         return os.getpid() != self._process
 
     def begin(self, *, readonly: bool = False) -> Transaction:
         """Begin a transaction on a connection of its own."""
         if self._was_forked:
-            raise InvalidInput("this process was forked from the one that opened the bench; open another one here")
+            raise InvalidInput("this process was forked from the one that opened the bench; open another bench here")
         try:
             transaction = self.transaction(self.connect())
         except Exception as error:
@@ -89,7 +89,7 @@ class Database(ABC):
 
     @abstractmethod
     def discard(self, connection: Any) -> None:
-        """Close a connection of which nobody knows how it stands."""
+        """Close a connection whose state is unknown."""
 
     def transaction(self, connection: Any) -> Transaction:
         """Return a transaction that is yet to begin."""
@@ -114,7 +114,7 @@ class Database(ABC):
 
     @abstractmethod
     def translated(self, error: Exception) -> Exception:
-        """Return the error of ours that a driver's error means; others are returned as they are."""
+        """Return WTB's error for a driver's error; other errors are returned unchanged."""
 
     @abstractmethod
     def has_table(self, transaction: Transaction, name: str) -> bool:
@@ -144,11 +144,11 @@ class Transaction:
         """What this writer holds, and gives back in the end, so that others of the process wait in line for it."""
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Execute one change whose rows nobody counts; that it failed may be said only by what comes after it."""
+        """Execute one change without counting its rows; a failure may show only at the next statement."""
         self._attempt(self._send, self.database.text(statement), parameters)
 
     def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
-        """Execute one change and return the number of rows that it met."""
+        """Execute one change and return the number of affected rows."""
         return self._changed(statement, parameters).rowcount
 
     def _changed(self, statement: str, parameters: Sequence[Any]) -> Cursor:
@@ -183,12 +183,12 @@ class Transaction:
 
     def _check_open(self) -> None:
         if not self._open:  # the connection may be somebody else's by now
-            raise InvalidInput("this unit of work has ended; ask the storage for another")
+            raise InvalidInput("this unit of work has ended; get another one from the storage")
         if self._failed:
-            raise StorageError("a statement of this unit of work failed, so nothing of it is kept; begin another")
+            raise StorageError("a statement of this unit of work failed, so none of it is kept; start another one")
 
     def _failure(self, error: Exception) -> Exception:
-        """Return the error of ours, and let nothing more happen in this transaction unless the driver was at fault.
+        """Return WTB's error, and block this transaction unless only the driver refused the statement.
 
         SQLite may have rolled back by itself, and would keep each further statement alone; Postgres would answer
         COMMIT with a rollback that nobody hears of. What the driver refused has not reached them.
@@ -203,7 +203,7 @@ class Transaction:
             yield from self.rows(each, parameters)
 
     def change_in(self, statement: str, values: Iterable[Any], *before: Any) -> int:
-        """Execute a change with `IN (??)` in batches and return the number of rows that it met."""
+        """Execute a change with `IN (??)` in batches and return the number of affected rows."""
         return sum(self.change(each, parameters) for each, parameters in _in_batches(statement, values, before))
 
     def lock(self, name: str) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 from wtb.domain.errors import Conflict
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.ports import Codec
-from wtb.infrastructure.event_chain import EventRow, chained, counted_types, event_text, read_event, recorded
+from wtb.domain.ports.events import EventNumber
+from wtb.infrastructure.event_chain import (
+    EventRow,
+    chained,
+    check_numbering,
+    counted_types,
+    event_text,
+    read_event,
+    recorded,
+)
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.timestamps import to_us
 
@@ -25,9 +34,9 @@ _SELECT = (
 
 
 class StreamEnds:
-    """Where streams ended when this process last added to them, so that a step need not look.
+    """Where streams ended when this process last added to them, so that a step need not read that.
 
-    A guess, never trusted: a number that is taken already is refused by the table, and then the end is read.
+    It is only a guess: the table refuses a number that is already taken, and then the end is read.
     """
 
     def __init__(self, size: int = 1024) -> None:
@@ -70,12 +79,12 @@ class SqlEventLog:
         if added is None:  # never seen, or somebody else has added to it since
             added = self._insert(event, text, *self._transaction.row(_LAST, (event.stream,)) or (0, b""))
         if added is None:
-            raise Conflict(f"somebody else is writing events of {event.stream!r}; try again")
+            raise Conflict(f"another process is writing events of {event.stream!r}; try again")
         self._ends[event.stream] = added.sequence, added.hash
         return added
 
     def _insert(self, event: Event, text: str, end: int, before: bytes) -> RecordedEvent | None:
-        """Add an event behind what is taken for the end of its stream; None when something is there already."""
+        """Add an event after the assumed end of its stream; None if that number is already taken."""
         sequence = end + 1
         at_us = to_us(event.at)
         chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
@@ -84,7 +93,7 @@ class SqlEventLog:
         return None if position is None else recorded(event, position, sequence, chain)
 
     def keep_learned(self) -> None:
-        """Share where the streams end now; called after the commit."""
+        """Share the new ends of the streams; called after the commit."""
         self._known_ends.keep(self._ends)
 
     def list_events(
@@ -97,54 +106,26 @@ class SqlEventLog:
         before: int | None = None,
         limit: int = 1000,
         newest: bool = False,
+        by: EventNumber = "position",
     ) -> tuple[RecordedEvent, ...]:
-        wheres, values = ["e.position > ?"], list[Any]((after,))
+        check_numbering(stream, by)
+        wheres, values = [f"e.{by} > ?"], list[Any]((after,))
         if before is not None:
-            wheres.append("e.position < ?")
+            wheres.append(f"e.{by} < ?")
             values.append(before)
         if stream is not None:
             wheres.append("e.stream = ?")
             values.append(stream)
-        # Both give the same order in a stream, but only its numbers have an index there.
-        order = "e.position" if stream is None else "e.sequence"
-        return self._listed((wheres, values), types, severities, order=order, limit=limit, newest=newest)
-
-    def list_stream(
-        self,
-        stream: str,
-        *,
-        types: Collection[EventType] = (),
-        severities: Collection[Severity] = (),
-        after: int = 0,
-        before: int | None = None,
-        limit: int = 1000,
-        newest: bool = False,
-    ) -> tuple[RecordedEvent, ...]:
-        wheres, values = ["e.stream = ?", "e.sequence > ?"], list[Any]((stream, after))
-        if before is not None:
-            wheres.append("e.sequence < ?")
-            values.append(before)
-        return self._listed((wheres, values), types, severities, order="e.sequence", limit=limit, newest=newest)
-
-    def _listed(
-        self,
-        bounds: tuple[list[str], list[Any]],
-        types: Collection[EventType],
-        severities: Collection[Severity],
-        *,
-        order: str,
-        limit: int,
-        newest: bool,
-    ) -> tuple[RecordedEvent, ...]:
-        wheres, values = bounds
         for column, wanted in (("type", types), ("severity", severities)):
             if wanted:
                 wheres.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
                 values += [item.value for item in wanted]
-        direction = "DESC" if newest else "ASC"
-        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY {order} {direction} LIMIT ?"
-        rows = self._transaction.rows(statement, (*values, limit))
-        found = tuple(read_event(self._codec, EventRow(*row)) for row in rows)
+        # In a stream both numbers give the same order, but only `sequence` has an index.
+        order = f"{'e.position' if stream is None else 'e.sequence'} {'DESC' if newest else 'ASC'}"
+        statement = f"{_SELECT} WHERE {' AND '.join(wheres)} ORDER BY {order} LIMIT ?"
+        found = tuple(
+            read_event(self._codec, EventRow(*row)) for row in self._transaction.rows(statement, (*values, limit))
+        )
         return found[::-1] if newest else found
 
     def count_types(self, stream: str) -> dict[EventType, int]:

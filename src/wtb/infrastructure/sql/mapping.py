@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def mapping(noun: str) -> Callable[[Callable[[Any], Value]], Callable[[Any], Value]]:
-    """Make a function that maps a row, whose first column is its id, say which row cannot be read."""
+    """Make a row-mapping function name the row that it cannot read; the first column is the id."""
 
     def decorate(build: Callable[[Any], Value]) -> Callable[[Any], Value]:
         @wraps(build)

@@ -1,4 +1,4 @@
-"""SqlNodeRunRepository: node runs, of which the boundaries of visits are a view."""
+"""SqlNodeRunRepository: node runs; the boundaries of visits are a view of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _UNFINISHED = (
 
 
 class SqlNodeRunRepository:
-    """Node runs; the view `wtb_node_boundaries` shows their boundaries to whoever reads SQL."""
+    """Node runs; the view `wtb_node_boundaries` shows their boundaries to readers of SQL."""
 
     def __init__(self, transaction: Transaction, codec: Codec) -> None:
         self._transaction = transaction

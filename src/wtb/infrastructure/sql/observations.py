@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.domain.integrity import FaultKind
-from wtb.domain.observation import Observation, Source, SourceKind
+from wtb.domain.observation import Observation, ObservedSource, SourceKind
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.seals import RowSeal
@@ -41,4 +41,4 @@ class SqlObservationRepository:
 @mapping("observation")
 def _observation(row: Any) -> tuple[int, Observation]:
     OBSERVATION_SEAL.check(row[:-1], row[-1])
-    return row[1], Observation(row[2], Source(SourceKind(row[3]), row[4]), row[5])
+    return row[1], Observation(row[2], ObservedSource(SourceKind(row[3]), row[4]), row[5])

@@ -1,4 +1,4 @@
-"""PostgresDatabase: a server, directly or behind PgBouncer, that is waited for only where it is asked."""
+"""PostgresDatabase: a server, directly or behind PgBouncer; WTB waits for it only when it needs an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 """A server whose machine is gone is given up after a minute; by itself Linux takes two hours to ask whether it is."""
-_REFUSED = "the server answers but refuses: look at the user, the password, the database and its limit of connections"
+_REFUSED = "the server answers but refuses: check the user, the password, the database and its connection limit"
 
 
 class _ServerGone(StorageUnavailable):
@@ -33,9 +33,9 @@ class _ServerGone(StorageUnavailable):
 
 
 class PipelinedTransaction(Transaction):
-    """Sends what nobody asks about without waiting for the server; whatever is asked next waits for all of it.
+    """Sends changes without waiting for the server; the next query waits for all of them.
 
-    A change that fails unasked fails what is asked next, the commit at the latest, which then keeps nothing.
+    If a change fails, the next query fails, or at the latest the commit, which then keeps nothing.
     """
 
     __slots__ = ("_pipeline",)
@@ -207,7 +207,7 @@ class PostgresDatabase(Database):
         if isinstance(error, self._errors.DataError | UnicodeEncodeError):
             return InvalidInput(f"{self.where} cannot hold a value: {reason}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
-            return Conflict(f"another transaction was in the way: {reason}; try again")
+            return Conflict(f"another transaction got in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
             return StorageUnavailable(f"{self.where}: {reason}; {_REFUSED}")
         for kind, advice in self._advice:

@@ -100,7 +100,7 @@ class SqlExecutionRepository:
 
     def add(self, execution: Execution) -> None:
         if self._transaction.change(_ADD_EXECUTION, _execution_row(execution)) == 0:
-            raise AlreadyExists(f"there is a run {execution.id!r} already; give another id, or resume that one")
+            raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
 
     def get(self, execution_id: ExecutionId) -> Execution:
         statement = f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE id = ?"
@@ -190,7 +190,7 @@ class SqlExecutionRepository:
             raise Conflict(f"run {execution_id!r} still has checkpoints; delete them first")
         if self._transaction.change("DELETE FROM wtb_executions WHERE id = ?", (execution_id,)) == 0:
             raise ExecutionNotFound(execution_id)
-        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_pending_writes"):
+        for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_evaluations", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
         # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
@@ -222,7 +222,7 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
 
 
 def _pause_text(execution: Execution) -> str | None:
-    return None if execution.pause is None else json_text(asdict(execution.pause), f"the pause of {execution.id!r}")
+    return None if execution.pause is None else json_text(execution.pause.to_data(), f"the pause of {execution.id!r}")
 
 
 def _lease_columns(lease: Lease | None) -> tuple[str | None, int | None]:
@@ -248,7 +248,7 @@ def _execution(row: Any) -> Execution:
         created_by=row[10],
         created_at=from_us(row[11]),
         updated_at=from_us(updated_us),
-        pause=None if row[12] is None else Pause(**json.loads(row[12])),
+        pause=None if row[12] is None else Pause.from_data(json.loads(row[12])),
         options=json.loads(row[13]),
         degraded=row[14],
     )
@@ -304,7 +304,7 @@ class SqlBranchRepository:
         row = (*facts, BRANCH_SEAL.of(facts), branch.head_id, HEAD_SEAL.of(head))
         if self._transaction.change(_ADD_BRANCH, row) == 0:
             raise AlreadyExists(
-                f"run {branch.execution_id!r} has a branch {branch.name!r} already; choose another name"
+                f"run {branch.execution_id!r} already has a branch {branch.name!r}; choose another name"
             )
 
     def get(self, branch_id: BranchId) -> Branch:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.integrity import FaultKind
-from wtb.domain.rollback import CallKey, Direction, Rollback, RollbackStatus
+from wtb.domain.rollback import CallKey, Rollback, RollbackDirection, RollbackStatus
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
 from wtb.infrastructure.sql.seals import RowSeal, text_of
@@ -78,7 +78,7 @@ def _rollback(row: Any) -> Rollback:
         id=row[0],
         execution_id=ExecutionId(row[1]),
         branch_id=BranchId(row[2]),
-        direction=Direction(row[3]),
+        direction=RollbackDirection(row[3]),
         head_id=CheckpointId(row[4]),
         target_id=CheckpointId(row[5]),
         safety_id=CheckpointId(row[6]),

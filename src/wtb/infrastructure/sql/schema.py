@@ -1,4 +1,4 @@
-"""Schema: which version a database has, and the way to another one."""
+"""Schema: the version of a database, and migrations to another version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 from wtb.infrastructure.sql.database import Database
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
 
 VERSION_TABLE = "wtb_schema"
@@ -41,7 +41,7 @@ def check(database: Database) -> None:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Bring a database up to a revision, waiting for others that do the same."""
+    """Upgrade a database to a revision; wait for other processes that do the same."""
     found = current(database)
     if found is not None and found not in revisions():
         check(database)
@@ -49,7 +49,7 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Bring a database down to a revision (`base`: no tables); what newer tables held is lost."""
+    """Downgrade a database to a revision (`base`: no tables); data in newer tables is lost."""
     _run(database, "downgrade", revision)
 
 
@@ -70,7 +70,7 @@ def _run(database: Database, direction: str, revision: str) -> None:
     from alembic.util import CommandError
 
     if not revision.strip():
-        raise InvalidInput(f"cannot {direction} to an empty revision; known are {', '.join(revisions())}")
+        raise InvalidInput(f"cannot {direction} to an empty revision; the revisions are {', '.join(revisions())}")
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:

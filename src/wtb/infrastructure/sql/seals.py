@@ -1,4 +1,4 @@
-"""Seals: checksums of rows, so that a flipped bit is seen.
+"""Seals: checksums of rows, so that a flipped bit is noticed.
 
 A row that decides something has a seal in a column of its own. A value of any length has one before it, which also
 covers other facts of its row. Rows from before there were seals have none, and are read as they are.
@@ -21,7 +21,7 @@ _SEAL = b"\xc1" * 4
 """What a value begins with that has a checksum. No msgpack does so, and no flipped bit makes one of the other."""
 _BYTES = 16
 
-TELLS_MORE = "; `wtb doctor` tells more"
+TELLS_MORE = "; `wtb doctor` shows more"
 """How the message of every damaged row ends."""
 
 

@@ -73,7 +73,7 @@ class SqliteDatabase(Database):
         return _SqliteTransaction(self, connection, connection)
 
     def check_in_place(self) -> None:
-        """Raise StorageReplaced when what this process has open is no longer what others find under its name.
+        """Raise StorageReplaced if the open file is no longer the one that others find under its name.
 
         SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
         """
@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
             raise StorageReplaced(f"{self._file} was replaced by another file {_WHILE_IN_USE}")
 
     def check_log(self) -> None:
-        """Raise StorageReplaced when the log of this process was deleted: what is in it dies with the process."""
+        """Raise StorageReplaced if the log of this process was deleted: its contents would be lost with the process."""
         if self._has_log:
             self._look_at(self._log)
 
@@ -92,7 +92,7 @@ class SqliteDatabase(Database):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StorageReplaced(f"{path} was deleted {_WHILE_IN_USE}") from error
         except OSError as error:
-            raise StorageUnavailable(f"{path} cannot be looked at: {error.strerror}") from error
+            raise StorageUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
     def connect(self) -> sqlite3.Connection:
         try:
@@ -126,7 +126,7 @@ class SqliteDatabase(Database):
         return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
     def lock(self, transaction: Transaction, name: str) -> None:
-        """Nothing to do: a writer has the whole database to itself."""
+        """Do nothing: a writer has the whole database to itself."""
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
@@ -167,7 +167,7 @@ class SqliteDatabase(Database):
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction that is only kept when the database is still where it was."""
+    """A transaction that is kept only if the database file is still in place."""
 
     __slots__ = ()
 
@@ -178,8 +178,8 @@ class _SqliteTransaction(Transaction):
 
 
 _WHILE_IN_USE = (
-    "while this process used it; what the process has written since may be lost, and it has stopped. Put the file "
-    "back from a backup, and resume the run"
+    "while this process used it. The process has stopped, and what it has written since may be lost. Restore the file "
+    "from a backup, and resume the run"
 )
 
 
@@ -208,7 +208,7 @@ _SQLITE_ADVICE = (
     ("SQLITE_FULL", "the disk is full: free some space; everything committed before is intact"),
     ("SQLITE_READONLY", "the file, its -wal or -shm or their folder is read-only: make all writable for this user"),
     ("SQLITE_CANTOPEN", "the folder must exist and be writable for this user"),
-    ("SQLITE_BUSY", "another process kept it locked for too long: try again, or raise busy_timeout_s"),
+    ("SQLITE_BUSY", "another process has kept it locked for too long: try again, or raise busy_timeout_s"),
     ("SQLITE_IOERR", "the disk failed or is full; everything committed before is intact"),
     ("SQLITE_NOTADB", "this is not a wtb database, or it is damaged: restore a backup"),
     ("SQLITE_CORRUPT", "the file is damaged: restore a backup, or save what is left with `sqlite3 FILE .recover`"),

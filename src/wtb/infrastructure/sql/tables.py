@@ -1,4 +1,4 @@
-"""The tables. Migrations make them; this is what they must add up to.
+"""The tables. Migrations create them; this is their required result.
 
 On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
 boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`,
@@ -289,9 +289,44 @@ baselines = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("batch_id", Text, nullable=False),
+    Column("workflow_name", Text, nullable=False),
     Column("combination", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("results", BigInteger, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("seal", LargeBinary),
+)
+
+baseline_results = Table(
+    "wtb_baseline_results",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("combination", Text, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("execution_id", Text),
+    Column("result", Text, nullable=False),
+    Column("seal", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+evaluations = Table(
+    "wtb_evaluations",
+    metadata,
+    Column("execution_id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("checkpoint_id", Text, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("score", Text),
+    Column("error", Text),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("seal", LargeBinary),
+    sqlite_with_rowid=False,
 )
 
 observations = Table(

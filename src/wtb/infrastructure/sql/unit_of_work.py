@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from wtb.domain.ports import Clock, Codec, EventBus
-from wtb.infrastructure.checkpoints.store import Around, DeltaCheckpointStore
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Telemetry, measured
+from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
@@ -27,9 +29,12 @@ from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWor
 class SqlStorage(StorageParts):
     """Everything in one database."""
 
-    def __init__(self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
+    def __init__(
+        self, database: Database, *, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry = NO_TELEMETRY
+    ) -> None:
         super().__init__(codec=codec, clock=clock, bus=bus)
         self.database = database
+        self.telemetry = telemetry
         self.stream_ends = StreamEnds()
 
     def unit_of_work(self, *, readonly: bool = False) -> SqlUnitOfWork:
@@ -71,8 +76,16 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlRollbackRepository(self._sql)
 
     @lazy
+    def evaluations(self) -> SqlEvaluationRepository:
+        return SqlEvaluationRepository(self._sql)
+
+    @lazy
     def batches(self) -> SqlBatchRepository:
         return SqlBatchRepository(self._sql)
+
+    @lazy
+    def baselines(self) -> SqlBaselineRepository:
+        return SqlBaselineRepository(self._sql)
 
     @lazy
     def cache(self) -> SqlNodeCacheRepository:
@@ -92,7 +105,7 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
 
     @lazy
     def checkpoints(self) -> DeltaCheckpointStore:
-        return self._storage.checkpoint_store(self._rows, partial(_around, self._sql, self._storage.codec))
+        return self._storage.checkpoint_store(self._rows, partial(_history_sources, self._sql, self._storage.codec))
 
     @lazy
     def files(self) -> DeltaFileCommits:
@@ -110,7 +123,9 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlUpkeepRows(self._sql, self._storage.codec)
 
     def _begin(self, *, readonly: bool) -> Transaction:
-        transaction = self._sql = self._storage.database.begin(readonly=readonly)
+        name = "read" if readonly else "write"
+        begin = measured(self._storage.telemetry, Measure.POOL, name, self._storage.database.begin)
+        transaction = self._sql = begin(readonly=readonly)
         self._rows = SqlCheckpointRows(transaction)
         return transaction
 
@@ -118,8 +133,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return self.checkpoints
 
 
-def _around(transaction: Transaction, codec: Codec) -> Around:
-    return Around(
+def _history_sources(transaction: Transaction, codec: Codec) -> HistorySources:
+    return HistorySources(
         SqlExecutionRepository(transaction),
         SqlBranchRepository(transaction),
         SqlNodeRunRepository(transaction, codec),

@@ -8,12 +8,15 @@ from typing import Any
 
 from wtb.domain.checkpoint import NodeStatus
 from wtb.domain.errors import DamagedData
+from wtb.domain.integrity import FaultKind
 from wtb.domain.ports import Codec
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
-from wtb.infrastructure.sql.batches import BASELINE_SEAL, BATCH_SEAL, JOB_SEAL, shared_result_in
+from wtb.infrastructure.sql.baselines import BASELINE_SEAL, RESULT_SEAL, lost_results
+from wtb.infrastructure.sql.batches import BATCH_SEAL, JOB_SEAL, shared_result_in
 from wtb.infrastructure.sql.database import Transaction
+from wtb.infrastructure.sql.evaluations import EVALUATION_SEAL
 from wtb.infrastructure.sql.node_runs import NODE_RUN_FIELDS, check_node_run, pending_in
 from wtb.infrastructure.sql.observations import OBSERVATION_SEAL
 from wtb.infrastructure.sql.pending_writes import WRITE_SEAL
@@ -83,11 +86,25 @@ _SEALS = (
     (BATCH_SEAL, {"id": ""}),
     (JOB_SEAL, {"batch_id": "", "number": -1}),
     (BASELINE_SEAL, {"name": ""}),
+    (RESULT_SEAL, {"batch_id": "", "number": -1}),
+    (EVALUATION_SEAL, {"execution_id": "", "id": ""}),
     (OBSERVATION_SEAL, {"trace_id": "", "number": -1}),
 )
 """Seals that are checked by themselves, each with the primary key of its table and what comes before all of its values.
 
 Runs, node runs and calls are read for more than that, and checked on the way.
+"""
+
+
+_INCOMPLETE = """
+SELECT name, results, found FROM (
+    SELECT name, results, (SELECT count(*) FROM wtb_baseline_results r WHERE r.batch_id = b.batch_id) AS found
+    FROM wtb_baselines b
+) counted WHERE results <> found ORDER BY name
+"""
+_ORPHANS = """
+SELECT batch_id, count(*) FROM wtb_baseline_results
+WHERE batch_id NOT IN (SELECT batch_id FROM wtb_baselines) GROUP BY batch_id ORDER BY batch_id
 """
 
 
@@ -163,6 +180,15 @@ class SqlUpkeepRows:
             )
             for row in self._pages(statement, tuple(keys.values()), range(len(keys)), _SMALL):
                 yield _checked(seal, dict(zip((*keys, "", *seal.key, *seal.rest), row, strict=True)), row[len(keys) :])
+        yield from self._incomplete_baselines()
+
+    def _incomplete_baselines(self) -> Iterator[CheckedRow]:
+        """Yield baselines that have lost results, and results that have lost their baseline."""
+        for name, saved, found in self._transaction.rows(_INCOMPLETE):
+            yield CheckedRow(FaultKind.BASELINE, name, None, lost_results(name, saved, found), is_whole_row=False)
+        for batch_id, found in self._transaction.rows(_ORPHANS):
+            problem = f"the baseline of {found:,} saved results ({batch_id}) is missing"
+            yield CheckedRow(FaultKind.BASELINE, batch_id, None, problem, is_whole_row=False)
 
     def list_tables(self) -> list[str]:
         if self._transaction.database.dialect != "sqlite":

@@ -62,12 +62,12 @@ class Hosting:
         return {key: _INPUTS.store(value, f"input {key!r}") for key, value in given.items()}
 
     def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is stored of channels as the nodes of the graph see it."""
+        """Return stored channels as the nodes of the graph see them."""
         return {name: self._values.restore(value) for name, value in stored.items()}
 
     @cached_property
     def _values(self) -> StateValues:
-        """How values are stored, whatever the variants: the schema says which classes there are."""
+        """How values are stored, for all variants: the schema names the classes."""
         return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
     def _hosted(self, node: Node) -> HostedNode:
@@ -77,7 +77,7 @@ class Hosting:
 class GraphEngine:
     """Drives one run of a graph."""
 
-    remembers = "langgraph:memory"  # which no node can be called
+    has_memory = True
     hosts_functions = False
 
     def __init__(self, hosting: Hosting, definition: WorkflowDefinition, runs: Runs) -> None:
@@ -99,7 +99,7 @@ class GraphEngine:
             raise
         except Exception as error:  # a reducer, a validator or a router of the user's may raise anything
             reason = f"{type(error).__name__}: {error}"
-            raise InvalidInput(f"the graph cannot begin with this input: {reason}") from error
+            raise InvalidInput(f"the graph cannot start with this input: {reason}") from error
         if saver.metadata is None or saver.metadata["step"] < 0:
             raise _edge_asks("the start")
         saver.checkpoint = self._with_defaults(saver.checkpoint)
@@ -157,7 +157,7 @@ class GraphEngine:
         sent = len(at.memory["hidden"].get(SENT, ()))
 
         def order(position: int) -> tuple[bool, Any]:
-            """LangGraph applies what nodes wrote by their names, and behind it, in order, what was sent to."""
+            """LangGraph applies what nodes wrote by name, and after that, in order, what was sent to nodes."""
             return position < sent, position if position < sent else at.next_nodes[position]
 
         values = {name: restore(value) for name, value in at.state.items()}
@@ -201,7 +201,7 @@ class GraphEngine:
         return merge_configs(given, own)
 
     def _tuple(self, at: Standpoint) -> CheckpointTuple:
-        """Return the checkpoint that a standpoint is, as LangGraph knows it."""
+        """Return the position as a LangGraph checkpoint."""
         memory, restore = at.memory, self._values.restore
         lists = self._lists_of(at.state)
         plain = {name: restore(value) for name, value in at.state.items() if name not in lists}
@@ -261,7 +261,7 @@ class GraphEngine:
         return lists[channel].change(value, lambda item: self._values.store_item(item, where))
 
     def _memory(self, saver: _StepSaver) -> Mapping[str, Any]:
-        """Return what LangGraph needs beside the state in order to go on.
+        """Return what LangGraph needs, beside the state, to continue.
 
         What each node has seen is not needed, and would grow with the graph: what starts a node of a StateGraph is gone
         when it has run.
@@ -303,7 +303,7 @@ def _is_hidden(channel: str) -> bool:
 
 
 class _StepSaver(BaseCheckpointSaver[str]):
-    """Holds the checkpoint that a superstep begins from, and takes the one that it leads to.
+    """Holds the checkpoint that a superstep starts from, and takes the one that it ends with.
 
     Subgraphs have none: a subgraph is one node, and runs as a whole.
     """

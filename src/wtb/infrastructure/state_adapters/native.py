@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from wtb.application.runs.context import CURRENT
+from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.state_view import StateView
+from wtb.domain.copies import copied
 from wtb.domain.engine import Advance, Call, Make, Standpoint
 from wtb.domain.ports import Conditions
 from wtb.domain.routing import Finished, Router
@@ -25,7 +26,7 @@ _MOST_MEMBERS = 32
 class NativeEngine:
     """Runs the members of a superstep at the same time, and applies their results in the order of definition."""
 
-    remembers = ""
+    has_memory = False
     hosts_functions = True
 
     def __init__(
@@ -43,7 +44,7 @@ class NativeEngine:
         self._warn_of_changes = warn_of_changes
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        return Standpoint(state=State(given), next_nodes=self._router.start)
+        return Standpoint(state=State(_owned(given)), next_nodes=self._router.start)
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         return update
@@ -75,11 +76,12 @@ class NativeEngine:
             return list(pool.map(make, range(len(nodes)), [at.state] * len(nodes), calls))
 
     def _call(self, node: Node, state: State) -> Call:
-        def call(context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+        def call(context: EngineContext | None, timeout_s: float | None) -> Mapping[str, Any]:
             view = StateView(state, node.name, node.reads)
+            given = None if context is None else context.context
             token = CURRENT.set(context)
             try:
-                returned = self._caller.call(node, view, context, timeout_s)
+                returned = self._caller.call(node, view, given, timeout_s)
             finally:
                 CURRENT.reset(token)
             if lost := self._lost(view, returned):
@@ -89,7 +91,18 @@ class NativeEngine:
         return call
 
     def _lost(self, view: StateView, returned: Mapping[str, Any]) -> str:
-        """Name what a node changed and did not return; unless it is to be told of all, when it returned nothing."""
+        """Return the keys that a node changed in place and did not return, for a warning.
+
+        Unless all changes are to be reported, only a node that returned nothing is, with the keys that it assigned.
+        """
         if self._warn_of_changes:
             return ", ".join(key for key in view.changed_in_place() if key not in returned)
         return "" if returned else ", ".join(sorted(view.assigned))
+
+
+def _owned(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of an input that its giver cannot change any more."""
+    try:
+        return {key: copied(value) for key, value in given.items()}
+    except Exception:  # noqa: BLE001  what cannot be copied (a lock) cannot be stored: the codec says where it lies
+        return given

@@ -1,1 +1,1 @@
-"""Upkeep: what is referred to by whom, what is damaged, and what nothing refers to any more."""
+"""Upkeep: finds references, damage, and data that nothing refers to any more."""

@@ -7,7 +7,18 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from wtb.domain.ids import CheckpointId
-from wtb.domain.ports import Clock, Codec, ObjectStore, StoredObject, Swept, UnitOfWork
+from wtb.domain.ports import (
+    NO_TELEMETRY,
+    Clock,
+    Codec,
+    Measure,
+    ObjectStore,
+    StoredObject,
+    Swept,
+    Telemetry,
+    UnitOfWork,
+    measured,
+)
 from wtb.infrastructure.files.blocks import SIZES, BlockSizes, find_blocks
 from wtb.infrastructure.timestamps import to_us
 from wtb.infrastructure.upkeep.ledger import Ledger, batches
@@ -43,12 +54,14 @@ class SweptGarbage:
         codec: Codec,
         clock: Clock,
         sizes: BlockSizes = SIZES,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self._storage = storage
         self._objects = objects
         self._codec = codec
         self._clock = clock
         self._sizes = sizes
+        self._telemetry = telemetry
 
     def count(self, grace: timedelta) -> Swept:
         before = self._clock.now() - grace
@@ -61,6 +74,9 @@ class SweptGarbage:
         return Swept(len(blobs), commits, len(objects), sum(blobs) + sum(objects))
 
     def sweep(self, grace: timedelta) -> Swept:
+        return measured(self._telemetry, Measure.SWEEP, "", self._swept)(grace)
+
+    def _swept(self, grace: timedelta) -> Swept:
         before = self._clock.now() - grace
         with Ledger() as ledger:
             self._mark(ledger)

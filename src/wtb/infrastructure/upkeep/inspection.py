@@ -1,4 +1,4 @@
-"""StoredInspection: verifies all rows and objects, and says what is wrong with which, and whom it concerns."""
+"""StoredInspection: verifies all rows and objects, and names each fault with the runs that it affects."""
 
 from __future__ import annotations
 
@@ -61,20 +61,23 @@ _TURNS = frozenset(
         EventType.EXECUTION_CANCELLED,
     }
 )
-"""Events that say how a run stands from then on."""
+"""Events that set the status of a run."""
+
+_OF_RUNS = (FaultKind.PENDING_WRITE, FaultKind.EVALUATION)
+"""Rows that are deleted with their run."""
 
 _FILE_OF = "SELECT path FROM entry WHERE digest = ? LIMIT 1"
 _FILE_OF_BLOCK = """
 SELECT path FROM entry WHERE digest IN (SELECT file_digest FROM block WHERE block.digest = ?) LIMIT 1
 """
-_TELLS_MORE = "; `wtb doctor` tells more"
-_CAN_BE_DERIVED = "rebuilt from the deltas before it, when they are whole"
-_CAN_BE_FOUND = "taken from where the same content lies, if it does"
-_UNUSED = "removed, since nothing refers to it"
+_TELLS_MORE = "; `wtb doctor` shows more"
+_CAN_BE_DERIVED = "rebuilds it from the deltas before it, if they are whole"
+_CAN_BE_FOUND = "looks for the same content elsewhere, and takes it from there"
+_UNUSED = "removes it, because nothing refers to it"
 
 
 class StoredInspection:
-    """Looks at one moment of a storage, and at the objects beside it; `folders` is where else contents may lie."""
+    """Checks one moment of a storage and its objects; `folders` are other places where contents may be."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class StoredInspection:
         return Inspected(tuple(dict.fromkeys(faults)), dict(counts), garbage)
 
     def _tables(self, watch: Watch) -> list[Fault]:
-        """Return the tables that the database itself finds damaged, each in a transaction that may fail by that."""
+        """Return the tables that the database itself finds damaged, each in its own transaction, which may fail."""
         faults: list[Fault] = []
         with self._storage.unit_of_work(readonly=True) as uow:
             tables = uow.upkeep_rows().list_tables()
@@ -185,7 +188,7 @@ class StoredInspection:
                 yield fault(FaultKind.RUN, row.id, str(error).removesuffix(_TELLS_MORE), (row.id,))
 
     def _events(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-        """Yield events that are damaged or missing in the middle; note what they tell of, since the end may be cut."""
+        """Yield events that are damaged or missing in the middle; note what they record, since the end may be cut."""
         end = _StreamEnd("")
         for row in rows.events():
             if row.stream != end.stream:
@@ -241,17 +244,17 @@ def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
 
 
 def _sealed(rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-    """Yield the rows that do not match their checksums, and pending writes of runs that do not exist."""
+    """Yield the rows that do not match their checksums, and what is left of runs that do not exist."""
     known: dict[str, bool] = {}
     for row in rows.sealed_rows():
         if row.is_whole_row:
             seen(row.kind)
         run, problem = row.execution_id, row.problem
-        if row.kind is FaultKind.PENDING_WRITE and run is not None and not problem:
+        if row.kind in _OF_RUNS and run is not None and not problem:
             if run not in known:
                 known[run] = any(ledger.rows("SELECT 1 FROM execution WHERE id = ?", run))
             if not known[run]:
-                problem = f"pending write {row.name!r} belongs to run {run!r}, which does not exist"
+                problem = f"{row.kind} {row.name!r} belongs to run {run!r}, which does not exist"
         if problem:
             yield fault(row.kind, row.name, problem, () if run is None else (run,))
 

@@ -1,4 +1,4 @@
-"""Ledger: who refers to what, in a temporary database beside the storage, so that memory stays bounded."""
+"""Ledger: all references, in a temporary database beside the storage, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Ledger:
                 yield row
 
     def index(self) -> None:
-        """Prepare for questions: what is living follows from the roots, and lines are followed both ways."""
+        """Prepare for queries: find what is living from the roots, and index lines in both directions."""
         for table in list(self._waiting):
             self._write(table)
         with _told():
@@ -195,7 +195,7 @@ class Ledger:
         return [id for (id,) in self.rows("SELECT id FROM file_commit WHERE id NOT IN living")]
 
     def note_garbage(self, blobs: Iterable[tuple[bytes, int]]) -> None:
-        """Note what is to be removed, so that finding it and removing it need not be one transaction."""
+        """Note what to remove, so that finding and removing need not be one transaction."""
         for blob in blobs:
             self.add("garbage", blob)
 
@@ -232,7 +232,7 @@ def _told() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StorageUnavailable(
-            f"the temporary tables of a sweep or a check cannot be kept: {error}; free some space in "
+            f"the temporary tables of a sweep or a check cannot be written: {error}; free some space in "
             f"{tempfile.gettempdir()}, or set SQLITE_TMPDIR to another folder"
         ) from error
 

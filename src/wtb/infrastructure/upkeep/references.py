@@ -1,4 +1,4 @@
-"""References: reads everything that may refer to something, verifies it, and notes it in a ledger."""
+"""References: reads every row that may refer to something, verifies it, and notes it in a ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse(kind: FaultKind, id: str, error: StorageError) -> None:
 
 
 class References:
-    """One pass over all rows. What is damaged is told, and what it refers to is then not known."""
+    """One pass over all rows. It reports damaged rows; their references are unknown."""
 
     def __init__(self, rows: UpkeepRows, ledger: Ledger, codec: Codec, told: Told = refuse) -> None:
         self._rows = rows
@@ -73,9 +73,8 @@ class References:
             self._told(FaultKind.CHECKPOINT, row.id, error)
         if row.deleted:
             if payload:
-                self._told(
-                    FaultKind.CHECKPOINT, row.id, DamagedData(f"checkpoint {row.id!r} is marked as deleted, but is not")
-                )
+                problem = f"checkpoint {row.id!r} is marked as deleted, but its content is still there"
+                self._told(FaultKind.CHECKPOINT, row.id, DamagedData(problem))
             return
         if row.file_commit is not None:
             self._ledger.add("root", (row.file_commit, row.execution_id))
@@ -96,7 +95,7 @@ class References:
         try:
             operations = unpacked(unseal_keyframe(self._codec, payload, checkpoint_id))
             if not owner or EMPTY.apply(operations).root(self._codec) != state_hash:
-                raise DamagedData(f"the keyframe of checkpoint {checkpoint_id!r} is not that of its state")
+                raise DamagedData(f"the keyframe of checkpoint {checkpoint_id!r} does not match its state")
         except (DamagedData, UnknownFormat) as error:
             self._told(FaultKind.KEYFRAME, checkpoint_id, error)
             return

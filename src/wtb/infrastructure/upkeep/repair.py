@@ -1,4 +1,4 @@
-"""Repair: puts back what can be derived from, or found in, what is whole; it never makes anything up."""
+"""Repair: restores what can be derived from intact data or found in it; it never invents anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EVER = 1 << 62
 
 
 class Repair:
-    """Tries every remedy that it knows; each is a transaction of its own, kept only when it worked."""
+    """Tries every remedy that it knows; each has its own transaction, which is kept only if it worked."""
 
     def __init__(
         self, storage: UpkeepStorage, objects: ObjectStore, folders: Path, *, codec: Codec, sizes: BlockSizes
@@ -58,7 +58,7 @@ class Repair:
         self._heal_from_deltas([digest for digest, fault in lost.items() if fault.kind is FaultKind.BLOB])
 
     def _rebuild(self, checkpoint_ids: Sequence[str], *, without: bytes | None = None) -> None:
-        """Write keyframes anew from the deltas before them, all or none."""
+        """Rewrite keyframes from the deltas before them, all or none."""
         with suppress(StorageError, NotFound), self._storage.unit_of_work() as uow:
             rows = uow.upkeep_rows()
             for checkpoint_id in checkpoint_ids:
@@ -83,7 +83,7 @@ class Repair:
             uow.commit()
 
     def _heal_from_the_other(self, digest: bytes, kind: FaultKind) -> bool:
-        """Take a content that lies both in the database and in the object store from where it is whole."""
+        """Copy a content from the database to the object store, or back, from the side where it is intact."""
         with self._storage.unit_of_work(readonly=True) as uow:
             blob = uow.upkeep_rows().get_blobs([digest]).get(digest, b"")
         if kind is FaultKind.OBJECT:
@@ -95,7 +95,7 @@ class Repair:
             return False
 
     def _healed(self, digest: bytes, kind: FaultKind, stream: BinaryIO) -> bool:
-        """Put a content back, if that is what the stream gives."""
+        """Restore a content, if the stream really holds it."""
         if hashlib.file_digest(stream, "sha256").digest() != digest:  # type: ignore[arg-type]
             return False
         stream.seek(0)
@@ -110,7 +110,7 @@ class Repair:
         return True
 
     def _heal_from_folders(self, wanted: dict[bytes, Fault]) -> None:
-        """Look for contents in the workspaces, whose files were the origin of most."""
+        """Search the workspaces for contents; most contents came from there."""
         for path in _files(self._folders) if wanted else ():
             with suppress(OSError), open_file(path) as stream:
                 self._heal_from_file(stream, wanted)
@@ -118,7 +118,7 @@ class Repair:
                 return
 
     def _heal_from_file(self, stream: io.FileIO, wanted: dict[bytes, Fault]) -> None:
-        """Take what is wanted from a file: its whole content, or blocks of it."""
+        """Restore wanted contents from a file: all of it, or blocks of it."""
         digest = hashlib.file_digest(stream, "sha256").digest()
         stream.seek(0)
         if digest in wanted and self._healed(digest, wanted[digest].kind, stream):

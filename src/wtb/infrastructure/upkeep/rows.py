@@ -1,4 +1,4 @@
-"""UpkeepRows: everything that a storage keeps, one row after the other, and how to take things out of it."""
+"""UpkeepRows: every row of a storage, one after the other, and the removal of rows."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class UpkeepRows(Protocol):
         ...
 
     def check_table(self, table: str) -> str:
-        """Let the database look at the pages of a table; return what is wrong with them.
+        """Let the database check the pages of a table; return the problems.
 
         It may be the last thing that is asked in this transaction.
         """
@@ -174,7 +174,7 @@ class UpkeepRows(Protocol):
         ...
 
     def replace_blob(self, address: bytes, data: bytes) -> None:
-        """Put the right content in the place of a wrong one, or of none; it counts as long unused."""
+        """Replace a wrong or missing content with the right one; it counts as long unused."""
         ...
 
     def remove_blob(self, address: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Structure: what refers to something that is not there, or not what it was.
+"""Structure: finds references to things that are missing or have changed.
 
 All is asked of a ledger that has read all rows.
 """
@@ -91,7 +91,7 @@ def event_fault(stream: str, sequence: int, problem: str) -> Fault:
 
 
 def structure(ledger: Ledger) -> Iterator[Fault]:
-    """Yield what refers to something that is not there, or not what it was."""
+    """Yield references to things that are missing or have changed."""
     lost: dict[str, list[str]] = {}
     for parent_id, run in ledger.rows(_LOST_PARENTS):
         lost.setdefault(parent_id, []).append(run)
@@ -99,21 +99,21 @@ def structure(ledger: Ledger) -> Iterator[Fault]:
         problem = f"checkpoint {id!r} is missing, and others follow it"
         yield fault(FaultKind.CHECKPOINT, id, problem, ledger.with_forks(runs))
     for id, parent_id in list(ledger.rows(_BROKEN_LINKS)):
-        problem = f"checkpoint {id!r} does not follow the checkpoint {parent_id!r} that is there"
+        problem = f"checkpoint {id!r} does not follow the present checkpoint {parent_id!r}"
         yield fault(FaultKind.CHAIN, id, problem, ledger.runs_of_checkpoint(id))
     for (id,) in list(ledger.rows(_LOST_CONTENT)):
-        problem = f"checkpoint {id!r} has lost its content: what it builds on is gone, and so is its keyframe"
+        problem = f"checkpoint {id!r} has lost its content: the checkpoints that it builds on and its keyframe are gone"
         yield fault(FaultKind.DELTA, id, problem, ledger.runs_of_checkpoint(id))
     for (id,) in list(ledger.rows(_LOST_COMMITS)):
         yield fault(FaultKind.FILE_COMMIT, id, f"file commit {id!r} is missing", ledger.runs_of_commit(id))
     for id, run, head_id in ledger.rows(_LOST_HEADS):
         yield fault(FaultKind.BRANCH, id, f"branch {id!r} points at checkpoint {head_id!r}, which is gone", (run,))
     for id, run, head_id in ledger.rows(_FOREIGN_HEADS):
-        problem = f"branch {id!r} points at checkpoint {head_id!r} of another run, which it was not forked from"
+        problem = f"branch {id!r} points at checkpoint {head_id!r} of another run, from which it was not forked"
         yield fault(FaultKind.BRANCH, id, problem, (run,))
     for id, run, head_id, child_id in ledger.rows(_HEADS_GONE_BACK):
         problem = (
-            f"branch {id!r} points at checkpoint {head_id!r}, but {child_id!r} follows it and no rollback went back"
+            f"branch {id!r} points at checkpoint {head_id!r}, but {child_id!r} follows it and there was no rollback"
         )
         yield fault(FaultKind.BRANCH, id, problem, (run,))
     for id, run, checkpoint_id in ledger.rows(_LOST_STEPS):
@@ -122,16 +122,16 @@ def structure(ledger: Ledger) -> Iterator[Fault]:
     for run, branch_id in ledger.rows(_LOST_BRANCHES):
         yield fault(FaultKind.BRANCH, branch_id, f"branch {branch_id!r} of run {run!r} is missing", (run,))
     for (run,) in ledger.rows(_LOST_RUNS):
-        yield fault(FaultKind.RUN, run, f"run {run!r} is missing, but its checkpoints are there", (run,))
+        yield fault(FaultKind.RUN, run, f"run {run!r} is missing, but its checkpoints exist", (run,))
 
 
 def cut_streams(ledger: Ledger) -> Iterator[Fault]:
-    """Yield the ends of streams that are cut off: the rows of the run know of more than its events tell."""
+    """Yield streams that are cut off: the rows of the run hold more than its events record."""
     cut = {
-        run: f"no event tells of its step to checkpoint {checkpoint_id!r}"
+        run: f"no event records its step to checkpoint {checkpoint_id!r}"
         for run, checkpoint_id in ledger.rows(_UNTOLD_STEPS)
     }
-    cut |= {run: f"no event tells that it is {status}" for run, status in ledger.rows(_UNTOLD_ENDS) if run not in cut}
+    cut |= {run: f"no event records that it is {status}" for run, status in ledger.rows(_UNTOLD_ENDS) if run not in cut}
     for run, why in cut.items():
         (last,) = next(ledger.rows("SELECT sequence FROM stream_end WHERE stream = ?", run), (0,))
         after = last + 1

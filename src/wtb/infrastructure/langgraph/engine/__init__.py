@@ -1,1 +1,1 @@
-"""The engine: a LangGraph graph as a workflow of ours, run node by node."""
+"""The engine: runs a LangGraph graph as a workflow of WTB, node by node."""

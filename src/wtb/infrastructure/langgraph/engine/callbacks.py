@@ -10,7 +10,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
-from wtb.application.runs.context import Context
+from wtb.application.runs.engine_context import EngineContext
 from wtb.domain.event_catalogue import NodeInside
 from wtb.domain.tools import ToolCall
 from wtb.infrastructure.langgraph.engine.tools import RECORDED, stored_or_text
@@ -25,7 +25,7 @@ class CallbackObserver(BaseCallbackHandler):
     raise_error = True
     run_inline = True
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._calls: dict[UUID, ToolCall] = {}
         self._began: dict[UUID, tuple[str, float]] = {}
@@ -71,7 +71,7 @@ class CallbackObserver(BaseCallbackHandler):
                 used[key] = used.get(key, 0) + ((getattr(message, "usage_metadata", None) or {}).get(key) or 0)
         self._end(run_id, model=model or "a model", **used)
         if any(used.values()):
-            self._context.usage(model=model, **used)
+            self._context.context.usage(model=model, **used)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         self._began.pop(run_id, None)

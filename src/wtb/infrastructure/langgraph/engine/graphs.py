@@ -21,7 +21,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import RetryPolicy as GraphRetryPolicy
 
 from wtb.application.dependencies.values import known_as
-from wtb.application.runs.context import CURRENT
+from wtb.application.runs.engine_context import current
 from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import Edge, Node, RetryPolicy
 from wtb.infrastructure.langgraph.engine.channels import stored_whole
@@ -205,10 +205,10 @@ def _without_context(function: Any) -> Any:
     if inspect.iscoroutinefunction(function):
 
         async def awaited(state: Any) -> Any:
-            return _given(await function(state, ctx=CURRENT.get()))
+            return _given(await function(state, ctx=current()))
 
         return awaited
-    return lambda state: _given(function(state, ctx=CURRENT.get()))
+    return lambda state: _given(function(state, ctx=current()))
 
 
 def _given(returned: Any) -> Any:

@@ -14,7 +14,7 @@ from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 from langgraph.types import Interrupt
 
-from wtb.application.runs.context import CURRENT, Context
+from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.journal import Interruption
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
@@ -92,7 +92,7 @@ class HostedNode(Runnable[Any, Any]):
         step: Superstep = config["configurable"][STEP]
         attempts = count(1)
 
-        def call(context: Context, timeout_s: float | None) -> Mapping[str, Any]:
+        def call(context: EngineContext, timeout_s: float | None) -> Mapping[str, Any]:
             visit = MessageIds(self._messages, f"{self._node}/{context.run.visit}", step.taken)
             around = self._around(config, context, next(attempts))
             return self._stored(visit.update(as_mappings(self._called(input, around, context, timeout_s, step))))
@@ -103,7 +103,7 @@ class HostedNode(Runnable[Any, Any]):
         return restored_update(returned, self.values)  # the same, wherever and whenever the node ran
 
     def _called(
-        self, input: Any, config: RunnableConfig, context: Context, timeout_s: float | None, step: Superstep
+        self, input: Any, config: RunnableConfig, context: EngineContext, timeout_s: float | None, step: Superstep
     ) -> Any:
         pushed = PushedWrites()
         around: RunnableConfig = {**config, "configurable": {**config["configurable"], _SEND: pushed.take}}
@@ -120,7 +120,7 @@ class HostedNode(Runnable[Any, Any]):
         finally:
             CURRENT.reset(token)
 
-    def _around(self, config: RunnableConfig, context: Context, attempt: int) -> RunnableConfig:
+    def _around(self, config: RunnableConfig, context: EngineContext, attempt: int) -> RunnableConfig:
         """Return the configuration of an attempt; LangGraph itself knows only one attempt."""
         runtime: Runtime[Any] = config["configurable"][_RUNTIME]
         own = {CHECKPOINTER: None, _RUNTIME: runtime.patch_execution_info(node_attempt=attempt)}
@@ -128,7 +128,7 @@ class HostedNode(Runnable[Any, Any]):
             merge_configs(config, {"callbacks": [CallbackObserver(context)]}), context.answers(inside=NODE), **own
         )
 
-    def _function(self, input: Any, config: RunnableConfig, context: Context) -> Callable[[], Any]:
+    def _function(self, input: Any, config: RunnableConfig, context: EngineContext) -> Callable[[], Any]:
         """Return a function that calls the node with this configuration, where models and tools look for it."""
 
         def called() -> Any:
@@ -155,7 +155,7 @@ class HostedNode(Runnable[Any, Any]):
             return {key: self.values.store(value, f"{where} for {key!r}") for key, value in raw.items()}
         return {RAW: self.values.store_item(raw, where)}
 
-    def _ask(self, context: Context, stop: GraphInterrupt) -> Any:
+    def _ask(self, context: EngineContext, stop: GraphInterrupt) -> Any:
         """Pause the run with the question; the node runs again with the answer."""
         if not stop.args[0]:
             raise InvalidInput(

@@ -17,7 +17,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
-from wtb.application.runs.context import Context
+from wtb.application.runs.engine_context import EngineContext
 from wtb.domain.tools import ToolCall
 
 _SCRATCHPAD = "__pregel_scratchpad"
@@ -42,7 +42,7 @@ def answering(config: RunnableConfig, answers: Sequence[Any], **more: Any) -> Ru
 
 
 @contextmanager
-def questions_of(call: ToolCall, context: Context) -> Iterator[None]:
+def questions_of(call: ToolCall, context: EngineContext) -> Iterator[None]:
     """Let a tool call ask, and get the answers to its earlier questions."""
     config = var_child_runnable_config.get()
     if not _is_asked_here(config):

@@ -11,7 +11,7 @@ from langchain_core.tools.simple import Tool as SimpleTool
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from wtb.application.runs.context import CURRENT
+from wtb.application.runs.engine_context import CURRENT
 from wtb.domain.errors import StateNotSerialisable
 from wtb.domain.tools import Tool, ToolCall, ToolSpec
 from wtb.infrastructure.langgraph.engine.questions import questions_of

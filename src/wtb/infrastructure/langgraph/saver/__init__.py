@@ -1,1 +1,1 @@
-"""The saver: LangGraph's checkpoints and pending writes on our store."""
+"""The saver: stores LangGraph's checkpoints and pending writes in our storage."""

@@ -50,7 +50,8 @@ class LeftBehind:
     def _made_before(self, rollback: Rollback) -> Collection[CheckpointId]:
         """Return the checkpoints that existed when a rollback began."""
         safety = self._load(rollback.safety_id)
-        heads = None if safety is None else safety.returned.get(HEADS)
+        # Earlier versions kept the heads with what nodes returned.
+        heads = None if safety is None else (safety.memory or safety.returned).get(HEADS)
         if heads is None:  # an older rollback, or one whose safety checkpoint is gone: only the time is left
             ended_at = rollback.ended_at
             return {id for id, row in self._rows.items() if ended_at is not None and row.created_at <= ended_at}

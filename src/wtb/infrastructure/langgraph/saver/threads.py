@@ -1,4 +1,4 @@
-"""Threads: the position of a LangGraph thread, and the rows of ours that belong to it."""
+"""Threads: the position of a LangGraph thread, and the rows that belong to it."""
 
 from __future__ import annotations
 

@@ -199,7 +199,8 @@ class ThreadUpkeep:
             parent = names.get(row.parent_id) if row.parent_id is not None else None
             base = State() if parent is None or row.parent_id is None else states[row.parent_id]
             draft = _copied(row, id, parent, thread, _branch_for(thread, namespaces[row.id]))
-            uow.checkpoints.save(draft, StateDelta.between(base, snapshot.state), snapshot.returned)
+            delta = StateDelta.between(base, snapshot.state)
+            uow.checkpoints.save(draft, delta, snapshot.returned, snapshot.memory)
             names[row.id], states[row.id] = id, snapshot.state
             own = (write._replace(execution_id=thread.id, checkpoint_id=id) for write in writes.get(row.id, []))
             pending_writes_of(uow).add(list(own))

@@ -1,4 +1,4 @@
-"""Writing: stores a LangGraph checkpoint as one of ours, by what changed since its parent, in one transaction."""
+"""Writing: stores what changed between a LangGraph checkpoint and its parent, in one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated
 from wtb.domain.events import Event
-from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause
+from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
@@ -243,7 +243,7 @@ class CheckpointWriter:
             workflow_id=uow.workflows.save(_WORKFLOW),
             workflow_name=THREAD,
             status=ExecutionStatus.PAUSED,
-            pause=Pause(reason="a LangGraph thread goes on when its graph is invoked"),
+            pause=Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD),
             branch_id=branch.id,
             created_by=self._user,
             created_at=now,

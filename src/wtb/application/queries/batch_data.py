@@ -1,0 +1,163 @@
+"""BatchOverview: the results of a batch as `wtb batch show --json` prints them, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wtb.domain.batch import Batch
+from wtb.domain.spending import Spent
+
+if TYPE_CHECKING:  # numpy and scipy take half a second to load
+    from wtb.domain.statistics.comparisons import NeededCases, Summary
+    from wtb.domain.statistics.intervals import Interval
+    from wtb.domain.statistics.verdicts import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRow:
+    """One combination: its summary on each metric and on `failed`, and its verdicts against the baseline."""
+
+    combination: str
+    is_baseline: bool
+    summaries: Mapping[str, Summary]
+    verdicts: Mapping[str, Verdict]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the row for programs."""
+        return {
+            "combination": self.combination,
+            "is_baseline": self.is_baseline,
+            "metrics": {name: _summary_data(summary) for name, summary in self.summaries.items()},
+            "verdicts": {name: verdict_data(verdict) for name, verdict in self.verdicts.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailure:
+    """A job that failed, with its error in one line."""
+
+    combination: str
+    case_id: str
+    repeat: int
+    error: str
+    run_id: str | None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the failure for programs."""
+        return {
+            "combination": self.combination,
+            "case": self.case_id,
+            "repeat": self.repeat,
+            "error": self.error,
+            "run": self.run_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatorFailures:
+    """How many runs an evaluator failed to score, with the first error and its run."""
+
+    evaluator: str
+    failed: int
+    error: str | None
+    run_id: str | None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the failures for programs."""
+        return {"evaluator": self.evaluator, "failed": self.failed, "error": self.error, "run": self.run_id}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOverview:
+    """The results of a batch, as far as it has run."""
+
+    batch: Batch
+    primary: str
+    notes: Sequence[str]
+    completed: int
+    failed: int
+    sharing: Mapping[str, Any]
+    spent: Spent
+    measured_apart: Mapping[str, str]
+    unpriced: Sequence[str]
+    matrix: Sequence[MatrixRow]
+    failures: Sequence[JobFailure]
+    evaluator_failures: Sequence[EvaluatorFailures]
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """How many jobs the batch has, and how many completed, failed or have no result yet."""
+        total = self.batch.record.jobs
+        missing = total - self.completed - self.failed
+        return {"total": total, "completed": self.completed, "failed": self.failed, "missing": missing}
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the overview for programs."""
+        return {
+            "batch": self.batch.id,
+            "name": self.batch.name,
+            "status": self.batch.status.value,
+            "baseline": self.batch.record.baseline,
+            "primary": self.primary,
+            "clusters": dict(self.batch.record.clusters),
+            "notes": list(self.notes),
+            "jobs": self.jobs,
+            "node_runs": dict(self.sharing),
+            "spent": self.spent.to_dict(),
+            "measured_apart": dict(self.measured_apart),
+            "unpriced": list(self.unpriced),
+            "matrix": [row.to_data() for row in self.matrix],
+            "failures": [failure.to_data() for failure in self.failures],
+            "evaluation_failures": [failures.to_data() for failures in self.evaluator_failures],
+        }
+
+
+def _summary_data(summary: Summary) -> dict[str, Any]:
+    return {
+        "mean": summary.mean,
+        "interval": interval_data(summary.interval),
+        "method": summary.method.value,
+        "cases": summary.cases,
+        "clusters": summary.clusters,
+        "scored_runs": summary.scored,
+        "errors": summary.errors,
+        "missing": summary.missing,
+    }
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict and its comparison for programs."""
+    comparison = verdict.comparison
+    return {
+        "finding": verdict.finding.value,
+        "reason": verdict.reason,
+        "difference": comparison.difference,
+        "interval": interval_data(comparison.interval),
+        "p_value": comparison.p_value,
+        "adjusted_p": verdict.adjusted_p,
+        "wins": comparison.wins,
+        "ties": comparison.ties,
+        "losses": comparison.losses,
+        "cases": comparison.pairs,
+        "dropped": comparison.dropped,
+        "decided_by_failures": comparison.decided_by_failures,
+        "effect_size_by_case": comparison.effect_size,
+        "needed_cases": needed_cases_data(verdict.needed_cases),
+        "family": {
+            "is_primary": verdict.family.is_primary,
+            "metrics": list(verdict.family.metrics),
+            "comparisons": verdict.family.comparisons,
+        },
+    }
+
+
+def needed_cases_data(found: NeededCases | None) -> Mapping[str, int | None] | None:
+    """Return a range of case counts for programs."""
+    return None if found is None else {"low": found.low, "about": found.about, "high": found.high}
+
+
+def interval_data(found: Interval | None) -> Mapping[str, float] | None:
+    """Return an interval for programs."""
+    return None if found is None else {"low": found.low, "high": found.high}

@@ -1,0 +1,117 @@
+"""NodeCalls: makes the outside calls of one node run and records them, for nodes and for engines."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
+from wtb.domain.anchor import first_id
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
+from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, WhenInDoubt
+
+
+class NodeCalls:
+    """Looks each call up in the journal, makes it unless its result is recorded, and records how it ended."""
+
+    def __init__(self, journal: CallJournal, telemetry: Telemetry = NO_TELEMETRY) -> None:
+        self.journal = journal
+        self.telemetry = telemetry
+
+    def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
+        """Return the call of a tool: with its result if that is recorded, or to be made."""
+        call = self.journal.lookup(CallKind.TOOL, tool.spec.name, tool.spec.effects, arguments, key)
+        return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
+
+    def step(self, key: str, args: tuple[Any, ...]) -> ToolCall:
+        """Return the call of a recorded step."""
+        return self.journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
+
+    def ask(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the answer to a question; raise Asked, which pauses the run, if nobody has answered yet."""
+        call = self.journal.lookup(CallKind.ASK, "ask", Effects.NONE, arguments, None)
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        raise Asked(self.journal.intend(call))
+
+    def make(self, call: ToolCall, function: Callable[[], Any]) -> Any:
+        """Make a call and return its result; if the result is recorded, the function is not called."""
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        return measured(self.telemetry, Measure.CALL, call.tool, made)(self.journal, call, function)
+
+    async def make_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
+        """Like `make`, in async code, for a function that may be sync: then it runs on a thread.
+
+        The thread records the end of the call. It continues if the node is cancelled, so the end is recorded all the
+        same.
+        """
+        if inspect.iscoroutinefunction(function):
+            return await self.amake(call, function)
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        with self._span(call):
+            returned = await asyncio.to_thread(made, self.journal, call, function, is_awaited=True)
+            if isinstance(returned, Unawaited):
+                return await self._awaited(returned.call, lambda: returned.coroutine)
+            return returned
+
+    async def amake(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Like `make`, for a function that is awaited."""
+        if call.status is CallStatus.SUCCEEDED:
+            return call.result
+        with self._span(call):
+            call = await asyncio.to_thread(self.journal.intend, call)
+            return await self._awaited(call, function)
+
+    def _span(self, call: ToolCall) -> AbstractContextManager[None]:
+        return self.telemetry.span(Measure.CALL, call.tool) if self.telemetry.is_on else nullcontext()
+
+    async def _awaited(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Await a call whose intent is recorded, and record its end; if it is cancelled, it stays in doubt."""
+        with self.journal.flying(call):
+            try:
+                with self.journal.inside(call):
+                    result = await function()
+            except (Exception, Interruption) as error:
+                await asyncio.to_thread(self.journal.fail, call, error)
+                raise
+            return await asyncio.to_thread(self.journal.settle, call, result)
+
+    def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
+        """Decide about a call that an earlier attempt began and did not finish."""
+        if not self.journal.is_recorded(call):
+            return call
+        with self.journal.flying(call):  # a later attempt must not decide about it at the same time
+            return self._decided(tool, call)
+
+    def _decided(self, tool: Tool, call: ToolCall) -> ToolCall:
+        match tool.spec.in_doubt:
+            case WhenInDoubt.RUN_AGAIN:
+                return call
+            case WhenInDoubt.CONFIRM:
+                assert tool.confirm is not None
+                result = tool.confirm(call)
+                return call if result is None else self.journal.settled(call, result)
+            case WhenInDoubt.REVERSE:
+                assert tool.reverse is not None
+                tool.reverse(call)
+                return call
+            case WhenInDoubt.PAUSE:
+                raise InDoubt(call)
+
+
+def with_idempotency_key(tool: Tool, call: ToolCall) -> Callable[..., Any]:
+    """Return the function of a tool, given the key of this call if it takes one."""
+    if not tool.takes_key:
+        return tool.function
+    key = uuid.uuid5(uuid.NAMESPACE_OID, f"{call.execution_id}/{first_id(call.node_run_id)}/{call.identity}").hex
+
+    def with_key(*args: Any, **kwargs: Any) -> Any:
+        return tool.function(*args, idempotency_key=key, **kwargs)
+
+    return with_key

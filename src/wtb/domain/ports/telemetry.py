@@ -1,0 +1,87 @@
+"""Telemetry: how often WTB does something and how long it takes, for somebody who measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from typing import ParamSpec, Protocol, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Measure(StrEnum):
+    """What is measured; the comment says what its name stands for."""
+
+    STEP = "step"
+    """A superstep of a run, with its nodes and its transaction; by workflow."""
+    SAVE = "save"
+    """The transaction that stores a step, or a checkpoint inside a node; by workflow."""
+    NODE = "node"
+    """One attempt of a node; by node."""
+    CALL = "call"
+    """An outside call of a node that is really made, with its records; by tool or key."""
+    JOB = "job"
+    """One turn of a job of a batch: until it ends or waits for the result of another job; by combination."""
+    ROLLBACK = "rollback"
+    """A rollback or a redo; by direction."""
+    SWEEP = "sweep"
+    """A collection of what nothing refers to; it has no name."""
+    POOL = "pool"
+    """The wait for a database connection, and for the turn to write; by `read` or `write`."""
+
+
+class Telemetry(Protocol):
+    """Spans and counters.
+
+    `is_on` never changes. Whoever measures asks it first, so that measuring costs one branch when nobody listens. Spans
+    and counters come from many threads, in the middle of a step: an implementation returns at once and never raises.
+    A span lets every exception through. Names hold no content of states, arguments or files.
+    """
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody listens."""
+        ...
+
+    def span(self, measure: Measure, name: str = "") -> AbstractContextManager[None]:
+        """Measure the block that is entered with this."""
+        ...
+
+    def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
+        """Count something whose duration is not known."""
+        ...
+
+
+class NoTelemetry:
+    """Measures nothing."""
+
+    is_on = False
+
+    def span(self, measure: Measure, name: str = "") -> AbstractContextManager[None]:
+        """Return a block that does nothing."""
+        return nullcontext()
+
+    def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
+        """Do nothing."""
+
+
+NO_TELEMETRY: Telemetry = NoTelemetry()
+
+
+def measured(
+    telemetry: Telemetry, measure: Measure, name: str, function: Callable[Given, Result]
+) -> Callable[Given, Result]:
+    """Return the function itself if nobody listens; otherwise one that calls it inside a span."""
+    return _inside_span(telemetry, measure, name, function) if telemetry.is_on else function
+
+
+def _inside_span(
+    telemetry: Telemetry, measure: Measure, name: str, function: Callable[Given, Result]
+) -> Callable[Given, Result]:
+    def inside_span(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with telemetry.span(measure, name):
+            return function(*args, **kwargs)
+
+    return inside_span

@@ -1,0 +1,16 @@
+"""A ParallelMap on threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def map_in_threads(function: Callable[[Item], Found], items: Sequence[Item], workers: int) -> list[Found]:
+    """Return the results in the order of the items; `workers` threads share the work."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="wtb-map") as pool:
+        return list(pool.map(function, items))

@@ -1,0 +1,69 @@
+"""MemoryTelemetry: keeps counts and durations in this process, for tests and for a look at where time goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from wtb.domain.ports.telemetry import Measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What was measured under one name so far; what was only counted took no time."""
+
+    count: int = 0
+    raised: int = 0
+    """How many spans an exception ended."""
+    total_s: float = 0.0
+    longest_s: float = 0.0
+
+    def __add__(self, other: Measurement) -> Measurement:
+        return Measurement(
+            count=self.count + other.count,
+            raised=self.raised + other.raised,
+            total_s=self.total_s + other.total_s,
+            longest_s=max(self.longest_s, other.longest_s),
+        )
+
+
+class MemoryTelemetry:
+    """Adds up what it is told, by measure and name."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[tuple[Measure, str], Measurement] = {}
+
+    @contextmanager
+    def span(self, measure: Measure, name: str = "") -> Iterator[None]:
+        """Measure the block that is entered with this."""
+        began = time.perf_counter()
+        raised = 1
+        try:
+            yield
+            raised = 0
+        finally:
+            took_s = time.perf_counter() - began
+            self._add(measure, name, Measurement(count=1, raised=raised, total_s=took_s, longest_s=took_s))
+
+    def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
+        """Count something whose duration is not known."""
+        self._add(measure, name, Measurement(count=amount))
+
+    def _add(self, measure: Measure, name: str, more: Measurement) -> None:
+        with self._lock:
+            self._found[measure, name] = self._found.get((measure, name), Measurement()) + more
+
+    def by_name(self, measure: Measure) -> Mapping[str, Measurement]:
+        """Return what was measured so far, by name."""
+        with self._lock:
+            return {name: found for (kind, name), found in self._found.items() if kind is measure}
+
+    def total(self, measure: Measure) -> Measurement:
+        """Return what was measured so far, of all names together."""
+        return sum(self.by_name(measure).values(), Measurement())
