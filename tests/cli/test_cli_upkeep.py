@@ -144,7 +144,7 @@ def test_a_run_whose_row_is_damaged_is_named_left_out_of_lists_and_can_be_delete
     assert "FAULT: run 'r1' is damaged: its row does not match its checksum\n" in shell.wtb("doctor", code=1).stdout
     assert shell.json("ls") == []
     refused = shell.wtb("resume", "r1", code=1)
-    assert refused.stderr == "wtb: run 'r1' is damaged: its row does not match its checksum; `wtb doctor` tells more\n"
+    assert refused.stderr == "wtb: run 'r1' is damaged: its row does not match its checksum; `wtb doctor` shows more\n"
     assert "WTB cannot tell whether a process is running it" in shell.wtb("delete", "r1", code=2).stderr
     assert shell.json("delete", "r1", "--yes")["deleted"] == "r1"
     assert shell.json("doctor")["faults"] == []

@@ -85,7 +85,7 @@ def test_every_bit_of_a_seal_counts(kept: Kept, seal: RowSeal) -> None:
         value = bytearray(stored)
         value[bit // 8] ^= 1 << bit % 8
         kept.set(seal, row, **{seal.column: bytes(value)})
-        with pytest.raises(DamagedData, match="does not match its checksum; `wtb doctor` tells more"):
+        with pytest.raises(DamagedData, match="does not match its checksum; `wtb doctor` shows more"):
             kept.read(seal)
 
 
