@@ -184,7 +184,7 @@ def test_a_lost_result_of_a_baseline_is_noticed(url: str, database: Database) ->
         bench.set_baseline("main", "quiz")
         change(database, "DELETE FROM wtb_baseline_results WHERE number = 7")
         assert faults(bench) == ["baseline 'main' is damaged: it was saved with 12 results and has 11"]
-        with pytest.raises(DamagedData, match="saved with 12 results and has 11; `wtb doctor` tells more"):
+        with pytest.raises(DamagedData, match="saved with 12 results and has 11; `wtb doctor` shows more"):
             bench.gate("quiz", baseline="main", metric="exact_match")
         change(database, "DELETE FROM wtb_baselines")
         (problem,) = faults(bench)

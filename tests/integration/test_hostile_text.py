@@ -144,6 +144,7 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (3, ("batch", "retry", f"batch{NASTY}", "flow.py")),
     (2, ("batch", "cancel", f"batch{NASTY}")),
     (0, ("compare", f"batch{NASTY}")),
+    (0, ("effects", f"batch{NASTY}")),
     (0, ("compare", f"batch{NASTY}", f"again{NASTY}")),
     (0, ("baseline", "set", f"base{NASTY}", f"batch{NASTY}")),
     (0, ("baseline", "ls")),

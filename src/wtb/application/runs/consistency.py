@@ -10,7 +10,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.rollback import RollbackStatus
 
-_ADVICE = "`wtb doctor` tells more: restore a backup, or delete the run"
+_ADVICE = "`wtb doctor` shows more: restore a backup, or delete the run"
 _MOST_NAMED = 3
 
 
