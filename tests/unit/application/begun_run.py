@@ -9,7 +9,7 @@ from typing import Any
 from wtb.application.runs.journal import CallJournal
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.node_runner import Equipment, NodeRunner
-from wtb.application.runs.progress import Progress
+from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.run_driver import RunDriver
 from wtb.application.tool_registry import TOOLS
@@ -66,7 +66,7 @@ class BegunRun:
 
     def _driver(self, options: RunOptions) -> RunDriver:
         standing, equipment = self._standing, self._equipment()
-        progress = Progress(
+        progress = RunProgress(
             self.services.recorder,
             self.at,
             state=standing.state,

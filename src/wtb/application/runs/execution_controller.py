@@ -17,7 +17,7 @@ from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
 from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, check_not_set_back, time_for
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
-from wtb.application.runs.progress import Progress
+from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
@@ -345,7 +345,7 @@ class ExecutionController:
         watch: Watch | None = None,
         sharing: Sharing | None = None,
     ) -> RunDriver:
-        progress = Progress(
+        progress = RunProgress(
             self._recorder,
             at,
             state=standing.state,

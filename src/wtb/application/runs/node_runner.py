@@ -20,7 +20,7 @@ from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, fa
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
 from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
-from wtb.application.runs.progress import Progress
+from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import NO_REPORT, NodeReport
 from wtb.application.workspaces import PreparedCommit, Workspaces
@@ -220,7 +220,7 @@ class NodeRunner:
         equipment: Equipment,
         definition: WorkflowDefinition,
         options: RunOptions,
-        progress: Progress,
+        progress: RunProgress,
         *,
         bases: Mapping[NodeRunId, FileCommitId | None],
         watch: Watch | None = None,

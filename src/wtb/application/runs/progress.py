@@ -1,4 +1,4 @@
-"""Progress: how far a run has come in this process, and how much of that is stored."""
+"""RunProgress: how far a run has come in this process, and how much of that is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAITS_S = (0.05, 0.2, 1.0)
 """How long an end that cannot be written is waited for: what is still in memory would be lost with it."""
 
 
-class Progress:
+class RunProgress:
     """State, counters and what comes next; `at` is the last position that is stored.
 
     A step whose checkpoint cannot be written is kept here and goes into the next one, unless that is to be fatal:
@@ -137,4 +137,4 @@ class Progress:
 
 
 Mark = Callable[..., NodeRun]
-"""What a journal is given to make checkpoints with: `Progress.mark`."""
+"""What a journal is given to make checkpoints with: `RunProgress.mark`."""

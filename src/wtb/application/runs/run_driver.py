@@ -9,7 +9,7 @@ from typing import Any
 
 from wtb.application.runs.function_caller import failure_of, takes_context
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
-from wtb.application.runs.progress import Progress
+from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.steps import INTERRUPTED, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
@@ -51,7 +51,7 @@ class RunDriver:
         equipment: Equipment,
         definition: WorkflowDefinition,
         options: RunOptions,
-        progress: Progress,
+        progress: RunProgress,
         *,
         engine: Engine,
         node_runner: NodeRunner,
