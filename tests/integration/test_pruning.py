@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.upkeep import GRACE, World
-from wtb.application.runs.steps import Ending, Position
+from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.upkeep import retention
 from wtb.application.upkeep.retention import Retention, RunPruning
 from wtb.domain.checkpoint import Kind
@@ -146,7 +146,7 @@ def test_checkpoints_that_somebody_deleted_meanwhile_are_gone_already(world: Wor
 
 def test_a_line_that_a_rollback_left_meanwhile_can_be_redone(world: World) -> None:
     at = steps(world, world.start(), 6)
-    at = world.recorder.end(at, Ending(status=ExecutionStatus.PAUSED))
+    at = world.recorder.end(at, Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED))
     before = line(world, at)
 
     def roll_back() -> None:
@@ -170,7 +170,9 @@ def test_a_run_that_never_stands_still_is_left_for_the_next_time(world: World) -
     at = steps(world, world.start(), 6)
 
     def disturb() -> None:
-        paused = world.recorder.end(world.recorder.load(at.execution.id), Ending(status=ExecutionStatus.PAUSED))
+        paused = world.recorder.end(
+            world.recorder.load(at.execution.id), Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED)
+        )
         world.recorder.begin(paused, "somebody")
 
     (found,) = pruned_while(world, *[disturb] * 5)
