@@ -9,7 +9,7 @@ import pytest
 
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput, InvalidWorkflow
-from wtb.domain.events import EventType
+from wtb.domain.event_catalogue import EventType, NodeReplaced
 from wtb.flow import Workflow
 
 
@@ -48,7 +48,7 @@ def test_a_paused_run_goes_on_with_another_variant_and_says_so(bench: Bench) -> 
     run = bench.resume(run.id, flow, variants={"answer": "more"}, strict=True)
     assert run.state["answer"] == "plain 5"
     (event,) = run.events(types=[EventType.NODE_REPLACED])
-    assert event.data == {"node": "answer", "from": "baseline", "to": "more"}
+    assert event.body == NodeReplaced(node="answer", from_="baseline", to="more", by=bench.services.user)
 
 
 def test_a_fork_goes_on_with_another_variant(bench: Bench) -> None:
