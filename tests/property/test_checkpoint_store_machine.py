@@ -345,7 +345,7 @@ class StoreMachine(RuleBasedStateMachine):
     def delete_a_run(self, which: int, keep: bool, handle: int) -> None:
         execution_id = self.model.executions[which % len(self.model.executions)]
         if self.model.foreign_heads(execution_id):
-            with self.storages[handle].unit_of_work() as uow, pytest.raises(Conflict, match="stands"):
+            with self.storages[handle].unit_of_work() as uow, pytest.raises(Conflict, match="head of a fork"):
                 uow.checkpoints.delete_run(ExecutionId(execution_id))
             return
         with self.storages[handle].unit_of_work() as uow:
