@@ -173,7 +173,7 @@ class TestLostCalls:
         shop.resume()
         shop.lose_all_since(copy)
         [fault] = shop.faults()
-        assert "find out whether that happened" in fault.problem
+        assert "find out whether this happened" in fault.problem
         shop.begin()
         assert shop.resume() == (ExecutionStatus.PAUSED, "in doubt")
 

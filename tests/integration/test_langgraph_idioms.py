@@ -405,7 +405,7 @@ def test_an_answer_is_not_lost_to_an_update(bench: wtb.Bench) -> None:
     run = bench.run(
         graph_of(Log, {"a": lambda state: {"log": [interrupt("?"), state["topic"]]}}, row("a")), {"log": []}
     )
-    with pytest.raises(wtb.InvalidInput, match="first the update, then the answer"):
+    with pytest.raises(wtb.InvalidInput, match="update first, and then with the answer"):
         run.resume(update={"topic": "t"}, answer="yes")
     assert run.resume(update={"topic": "t"}).resume(answer="yes").state == {"log": ["yes", "t"], "topic": "t"}
 

@@ -235,7 +235,7 @@ def row_of(
         draft.file_commit,
         draft.agent,
         int(draft.restore_point),
-        draft.created_by,
+        None if draft.created_by is None else str(draft.created_by),  # a text column makes a text of a number
         to_us(draft.created_at),
     )
     try:
