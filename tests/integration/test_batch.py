@@ -478,11 +478,11 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
     [
         ({"cases": []}, "there are no cases"),
         ({"cases": [{"input": {}}]}, "case 1 has no id"),
-        ({"cases": [{"id": "a", "input": {}}, {"id": "a", "input": {}}]}, "case 2 has the id 'a' of case 1"),
+        ({"cases": [{"id": "a", "input": {}}, {"id": "a", "input": {}}]}, "case 2 has the same id 'a' as case 1"),
         ({"cases": [{"id": "a", "input": 5}]}, "case 1: input must be a mapping of keys to values, not 5"),
         ({"cases": [{"id": "a", "input": {}, "expect": 1}]}, "case 1 has an unknown field expect"),
         ({"cases": "missing.jsonl"}, r"there is no file /.*missing\.jsonl with cases"),
-        ({"variants": "some"}, "variants='some' is unknown"),
+        ({"variants": "some"}, "variants='some': give all"),
         ({"variants": [{"a": "zzz"}]}, "node 'a' has no variant 'zzz'"),
         ({"baseline": {"x": "y"}}, "there is no node 'x'"),
         ({"evaluators": []}, "a batch needs at least one evaluator"),
@@ -551,7 +551,7 @@ def test_combinations_are_chosen_as_is_said() -> None:
             )
     assert parse_label("a=1, b=2") == {"a": "1", "b": "2"}
     assert parse_label("baseline") == {}
-    with pytest.raises(InvalidInput, match="is no combination"):
+    with pytest.raises(InvalidInput, match="is not a combination"):
         parse_label("a")
 
 
