@@ -54,9 +54,18 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def _own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone when it ends: another one may give its tool the same name."""
+def _own_tools(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test registers is gone when it ends: another one may give its tool the same name.
+
+    So are the files that it loaded: a file that stays loaded does not register its tools for the next test.
+    """
     monkeypatch.setattr(TOOLS, "_tools", dict(TOOLS._tools))
+    before = set(sys.modules)
+    yield
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
+            del sys.modules[name]
 
 
 @pytest.fixture
