@@ -551,8 +551,14 @@ def test_combinations_are_chosen_as_is_said() -> None:
             )
     assert parse_label("a=1, b=2") == {"a": "1", "b": "2"}
     assert parse_label("baseline") == {}
-    with pytest.raises(InvalidInput, match="is no combination"):
+    with pytest.raises(InvalidInput, match="is not a combination"):
         parse_label("a")
+
+
+def test_pairwise_with_one_varied_node_takes_every_variant() -> None:
+    found = combinations({"a": ["1", "2"]}, "pairwise", baseline={})
+    assert [label(each) for each in found] == ["baseline", "a=1", "a=2"]
+    assert combinations({}, "pairwise", baseline={}) == [{}]
 
 
 def test_two_processes_share_what_they_need_at_the_same_time(tmp_path: Path) -> None:
