@@ -82,6 +82,7 @@ _WORKFLOW = Described(
         "metadata": "Values of your own, stored with it.",
         "break_before": "Every run pauses before these nodes.",
         "break_after": "Every run pauses after these nodes.",
+        "imports": "Modules to import before it is read from data: they register the tools that its nodes name.",
         "origin": "The object you wrote: this workflow, or a graph of another library.",
         "source": "Where other processes can load it (`file.py:flow`); None if it was not loaded.",
     },

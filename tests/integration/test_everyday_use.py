@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,3 +166,46 @@ def test_an_answer_with_anything_that_starts_the_node_over_changes_nothing(bench
     with pytest.raises(InvalidInput, match="starts the node over"):
         run.resume(answer="yes", rerun_node=True)
     assert story(run) == before
+
+
+def test_a_class_is_no_node_and_no_variant() -> None:
+    flow = a_flow()
+    with pytest.raises(InvalidInput, match="variant 'v' of node 'greet' is the class int; give a function"):
+        flow.add_variant("greet", "v", int)
+    with pytest.raises(InvalidInput, match="node 'n' is the class NoneType"):
+        flow.add_node("n", type(None))
+
+
+def test_a_workflow_as_data_calls_a_registered_tool(bench: Bench) -> None:
+    nodes = [{"name": "post", "reference": "everyday_send", "start": True, "config": {"text": "from config"}}]
+    flow = wtb.Workflow.from_dict({"name": "data", "nodes": nodes})
+    run = bench.run(flow, {"text": "from the state"})
+    assert (run.state["post"], [(call.tool, call.arguments) for call in run.calls]) == (
+        "from config",
+        [("everyday_send", {"text": "from config"})],
+    )
+    assert "from config" in sent
+    run.rollback(0)
+    assert "from config" not in sent
+    del nodes[0]["config"]
+    assert bench.run(wtb.Workflow.from_dict({"name": "data", "nodes": nodes}), {"text": "x"}).state["post"] == "x"
+
+
+def test_a_tool_does_not_get_arguments_that_it_does_not_have() -> None:
+    nodes = [{"name": "post", "reference": f"{__name__}:send", "start": True, "config": {"txt": 1}}]
+    with Bench("memory://") as bench:
+        error = bench.run(wtb.Workflow.from_dict({"name": "data", "nodes": nodes})).error
+    assert error is not None
+    assert error.message.startswith("node 'post': tool 'everyday_send' has no argument txt; it has text.")
+
+
+def test_the_folder_of_a_workspace_outside_a_run_is_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WTB_WORKSPACE_FALLBACK", str(tmp_path / "mine"))
+    wtb.workspace().joinpath("note.txt").write_text("x")
+    assert wtb.workspace() == tmp_path / "mine"
+    assert caplog.text.count("outside a run") == 1
+    monkeypatch.delenv("WTB_WORKSPACE_FALLBACK")
+    monkeypatch.chdir(tmp_path)
+    assert wtb.workspace() == tmp_path / ".wtb" / "outside"

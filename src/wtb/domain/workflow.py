@@ -186,6 +186,8 @@ class WorkflowDefinition:
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    imports: tuple[str, ...] = ()
+    """Modules that register the tools which nodes name, for a workflow that is read from data."""
     engine: Callable[[WorkflowDefinition, Runs], Engine] | None = field(default=None, compare=False)
     """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
     surroundings: Mapping[str, Any] = field(default_factory=dict, compare=False)

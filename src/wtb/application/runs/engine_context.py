@@ -22,6 +22,11 @@ CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
 """The node run that is being made here, for code that does not get it as an argument."""
 
 
+def is_in_node() -> bool:
+    """Whether a node of a run is running here."""
+    return CURRENT.get(None) is not None
+
+
 def current() -> Context:
     """Return the context of the node that is running here; raise InvalidInput if there is none."""
     found = CURRENT.get(None)
