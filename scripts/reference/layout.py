@@ -300,6 +300,7 @@ SECTIONS = (
             "langgraph.history",
             "langgraph.import_threads",
             "langgraph.last_message",
+            "langgraph.node_of",
         ),
         classes=(_SAVER,),
     ),

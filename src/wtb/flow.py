@@ -268,8 +268,7 @@ class Workflow:
 
         A node may also name a tool that is registered with `wtb.tool`: the node calls it, with its config as arguments.
         """
-        for module in data.get("imports", ()) if isinstance(data, Mapping) else ():
-            _import(str(module))
+        _import_modules(data)
         return cls._of(WorkflowDefinition.from_dict(data, resolve_function))
 
     def mocked(self, results: Mapping[str, Any], *, rest: Any = None) -> Workflow:
@@ -333,11 +332,14 @@ def _policy(node: str, retry: object) -> RetryPolicy | None:
     raise InvalidInput(f"node {node!r}: retry is how often to try, or a wtb.RetryPolicy, not {retry!r}")
 
 
-def _import(module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        raise InvalidInput(f"the workflow imports {module!r}, which cannot be imported: {error}") from error
+def _import_modules(data: Any) -> None:
+    """Import the modules that a workflow as data names; data of another form is refused when it is read."""
+    modules = data.get("imports") if isinstance(data, Mapping) else None
+    for module in modules if isinstance(modules, list | tuple) else ():
+        try:
+            importlib.import_module(str(module))
+        except ImportError as error:
+            raise InvalidInput(f"the workflow imports {module!r}, which cannot be imported: {error}") from error
 
 
 def resolve_function(reference: str) -> Callable[..., Any]:
