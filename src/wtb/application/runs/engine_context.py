@@ -23,8 +23,12 @@ CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
 
 
 def is_in_node() -> bool:
-    """Whether a node of a run is running here."""
-    return CURRENT.get(None) is not None
+    """Whether a node of a run is running here, even one that does not take `ctx`: it has no context to give."""
+    try:
+        CURRENT.get()
+    except LookupError:
+        return False
+    return True
 
 
 def current() -> Context:
