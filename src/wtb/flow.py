@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from wtb.application.runs.mocks import mock
+from wtb.application.runs.tool_nodes import tool_node
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tools import Tool
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
-from wtb.tool_nodes import tool_node
 
 F = TypeVar("F", bound=Callable[..., Any])
 
