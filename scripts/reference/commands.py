@@ -10,6 +10,7 @@ import click
 
 from scripts.reference.markdown import anchor, code, table, wrapped
 from wtb.cli import GROUPS, main
+from wtb.cli.exit_codes import EXIT_CODES
 
 _START = """# Commands
 
@@ -30,15 +31,7 @@ All commands use the same exit codes. If the code is 1 or 2, one sentence on std
 
 | code | meaning |
 |---|---|
-| 0 | Success. A run that pauses or waits for an answer also counts as success. |
-| 1 | Something went wrong: the name does not exist, the database cannot be reached, somebody else changed the run \
-first, you answered no, or `wtb doctor` found faults. |
-| 2 | The command is not possible like this: an option is wrong, the workflow does not load, or the status of the run \
-does not allow it. |
-| 3 | A run failed, jobs or evaluators of a batch failed, a batch used up its budget, a rollback stopped half-way, \
-or a replay differs. |
-| 4 | `wtb gate` found a regression. |
-| 5 | `wtb gate` could not tell. |
+{codes}
 
 `TARGET` and `CHECKPOINT` name a place in a run: a step number, a node (its latest visit), `node#2` (its second visit),
 a name, or the start of a checkpoint's id.
@@ -97,11 +90,15 @@ _WORDS = {"CI", "CSV", "HTML", "JSON", "JSONL", "WTB"}
 
 def page() -> str:
     """Return docs/commands.md."""
-    parts = [_START, _contents(), _COMMON.format(table=table(_shared_rows()))]
+    parts = [_START, _contents(), _COMMON.format(table=table(_shared_rows()), codes=_codes())]
     for title, commands in GROUPS.items():
         parts += [f"## {title}\n\n{_INTROS[title]}\n"]
         parts += [_section(path, leaf) for command in commands for path, leaf in _leaves(command)]
     return "\n".join(parts)
+
+
+def _codes() -> str:
+    return "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
 
 
 def _leaves(command: click.Command, above: str = "wtb") -> Iterator[tuple[str, click.Command]]:

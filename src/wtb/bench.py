@@ -21,6 +21,7 @@ from wtb.domain.batch import Baseline, Batch
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
+from wtb.domain.filters import event_types
 from wtb.domain.options import RunOptions
 from wtb.domain.ports.events import Subscription
 from wtb.domain.run_scores import RunScore
@@ -160,7 +161,10 @@ class Bench:
         return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
-        """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of ids), `limit`, `offset`."""
+        """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of ids), `limit`, `offset`.
+
+        `statuses` is one or several, for example `"failed"` or `["paused", "failed"]`.
+        """
         return tuple(Run(self, execution.id, None) for execution in self.list_executions(**filters))
 
     def list_executions(self, **filters: Any) -> tuple[Execution, ...]:
@@ -339,23 +343,23 @@ class Bench:
         )
 
     def subscribe(
-        self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], None]
+        self, event_type: EventType | str | Collection[EventType | str], handler: Callable[[RecordedEvent], Any]
     ) -> Subscription:
-        """Call a function with every event of these types that this process commits.
+        """Call a function, sync or async, with every event of these types that this process commits.
 
-        The page about events lists the types, for example `node.failed`. Call `cancel()` on the returned value to stop.
+        The page about events lists the types, for example `node.failed`. A noun such as `node` stands for all its
+        events. Call `cancel()` on the returned value to stop. It raises `InvalidInput` if there is no such type.
         """
-        wanted = [event_type] if isinstance(event_type, str) else event_type
-        return self.services.bus.subscribe(handler, types=[EventType(kind) for kind in wanted])
+        return self.services.bus.subscribe(handler, types=event_types(event_type))
 
     def events(
-        self, *, run: str | None = None, types: Collection[EventType | str] = (), limit: int = 1_000
+        self, *, run: str | None = None, types: str | Collection[EventType | str] = (), limit: int = 1_000
     ) -> tuple[RecordedEvent, ...]:
         """Return the latest events that this process committed, oldest first; it remembers at most 1,000.
 
         `run` is the id of a run or a batch. To read the events of all processes, use `run.events()` or `wtb events`.
         """
-        return self.services.bus.history(stream=run, types=[EventType(kind) for kind in types], limit=limit)
+        return self.services.bus.history(stream=run, types=event_types(types), limit=limit)
 
     def close(self) -> None:
         """Close the bench's connections and threads."""

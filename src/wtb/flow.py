@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from wtb.application.runs.mocks import mock
+from wtb.application.runs.tool_nodes import tool_node
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
+from wtb.domain.tools import Tool
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,6 +37,8 @@ class Workflow:
         self.metadata = dict(metadata or {})
         self.break_before: tuple[str, ...] = ()
         self.break_after: tuple[str, ...] = ()
+        self.imports: tuple[str, ...] = ()
+        """Modules to import before the workflow is read from data: they register the tools that its nodes name."""
         self.origin: Any = self
         """The object that the user wrote: this workflow, or a graph of another library."""
         self.source: str | None = None
@@ -186,6 +190,8 @@ class Workflow:
 
     def _check_function(self, what: str, function: NodeFunction) -> None:
         """Refuse a function that cannot be called as a node; accept one that shows no signature."""
+        if inspect.isclass(function) and not issubclass(function, Mapping):
+            raise InvalidInput(f"{what} is the class {function.__name__}; give a function, or an object to call")
         try:
             signature = inspect.signature(function)
         except TypeError:
@@ -249,6 +255,7 @@ class Workflow:
             reducers=dict(self._reducers),
             metadata=dict(self.metadata),
             variants=tuple(self._variants),
+            imports=self.imports,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -257,7 +264,11 @@ class Workflow:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Workflow:
-        """Build a workflow from plain data, importing the functions it names."""
+        """Build a workflow from plain data, importing the modules and functions it names.
+
+        A node may also name a tool that is registered with `wtb.tool`: the node calls it, with its config as arguments.
+        """
+        _import_modules(data)
         return cls._of(WorkflowDefinition.from_dict(data, resolve_function))
 
     def mocked(self, results: Mapping[str, Any], *, rest: Any = None) -> Workflow:
@@ -291,6 +302,7 @@ class Workflow:
         flow._nodes, flow._edges = list(definition.nodes), list(definition.edges)
         flow._reducers = dict(definition.reducers)
         flow._variants = list(definition.variants)
+        flow.imports = definition.imports
         return flow
 
 
@@ -320,11 +332,21 @@ def _policy(node: str, retry: object) -> RetryPolicy | None:
     raise InvalidInput(f"node {node!r}: retry is how often to try, or a wtb.RetryPolicy, not {retry!r}")
 
 
+def _import_modules(data: Any) -> None:
+    """Import the modules that a workflow as data names; data of another form is refused when it is read."""
+    modules = data.get("imports") if isinstance(data, Mapping) else None
+    for module in modules if isinstance(modules, list | tuple) else ():
+        try:
+            importlib.import_module(str(module))
+        except ImportError as error:
+            raise InvalidInput(f"the workflow imports {module!r}, which cannot be imported: {error}") from error
+
+
 def resolve_function(reference: str) -> Callable[..., Any]:
     """Return the function that `module:name`, or the name of a registered tool, refers to."""
     module, _, name = reference.partition(":")
     if not name:
-        return TOOLS.get(reference)
+        return tool_node(TOOLS.get(reference))
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -333,4 +355,6 @@ def resolve_function(reference: str) -> Callable[..., Any]:
         raise InvalidInput(f"{reference!r} cannot be imported: {error}") from error
     if not callable(found):
         raise InvalidInput(f"{reference!r} is a {type(found).__name__}, not a function")
+    if isinstance(found, Tool):
+        return tool_node(found)
     return found  # type: ignore[no-any-return]

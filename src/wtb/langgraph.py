@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -42,6 +43,7 @@ __all__ = [
     "history",
     "import_threads",
     "last_message",
+    "node_of",
     "recorded",
     "reversible",
     "workflow",
@@ -91,6 +93,7 @@ class GraphWorkflow(Workflow):
             raise InvalidInput("the input schema of the node says what it reads; leave out reads=")
         if isinstance(function, StateGraph):
             raise InvalidInput(f"the variant {name!r} of {node!r} is a StateGraph; compile it first")
+        self._hosting.graph.check_implementation(f"variant {name!r} of node {node!r}", node, function)
         super().add_variant(
             node, name, self._hosting.graph.function_for(function), config=config, depends_on=depends_on
         )
@@ -136,6 +139,18 @@ def workflow(
     """
     known = Graph.of(graph, name=name, config=config, context=context, is_async=is_async)
     return GraphWorkflow(known, graph, version)
+
+
+def node_of(graph: Any, name: str) -> Any:
+    """Return a node of another graph, to use it as a variant.
+
+    For example, an agent with another prompt:
+    `flow.add_variant("model", "brief", wtb.langgraph.node_of(create_agent(model, tools, system_prompt="…"), "model"))`.
+    """
+    nodes = getattr(graph, "builder", graph).nodes
+    if name not in nodes:
+        raise InvalidInput(f"the graph has no node {name!r}; it has {', '.join(nodes)}")
+    return nodes[name].runnable
 
 
 def context() -> Context:
@@ -206,6 +221,14 @@ class Saver(StoreSaver):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
 
 
 def _opened(url: str | None, settings: dict[str, Any]) -> Bench:

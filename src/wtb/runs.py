@@ -16,7 +16,7 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
-from wtb.domain.events import EventType, RecordedEvent, Severity
+from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.figures import Usage
 from wtb.domain.files import FileCommitId, FileTree
@@ -184,12 +184,15 @@ class Run:
         return {node: [self._restored(update) for update in updates] for node, updates in found.items()}
 
     def events(self, **filters: Any) -> tuple[RecordedEvent, ...]:
-        """Return the first recorded events, 1,000 by default. Filters: `types`, `severities`, `after`, `limit`."""
-        return self._queries.list_events(self.id, **_as_enums(filters))
+        """Return the first recorded events, 1,000 by default. Filters: `types`, `severities`, `after`, `limit`.
+
+        `types` are those of `bench.subscribe`: `"node.failed"`, `"tool"` for all events of tools, or several.
+        """
+        return self._queries.list_events(self.id, **filters)
 
     def all_events(self, **filters: Any) -> list[RecordedEvent]:
         """Return all matching events, however many there are. Filters: `types`, `severities`."""
-        return list(self._queries.each_event(self.id, **_as_enums(filters)))
+        return list(self._queries.each_event(self.id, **filters))
 
     def summary(self) -> RunSummary:
         """Return what the run took up to its head, in all, by node and by tool, and how often each event occurred."""
@@ -473,9 +476,3 @@ class Run:
             return
         if any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls):
             self._loaded(f"wtb.Run(bench, {self.id!r}, flow)")
-
-
-def _as_enums(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return filters of events with the types and severities that were given as text."""
-    kinds = {"types": EventType, "severities": Severity}
-    return {key: [kinds[key](each) for each in value] if key in kinds else value for key, value in filters.items()}

@@ -85,6 +85,7 @@ class Settings(BaseSettings):
 
     - `url`: `memory://`, `sqlite:///path` or `postgresql://…`. Without one, everything is stored in `folder`, and its
       database is migrated automatically.
+    - `workspace_fallback`: the folder that `wtb.workspace()` is outside a run; without one, `outside` in `folder`.
     - `sqlite_synchronous`: with `NORMAL`, data survives a killed process; with `FULL`, also a crash of the machine.
     - `checkpoint_failure`: if a checkpoint cannot be written, the next one makes up for it (`warn`), or the run ends
       (`fatal`).
@@ -108,6 +109,7 @@ class Settings(BaseSettings):
     preset: Preset = Preset.LOCAL
     url: str | None = None
     folder: Path = Path(".wtb")
+    workspace_fallback: Path | None = None
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
@@ -117,6 +119,11 @@ class Settings(BaseSettings):
     secret_patterns: tuple[str, ...] = ()
     retention: RetentionSettings = RetentionSettings()
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
+
+    @property
+    def outside_folder(self) -> Path:
+        """The folder that `wtb.workspace()` is outside a run."""
+        return self.workspace_fallback or self.folder / "outside"
 
     @model_validator(mode="before")
     @classmethod

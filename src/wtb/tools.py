@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, overload
 
-from wtb.application.runs.engine_context import current
+from wtb.application.runs.engine_context import current, is_in_node
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
+from wtb.domain.secrets import masked_logger
 from wtb.domain.tools import Effects, Tool, ToolSpec
+from wtb.settings import load_settings
+
+_log = masked_logger(__name__)
 
 
 @overload
@@ -106,5 +111,17 @@ def _effects(effects: str) -> Effects:
 
 
 def workspace() -> Path:
-    """Return the run's versioned folder; call it inside a node."""
-    return current().workspace
+    """Return the run's versioned folder; call it inside a node.
+
+    Outside a run, as when you invoke a graph yourself, it is an ordinary folder: the setting `workspace_fallback`.
+    """
+    return current().workspace if is_in_node() else _folder_outside(load_settings().outside_folder)
+
+
+@cache
+def _folder_outside(folder: Path) -> Path:
+    """Make the folder for code outside a run, and say so once: a thread without its node's context gets it too."""
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    _log.warning("wtb.workspace() was called outside a run: its files are in %s, and are not versioned", folder)
+    return folder

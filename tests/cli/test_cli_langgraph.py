@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,30 @@ def test_threads_are_listed_as_runs(shell: Shell) -> None:
     assert [(row["run"], row["workflow"]) for row in rows] == [("my chat", "LangGraph thread")]
 
 
+def test_a_thread_is_completed_when_its_graph_has_finished_and_paused_while_it_waits(shell: Shell) -> None:
+    assert [row["status"] for row in shell.json("ls", "--status", "completed")] == ["completed"]
+    config: Any = {"configurable": {"thread_id": "my chat"}}
+    with Saver(folder=shell.folder / ".wtb") as saver:
+        stops = chat_graph().compile(checkpointer=saver, interrupt_before=["left"])
+        stops.invoke({"messages": [HumanMessage("again", id="1")], "count": 0}, config)
+    assert [row["status"] for row in shell.json("ls")] == ["paused"]
+    with Saver(folder=shell.folder / ".wtb") as saver:
+        chat_graph().compile(checkpointer=saver).invoke(None, config)
+    assert [row["status"] for row in shell.json("ls")] == ["completed"]
+    shell.wtb("rollback", "my chat", "ask", "--yes")
+    assert [row["status"] for row in shell.json("ls")] == ["paused"]
+
+
+def test_a_saver_is_closed_by_async_with(tmp_path: Path) -> None:
+    async def chat() -> Any:
+        async with Saver(folder=tmp_path / ".wtb") as saver:
+            graph = chat_graph().compile(checkpointer=saver)
+            config: Any = {"configurable": {"thread_id": "t"}}
+            return (await graph.ainvoke({"messages": [HumanMessage("hi", id="0")], "count": 0}, config))["count"]
+
+    assert asyncio.run(chat()) == 4
+
+
 def test_a_thread_is_shown_with_its_messages_in_plain_words(shell: Shell) -> None:
     text = shell.wtb("show", "my chat").stdout
     assert "LangGraph thread" in text
@@ -49,7 +74,7 @@ def test_the_history_has_nodes_and_branches(shell: Shell) -> None:
 
 
 def test_a_diff_names_the_field_of_a_message(shell: Shell) -> None:
-    assert "+ state.messages[1]" in shell.wtb("diff", "my chat", "1", "ask").stdout
+    assert "+ state.messages[1]  AIMessage 'ask'" in shell.wtb("diff", "my chat", "1", "ask").stdout
     changes = shell.json("diff", "my chat", "ask", "3")["state"]
     assert changes == [{"path": "state.count", "change": "changed", "old": 1, "new": 101}]
 

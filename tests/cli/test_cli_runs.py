@@ -78,6 +78,54 @@ def test_a_module_is_found_in_this_folder_and_the_functions_of_a_json_file_besid
     assert shell.json("run", "inner/doubler.json", "--set", "n=2")["state"] == {"n": 4}
 
 
+def test_a_json_file_names_a_tool_that_a_module_beside_it_registers(shell: Shell) -> None:
+    (shell.folder / "mail.py").write_text(
+        "import pathlib\nimport wtb\n\n@wtb.tool(reverse=lambda call: pathlib.Path('sent').unlink())\n"
+        "def send(to):\n    pathlib.Path('sent').write_text(to)\n    return f'sent to {to}'\n"
+    )
+    nodes = [{"name": "mail", "reference": "send", "config": {"to": "Ada"}, "start": True}]
+    (shell.folder / "mail.json").write_text(json.dumps({"name": "mail", "imports": ["mail"], "nodes": nodes}))
+    assert shell.json("run", "mail.json", "--run-id", "r1")["state"] == {"mail": "sent to Ada"}
+    assert (shell.folder / "sent").read_text() == "Ada"
+    shell.wtb("rollback", "r1", "0", "--yes")
+    assert not (shell.folder / "sent").exists()
+
+    (shell.folder / "mail.json").write_text(json.dumps({"name": "mail", "nodes": nodes}))
+    assert 'a workflow as JSON names that module in "imports"' in shell.wtb("run", "mail.json", code=2).stderr
+
+
+def test_breakpoints_are_cleared(shell: Shell) -> None:
+    stops = ("--break-after", "classify", "--break-after", "approve")
+    shell.wtb("run", "flow.py", "--set", "question=my invoice", "--run-id", "r1", *stops)
+    waiting = shell.json("resume", "r1", "--no-breakpoints", "--break-before", "answer")
+    assert waiting["question"]["question"] == "Approve?"
+    assert shell.json("resume", "r1", "--answer", "true")["waiting"] == "break before answer"
+    assert shell.json("resume", "r1", "--no-breakpoints")["status"] == "completed"
+
+
+def test_the_history_names_nodes_side_by_side_and_what_a_person_edited(shell: Shell) -> None:
+    (shell.folder / "wide.py").write_text(
+        "import wtb\n\nflow = wtb.Workflow('wide')\nflow.add_node('begin', lambda state: {}, start=True)\n"
+        "for name in ('left', 'right'):\n    flow.add_node(name, lambda state, ctx: {ctx.run.node: 1})\n"
+        "    flow.edge('begin', name)\n"
+    )
+    shell.wtb("run", "wide.py", "--run-id", "r1", "--break-after", "begin")
+    shell.wtb("resume", "r1", "--set", "b=1", "--set", "a=1")
+    rows = shell.json("history", "r1")
+    assert [row["node"] for row in rows] == ["", "begin", "edited a, b", "left, right"]
+    tree = shell.wtb("history", "r1", "--tree", "--all").stdout
+    assert "2 edited a, b" in tree
+    assert "3 left + right" in tree
+
+
+def test_the_help_lists_the_exit_codes(shell: Shell) -> None:
+    told = shell.wtb("--help").stdout
+    assert "Exit codes:" in told
+    assert [line.split()[0] for line in told.partition("Exit codes:")[2].splitlines() if line[2:3].isdigit()] == list(
+        "012345"
+    )
+
+
 def test_a_workflow_file_that_cannot_be_loaded_is_told_its_own_line(shell: Shell) -> None:
     (shell.folder / "slip.py").write_text("import wtb\n\nflow = wtb.Workflow('slip')\nflow.edge('a', None)\n")
     told = shell.wtb("run", "slip.py", code=2).stderr

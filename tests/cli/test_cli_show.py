@@ -120,7 +120,7 @@ def test_events_are_filtered_by_type_severity_and_number(failed: Shell) -> None:
     both = failed.json("show", "r1", "--type", "node.failed", "--type", "execution")
     assert both == [row for row in every if row["event"] == "node.failed" or row["event"].startswith("execution.")]
     assert failed.json("show", "r1", "--events", "--limit", "2") == every[-2:]
-    assert "there is no such event" in failed.wtb("show", "r1", "--type", "nope", code=2).stderr
+    assert "there is no event 'nope'; the types are" in failed.wtb("show", "r1", "--type", "nope", code=2).stderr
 
 
 def test_events_are_readable_whatever_they_say(failed: Shell) -> None:

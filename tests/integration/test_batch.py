@@ -555,6 +555,12 @@ def test_combinations_are_chosen_as_is_said() -> None:
         parse_label("a")
 
 
+def test_pairwise_with_one_varied_node_takes_every_variant() -> None:
+    found = combinations({"a": ["1", "2"]}, "pairwise", baseline={})
+    assert [label(each) for each in found] == ["baseline", "a=1", "a=2"]
+    assert combinations({}, "pairwise", baseline={}) == [{}]
+
+
 def test_two_processes_share_what_they_need_at_the_same_time(tmp_path: Path) -> None:
     """Two benches on one database, as two processes have them: a result that one makes the other waits for."""
     ran = Tally()

@@ -85,8 +85,6 @@ def test_functions_that_a_node_calls_find_its_folder_by_themselves(bench: Bench,
     assert sorted(run.files()) == ["first", "second"]
     assert run.error is not None
     assert "let a node of a wtb.Workflow take ctx" in run.error.message
-    with pytest.raises(InvalidInput, match="no node of a run of wtb is running here"):
-        wtb.workspace()
 
 
 def test_a_function_is_made_reversible_by_its_name(bench: Bench) -> None:

@@ -339,6 +339,54 @@ def test_a_batch_runs_again_what_another_chain_or_subgraph_is_part_of(
         assert result.results[0].state == graph.compile().invoke({"log": []})
 
 
+class Shouting(Prompted):
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(messages[0].content.upper()))])
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+def test_the_prompt_and_the_model_of_a_prebuilt_agent_are_varied_in_one_line_each(bench: wtb.Bench) -> None:
+    plain, loud = Prompted(messages=iter(())), Shouting(messages=iter(()))
+    flow = wtb.langgraph.workflow(create_react_agent(plain, [], prompt="polite"))
+    node_of = wtb.langgraph.node_of
+    flow.add_variant("agent", "brief", node_of(create_react_agent(plain, [], prompt="brief"), "agent"))
+    flow.add_variant("agent", "loud", node_of(create_react_agent(loud, [], prompt="polite"), "agent"))
+    cases = [{"id": "1", "input": {"messages": [["user", "hi"]]}, "expected": "brief"}]
+    result = bench.batch(flow, cases=cases, evaluators=[wtb.Contains(wtb.langgraph.last_message)])
+    said = {each.combination: each.state["messages"][-1].content for each in result.results}
+    assert said == {"baseline": "polite", "agent=brief": "brief", "agent=loud": "POLITE"}
+
+
+class WithTools(Prompted):
+    """Calls the tool once, then answers with its prompt."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        calls = [{"name": "search", "args": {"word": "tea"}, "id": "1"}]
+        asks = AIMessage("", tool_calls=calls) if len(messages) == 2 else AIMessage(messages[0].content)
+        return ChatResult(generations=[ChatGeneration(message=asks)])
+
+
+def a_search(where: str) -> BaseTool:
+    @tool
+    def search(word: str) -> str:
+        """Search."""
+        return f"{word} in {where}"
+
+    return search
+
+
+@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
+def test_the_tools_of_a_prebuilt_agent_are_varied_in_one_line(bench: wtb.Bench) -> None:
+    flow = wtb.langgraph.workflow(create_react_agent(WithTools(messages=iter(())), [a_search("the shop")], prompt="ok"))
+    flow.add_variant("tools", "fake", ToolNode([a_search("a list")]))
+    for chosen, found in (({}, "tea in the shop"), ({"tools": "fake"}, "tea in a list")):
+        run = bench.run(flow, {"messages": [["user", "tea?"]]}, variants=chosen)
+        assert [message.content for message in run.state["messages"][-2:]] == [found, "ok"]
+
+
 def test_cases_of_a_batch_may_hold_messages(bench: wtb.Bench) -> None:
     graph = graph_of(MessagesState, {"a": lambda state: {"messages": state["messages"][0].content}}, row("a"))
     cases = [{"id": word, "input": {"messages": [HumanMessage(word)]}} for word in ("one", "two")]

@@ -346,10 +346,46 @@ def test_a_batch_of_variants_shares_what_they_have_in_common(bench: wtb.Bench) -
     }
 
 
+def test_a_graph_with_a_checkpointer_runs_without_it_and_says_so(
+    bench: wtb.Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = InMemorySaver()
+    graph = chain("a").compile(checkpointer=saver)
+    assert bench.run(graph, {"log": []}).state["log"] == ["a"]
+    assert "was compiled with the checkpointer InMemorySaver: WTB runs it without that one" in caplog.text
+    assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "function", "message"),
+    [
+        ("b", lambda state: {}, "the graph has no node 'b'; it has a"),
+        ("a", 3, "variant 'v' of node 'a' is 3; give a function"),
+        ("a", dict, "is <class 'dict'>; give a function"),
+        ("a", [lambda state: {}], "give a function, a tool node or a compiled graph"),
+        ("a", lambda: None, "takes no arguments; a node takes"),
+    ],
+)
+def test_a_variant_that_cannot_be_a_node_of_a_graph_is_refused_at_once(node: str, function: Any, message: str) -> None:
+    flow = wtb.langgraph.workflow(chain("a"))
+    with pytest.raises(wtb.InvalidInput, match=message):
+        flow.add_variant(node, "v", function)
+
+
+def test_a_node_of_another_graph_is_a_variant(bench: wtb.Bench) -> None:
+    flow = wtb.langgraph.workflow(chain("a"))
+    other = StateGraph(Log)
+    other.add_node("a", lambda state: {"log": ["other"]})
+    other.add_edge(START, "a")
+    flow.add_variant("a", "other", wtb.langgraph.node_of(other.compile(), "a"))
+    assert bench.run(flow, {"log": []}, variants={"a": "other"}).state["log"] == ["other"]
+    with pytest.raises(wtb.InvalidInput, match="the graph has no node 'b'; it has a"):
+        wtb.langgraph.node_of(other, "b")
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (chain("a").compile(checkpointer=InMemorySaver()), "compiled with the checkpointer InMemorySaver"),
         (StateGraph(Log), "it has no nodes"),
         (chain("a b"), "a node cannot be called 'a b'"),
         (object(), "a object is no workflow"),

@@ -79,6 +79,21 @@ def test_applying_variants_changes_nothing(bench: Bench) -> None:
     assert [node.variant for node in definition.nodes] == ["baseline", "baseline"]
 
 
+def test_the_variant_called_baseline_undoes_another() -> None:
+    flow = Workflow("undone")
+    flow.add_node("answer", lambda state, ctx: {"k": ctx.config["k"]}, start=True, reads=["k"], config={"k": 1})
+    flow.add_variant("answer", "more", config={"k": 2, "extra": True}, reads=["q"])
+    flow.add_variant("answer", "other", lambda state: {"k": 3})
+    definition = flow.definition()
+    applied = definition.with_variants({"answer": "more"})
+    assert applied.with_variants({}) == applied
+    undone = applied.with_variants({"answer": "baseline"})
+    assert (undone, undone.nodes[0].function) == (definition, definition.nodes[0].function)
+    other = applied.with_variants({"answer": "other"})
+    assert (other.nodes[0].config, other.nodes[0].reads) == ({"k": 1}, ("k",))
+    assert other.with_variants({"answer": "baseline"}) == definition
+
+
 def test_variants_are_listed_deactivated_and_taken_back() -> None:
     flow = pipeline()
     assert flow.variants == {"retrieve": ("dense",), "answer": ("more",)}

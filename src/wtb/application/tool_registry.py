@@ -31,7 +31,10 @@ class ToolRegistry:
             return self._tools[name]
         except KeyError:
             known = ", ".join(sorted(self._tools)) or "none"
-            raise InvalidInput(f"there is no tool {name!r}; tools registered with @wtb.tool: {known}") from None
+            raise InvalidInput(
+                f"there is no tool {name!r}; tools registered with @wtb.tool: {known}. Import the module that "
+                'registers it; a workflow as JSON names that module in "imports"'
+            ) from None
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -24,6 +24,7 @@ from wtb.cli.commands.show import show_run
 from wtb.cli.commands.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.commands.upkeep import doctor, prune
 from wtb.cli.commands.verdicts import baseline, compare, gate
+from wtb.cli.exit_codes import EXIT_CODES
 from wtb.cli.output import echo, shown
 from wtb.domain.errors import InvalidInput, WTBError
 
@@ -48,6 +49,10 @@ class _Group(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(command.name or "", command.get_short_help_str(_WHOLE)) for command in commands])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:

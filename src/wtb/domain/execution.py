@@ -131,6 +131,10 @@ def _kind_in_text(reason: str) -> PauseKind:
     return next((kind for text, kind in _KINDS_BY_TEXT.items() if reason.startswith(text)), PauseKind.OTHER)
 
 
+THREAD_PAUSE = Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD)
+"""Why a thread waits that LangGraph drives."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lease:
     """Who may write to an execution, and until when; the token only grows, so that a stale owner is recognised."""
@@ -212,6 +216,17 @@ class Execution:
             raise InvalidTransition(f"run {self.id!r} is {self.status}; from there it can become {legal}, not {status}")
         lease = self.lease if status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK) else None
         return self._changed(now, status=status, failure=failure, pause=pause, lease=lease)
+
+    def thread_moved(self, now: datetime, *, is_finished: bool) -> Execution | None:
+        """Return a thread of LangGraph's as completed once its graph has finished, and as paused when it goes on.
+
+        None if it is so already.
+        """
+        if is_finished == (self.status is ExecutionStatus.COMPLETED):
+            return None
+        if is_finished:
+            return self._changed(now, status=ExecutionStatus.COMPLETED, pause=None)
+        return self._changed(now, status=ExecutionStatus.PAUSED, pause=THREAD_PAUSE)
 
     def stepped(self, now: datetime) -> Execution:
         """Return the execution after a step: nothing but the version and the time of activity change."""

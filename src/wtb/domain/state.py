@@ -259,8 +259,8 @@ class StateDelta:
 
     @classmethod
     def setting(cls, values: Mapping[str, Any]) -> StateDelta:
-        """Build the delta that sets these keys."""
-        return cls({key: (SetValue(value),) for key, value in values.items()})
+        """Build the delta that sets these keys, or deletes those whose value is DELETE."""
+        return cls({key: (DeleteKey() if value is DELETE else SetValue(value),) for key, value in values.items()})
 
     @classmethod
     def of_update(cls, state: State, update: Mapping[str, Any], reducers: Mapping[str, Reducer]) -> StateDelta:

@@ -53,7 +53,7 @@ def combinations(choices: Choices, wanted: Any, *, baseline: Any, seed: int = 0)
         case "one_at_a_time":
             found = ({**base, node: name} for node, names in options.items() for name in names)
         case "pairwise":
-            found = iter(_pairwise(options, base))
+            found = iter(_pairwise(options)) if len(options) > 1 else _all(options)  # one node has no pairs
         case str() if wanted.startswith("random:") and wanted[7:].isdecimal():
             found = iter(_random(options, int(wanted[7:]), seed))
         case list() | tuple() if all(isinstance(each, Mapping) for each in wanted):
@@ -76,7 +76,7 @@ def _random(options: Mapping[str, Sequence[str]], count: int, seed: int) -> list
     return random.Random(seed).sample(everything, min(count, len(everything)))
 
 
-def _pairwise(options: Mapping[str, Sequence[str]], base: Combination) -> list[dict[str, str]]:
+def _pairwise(options: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     """Cover every pair of variants of two nodes, greedily: each new combination takes as many open pairs as it can."""
     missing = {
         frozenset({(one, first), (other, second)})
@@ -92,7 +92,7 @@ def _pairwise(options: Mapping[str, Sequence[str]], base: Combination) -> list[d
                 combination[node] = max(names, key=lambda name: _covered({**combination, node: name}, missing))
         missing -= {pair for pair in missing if pair <= set(combination.items())}
         found.append(combination)
-    return found or [dict(base)]
+    return found
 
 
 def _covered(combination: Mapping[str, str], missing: set[frozenset[tuple[str, str]]]) -> int:

@@ -87,6 +87,8 @@ class Node:
     """Dependencies that WTB cannot see: patterns of files, `env:NAME`, or values."""
     variant: str = "baseline"
     """Which implementation this is: the node's own, or one of its variants."""
+    original: Node | None = field(default=None, compare=False, repr=False)
+    """The node as it was before a variant took its place; None if none has."""
 
     def faults(self) -> Iterator[str]:
         """Say what is wrong with this node, seen alone."""
@@ -128,10 +130,12 @@ class Variant:
     depends_on: tuple[Any, ...] | None = None
 
     def applied_to(self, node: Node) -> Node:
-        """Return the node with this implementation."""
+        """Return the node with this implementation, in place of any other that it has."""
         own = self.function is None and self.reference is None
+        node = node.original or node
         return replace(
             node,
+            original=node,
             variant=self.name,
             function=node.function if own else self.function,
             reference=node.reference if own else self.reference,
@@ -182,6 +186,8 @@ class WorkflowDefinition:
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    imports: tuple[str, ...] = ()
+    """Modules that register the tools which nodes name, for a workflow that is read from data."""
     engine: Callable[[WorkflowDefinition, Runs], Engine] | None = field(default=None, compare=False)
     """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
     surroundings: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -192,18 +198,22 @@ class WorkflowDefinition:
     """Gives a stored state as the nodes see it, where only another library can; None when they see what is stored."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
-        """Return the workflow with these variants in place of their nodes; this one does not change."""
+        """Return the workflow with these variants in place of their nodes; this one does not change.
+
+        The variant `baseline` is the node's own implementation: it undoes another. Nodes that are not named stay.
+        """
         by_name = {(variant.node, variant.name): variant for variant in self.variants}
         faults = [self._unknown_variant(node, name) for node, name in chosen.items() if not self._has(node, name)]
         if faults:
             raise InvalidInput("; ".join(faults))
-        nodes = [
-            by_name[node.name, chosen[node.name]].applied_to(node)
-            if chosen.get(node.name, BASELINE) != BASELINE
-            else node
-            for node in self.nodes
-        ]
-        return replace(self, nodes=tuple(nodes))
+
+        def implemented(node: Node) -> Node:
+            if node.name not in chosen:
+                return node
+            name = chosen[node.name]
+            return (node.original or node) if name == BASELINE else by_name[node.name, name].applied_to(node)
+
+        return replace(self, nodes=tuple(map(implemented, self.nodes)))
 
     def _has(self, node: str, name: str) -> bool:
         return any(each.name == node for each in self.nodes) and (

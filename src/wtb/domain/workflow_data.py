@@ -29,6 +29,7 @@ def workflow_to_dict(workflow: WorkflowDefinition) -> dict[str, Any]:
         "edges": [_edge_to_dict(edge) for edge in workflow.edges],
         "reducers": {key: _reference(reducer) for key, reducer in workflow.reducers.items()},
         "metadata": dict(workflow.metadata),
+        **({"imports": list(workflow.imports)} if workflow.imports else {}),
     } | ({"variants": [_variant_to_dict(variant) for variant in workflow.variants]} if workflow.variants else {})
 
 
@@ -126,6 +127,7 @@ _WORKFLOW_DATA: _Kinds = {
     "reducers": (dict,),
     "metadata": (dict,),
     "variants": (list, tuple),
+    "imports": (list, tuple),
 }
 _VARIANT_DATA: _Kinds = {
     "node": (str,),
@@ -161,7 +163,7 @@ _EDGE_DATA: _Kinds = {
     "otherwise": (bool,),
     "priority": (int,),
 }
-_TEXTS = frozenset({"sources", "reads", "errors", "depends_on"})
+_TEXTS = frozenset({"imports", "sources", "reads", "errors", "depends_on"})
 
 
 def _checked(data: Any, kinds: _Kinds, where: str) -> Mapping[str, Any]:
@@ -204,6 +206,7 @@ def _read(data: Mapping[str, Any], resolve: Resolve | None) -> WorkflowDefinitio
         ),
         reducers={key: _reducer(key, name, function) for key, name in data.get("reducers", {}).items()},
         metadata=data.get("metadata", {}),
+        imports=tuple(data.get("imports", ())),
         variants=tuple(
             _variant_from_dict(_checked(variant, _VARIANT_DATA, f"variant {i}"), function)
             for i, variant in enumerate(data.get("variants", ()), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
@@ -62,6 +63,34 @@ class EventBusContract:
         bus.publish([started, completed, failed])
         assert bus.flush(WAIT_S)
         assert got == [started, failed]
+
+    def test_an_async_handler_is_awaited_for_each_event_in_one_loop(self, bus: EventBus) -> None:
+        got: list[RecordedEvent] = []
+        loops: set[asyncio.AbstractEventLoop] = set()
+
+        async def handle(event: RecordedEvent) -> None:
+            await asyncio.sleep(0)
+            loops.add(asyncio.get_running_loop())
+            got.append(event)
+
+        events = [recorded(position) for position in range(3)]
+        subscription = bus.subscribe(handle)
+        bus.publish(events)
+        assert bus.flush(WAIT_S)
+        assert (got, len(loops), subscription.failures) == (events, 1, 0)
+
+    def test_an_async_handler_that_fails_is_counted_and_gets_the_next_event(self, bus: EventBus) -> None:
+        got: list[int] = []
+
+        async def handle(event: RecordedEvent) -> None:
+            if event.position == 1:
+                raise asyncio.CancelledError
+            got.append(event.position)
+
+        subscription = bus.subscribe(handle)
+        bus.publish([recorded(1), recorded(2)])
+        assert bus.flush(WAIT_S)
+        assert (got, subscription.failures) == ([2], 1)
 
     def test_events_from_before_the_subscription_are_not_delivered(self, bus: EventBus) -> None:
         got: list[RecordedEvent] = []

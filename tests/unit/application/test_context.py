@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from wtb.application.runs.context import Context
+from wtb.application.runs.engine_context import current
 from wtb.bench import Bench
 from wtb.flow import Workflow
 from wtb.tools import workspace
@@ -65,4 +66,4 @@ def test_code_without_the_context_at_hand_finds_the_workspace_of_its_node() -> N
 
 def test_there_is_no_context_outside_a_node() -> None:
     with pytest.raises(ValueError, match="no node of a run of wtb is running here"):
-        workspace()
+        current()

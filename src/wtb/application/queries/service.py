@@ -33,6 +33,7 @@ from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
 from wtb.domain.files import EMPTY_TREE, FileCommitId
+from wtb.domain.filters import read_filters
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
 from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
@@ -74,6 +75,7 @@ class Queries:
 
     def list_runs(self, **filters: Any) -> tuple[RunRow, ...]:
         """Return runs, newest first, skipping damaged ones; filters are those of `list_executions`."""
+        filters = read_filters(filters)
         try:
             with self._reading() as uow:
                 return self._rows(uow, uow.executions.list_executions(**filters))
@@ -251,13 +253,14 @@ class Queries:
 
     def each_event(self, run: str, **filters: Any) -> Iterator[RecordedEvent]:
         """Yield all matching events of a run, oldest first, a few at a time. Filters: `types`, `severities`."""
+        wanted = read_filters(filters)
         with self._reading() as uow:
-            yield from _each_event(uow, find_stream(uow, run), **filters)
+            yield from _each_event(uow, find_stream(uow, run), **wanted)
 
     def list_events(self, run: str, **filters: Any) -> tuple[RecordedEvent, ...]:
         """Return events of a run; filters are those of `EventLog.list_events`."""
         with self._reading() as uow:
-            return uow.events.list_events(stream=find_stream(uow, run), **filters)
+            return uow.events.list_events(stream=find_stream(uow, run), **read_filters(filters))
 
     def batch(self, name_or_id: str) -> BatchView:
         """Return a batch with its jobs, by its id or by its name (then the latest of that name).

@@ -22,6 +22,15 @@ CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
 """The node run that is being made here, for code that does not get it as an argument."""
 
 
+def is_in_node() -> bool:
+    """Whether a node of a run is running here, even one that does not take `ctx`: it has no context to give."""
+    try:
+        CURRENT.get()
+    except LookupError:
+        return False
+    return True
+
+
 def current() -> Context:
     """Return the context of the node that is running here; raise InvalidInput if there is none."""
     found = CURRENT.get(None)

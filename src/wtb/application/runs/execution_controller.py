@@ -237,13 +237,15 @@ class ExecutionController:
             _log.warning(
                 "run %s continues with a workflow that has changed since it began: %s", execution_id, "; ".join(changed)
             )
+        self._check_claimable(found.execution, take_over=take_over)
+        engine = self._engine_of(definition)
+        change = engine.accepted(update or {})
+        self._check_wishes(found, change, answer, rerun_node=rerun_node)
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
                 lost = self._lost_calls(execution_id)
                 if rerun_node:
                     lost = self._abandon_open_runs(at, lost)
-                engine = self._engine_of(definition)
-                change = engine.accepted(update or {})
                 at, standing = self._changed(at, change, found.execution.pause, answer, has_memory=engine.has_memory)
                 driver = self._driver(
                     definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
@@ -299,14 +301,29 @@ class ExecutionController:
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:
         """Take the lease, unless a process that is alive holds it."""
         execution = at.execution
-        check_not_rolling_back(execution)
-        if execution.status not in _RESUMABLE:
-            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
-        abandoned = self._leases.check_free(execution, take_over=take_over)
+        abandoned = self._check_claimable(execution, take_over=take_over)
         # The options are kept, so that whoever resumes the run after this goes on in the same way.
         replaced = _replaced(execution.options.get("variants", {}), options.variants)
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
         return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
+
+    def _check_claimable(self, execution: Execution, *, take_over: bool) -> str | None:
+        """Refuse a run that has ended or that another process runs; return who left it, as `check_free` says it."""
+        check_not_rolling_back(execution)
+        if execution.status not in _RESUMABLE:
+            raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
+        return self._leases.check_free(execution, take_over=take_over)
+
+    def _check_wishes(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
+        """Refuse what cannot be done with the run before it is claimed, so that a refusal leaves no trace."""
+        if answer is None:
+            return
+        if update or rerun_node:
+            raise InvalidInput(
+                f"{'an update of the state' if update else 'rerun_node'} starts the node over, and the node then asks "
+                "again: resume without the answer first, and then with it"
+            )
+        self._recovery.check_answer(at, at.execution.pause, answer)
 
     def _changed(
         self,
@@ -318,11 +335,6 @@ class ExecutionController:
         has_memory: bool,
     ) -> tuple[Position, Standing]:
         """Record an answer or a change of the state, and return where the run stands then."""
-        if update and answer is not None:
-            raise InvalidInput(
-                "an update of the state starts the node over, and the node then asks again: resume with the update "
-                "first, and then with the answer"
-            )
         standing = self._recovery.standing(at, has_memory=has_memory)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)

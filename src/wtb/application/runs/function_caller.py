@@ -29,6 +29,14 @@ class NodeTimeout(WTBError, TimeoutError):
     """A node did not finish within its timeout_s."""
 
 
+class RunTimeout(WTBError, TimeoutError):
+    """The run took longer than its timeout_s."""
+
+    def __init__(self, timeout_s: float, node: str | None = None) -> None:
+        place = "" if node is None else f", in node {node!r}"
+        super().__init__(f"the run took longer than its timeout of {timeout_s:g} s{place}")
+
+
 class EventLoopThread:
     """One event loop on a thread of ours, so that async nodes run in scripts and notebooks alike."""
 

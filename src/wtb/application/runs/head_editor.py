@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wtb.application.runs.heads import HeadDrafts, move_head
+from wtb.application.runs.heads import HeadDrafts, edit_of, move_head
 from wtb.application.runs.steps import Position, SaveFiles
 from wtb.domain.checkpoint import Checkpoint, Kind, NodeRun, Trigger
 from wtb.domain.event_catalogue import CheckpointCreated, CheckpointDeleted, StateUpdated
@@ -26,7 +26,7 @@ class HeadEditor:
 
     def change_state(self, at: Position, delta: StateDelta) -> Position:
         """Record a change of the state that a person made while the run was paused, as a checkpoint of its own."""
-        draft = self._drafts.after(at, trigger=Trigger.PAUSE)
+        draft = self._drafts.after(at, trigger=Trigger.PAUSE, description=edit_of(delta))
         with self._storage.unit_of_work() as uow:
             after = move_head(uow, at, uow.checkpoints.save(draft, delta))
             body = StateUpdated(checkpoint=draft.id, keys=tuple(sorted(delta.changes)), by=self._user)

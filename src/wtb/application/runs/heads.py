@@ -9,6 +9,7 @@ from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import Clock, Ids, UnitOfWork
+from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
 
 # A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
@@ -48,6 +49,11 @@ class HeadDrafts:
         head = at.head
         inside = {"node": head.node, "visit": head.visit, "node_run_id": head.node_run_id} if head.is_inside else {}
         return self.after(at, **facts, **inside)
+
+
+def edit_of(change: StateDelta) -> str:
+    """Return what a person changed, as `wtb history` tells it."""
+    return f"edited {', '.join(sorted(change.changes))}"
 
 
 def move_head(uow: UnitOfWork, at: Position, head: Checkpoint) -> Position:

@@ -10,13 +10,14 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.runs.context import Context, Price
 from wtb.application.runs.engine_context import EngineContext
-from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, failure_of, may_retry
+from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, RunTimeout, failure_of, may_retry
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
 from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
@@ -157,7 +158,7 @@ class Attempt:
         """Let others have its workspace, unless it ran out of time: then it may still be writing there."""
         if self._files is None:
             return
-        if isinstance(error, NodeTimeout):
+        if isinstance(error, NodeTimeout | RunTimeout):
             self._files.give_up()
         else:
             self._files.give_back()
@@ -233,7 +234,7 @@ class NodeRunner:
         self._options = options
         self._progress = progress
         self._bases = bases
-        self.deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
+        self._deadline = None if options.timeout_s is None else time.monotonic() + options.timeout_s
         self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
@@ -272,9 +273,11 @@ class NodeRunner:
                 attempt.revoke()
                 attempt.give_back_files(error)
                 run = attempt.run
-                if not may_retry(node.retry, run.attempt, error):
+                is_late = isinstance(error, RunTimeout)  # another run may have the time, and this one has none to retry
+                if is_late or not may_retry(node.retry, run.attempt, error):
                     failure = self._equipment.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
-                    return Outcome(run=run, failure=failure, unshareable=attempt.unshareable())
+                    unshareable = "its run took too long" if is_late else attempt.unshareable()
+                    return Outcome(run=run, failure=failure, unshareable=unshareable)
                 run = self._retried(node, run, error)
             finally:
                 if self._sharing is not None:
@@ -346,7 +349,7 @@ class NodeRunner:
         flights = [flight for flight in flights if flight.call.identity not in settled]
         for flight in flights:
             self._say_waiting(run, flight.call)
-        left_s = MAX_WAIT_S if self.deadline is None else self.deadline - time.monotonic()
+        left_s = MAX_WAIT_S if self._deadline is None else self._deadline - time.monotonic()
         return next(iter(wait_for(flights, max(0.0, min(MAX_WAIT_S, left_s)))), None)
 
     def _say_waiting(self, run: NodeRun, call: ToolCall) -> None:
@@ -411,7 +414,7 @@ class NodeRunner:
         began = time.perf_counter()
         with self._watch(attempt.run) if self._watch else nullcontext():
             call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
-            returned = call(attempt.context, self._time_for(work.node))
+            returned = self._in_time(work.node, partial(call, attempt.context))
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
@@ -437,11 +440,27 @@ class NodeRunner:
         self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))
         return run.tried_again()
 
+    def _in_time(self, node: Node, call: Callable[[float | None], Any]) -> Any:
+        """Call a node with the time that it has; if it is the run's time that is over, say so."""
+        try:
+            return call(self._time_for(node))
+        except NodeTimeout as error:
+            late = self.run_timeout(node.name)
+            if late is None:
+                raise
+            raise late from error
+
     def _time_for(self, node: Node) -> float | None:
-        if self.deadline is None:
+        if self._deadline is None:
             return node.timeout_s
-        left = max(0.001, self.deadline - time.monotonic())
+        left = max(0.001, self._deadline - time.monotonic())
         return left if node.timeout_s is None else min(left, node.timeout_s)
+
+    def run_timeout(self, node: str | None = None) -> RunTimeout | None:
+        """Return the error of a run that has taken too long, in this node; None while it has time."""
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return None
+        return RunTimeout(self._options.timeout_s or 0.0, node)
 
     def _seed(self, run: NodeRun) -> int:
         return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())

@@ -123,6 +123,8 @@ class Recorder:
         if len(step.runs) == 1:
             run = step.runs[0]
             draft = evolve(draft, node=run.node, visit=run.visit, node_run_id=run.id)
+        else:
+            draft = evolve(draft, description=", ".join(dict.fromkeys(run.node for run in step.runs)))
         now = draft.created_at
         with self._storage.unit_of_work() as uow:
             if step.files is not None:

@@ -139,29 +139,19 @@ class Recovery:
                     "without update, or with rerun_node=True to undo what can be undone and begin the node afresh"
                 )
 
-    def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
-        """Record a person's answer to the question that the run asks.
+    def check_answer(self, at: Position, pause: Pause | None, answer: Any) -> None:
+        """Refuse an answer that the run does not wait for, or that does not fit its question; nothing is written."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            history = uow.checkpoints.load_history(at.execution.id)
+            open_runs = [run for run in history.node_runs if is_open(run, at)]
+            _, call = _asked(uow, at, open_runs, pause)
+        _answered(call, answer, self._clock.now())
 
-        A process that was killed while it took an answer left no question behind, but the call that asked for it.
-        """
-        wanted = None if pause is None or pause.question is None else pause.question.get("identity")
+    def answer(self, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None, answer: Any) -> None:
+        """Record a person's answer to the question that the run asks."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
-            asked = [
-                (run, call)
-                for run in open_runs
-                for call in uow.tool_calls.list_calls(run.execution_id, run.id)
-                if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
-            ]
-            asked.sort(key=lambda pair: pair[1].start_order)
-            if not asked or (pause is not None and pause.question is None):
-                raise InvalidInput(f"run {at.execution.id!r} does not wait for an answer; resume it without one")
-            run, call = asked[0]
-            if answer == "again" and is_in_flight(call):
-                raise InvalidInput(
-                    f"{call.tool} is still being called by an earlier attempt in this process, and is not called "
-                    "again meanwhile; repeat your answer once that call has ended, or answer done"
-                )
+            run, call = _asked(uow, at, open_runs, pause)
             now = self._clock.now()
             answered = _answered(call, answer, now)
             uow.tool_calls.save(evolve(answered, ended_step=at.head.step + 1))
@@ -234,6 +224,27 @@ def _commit(checkpoint: Checkpoint) -> FileCommitId | None:
     return None if checkpoint.file_commit is None else FileCommitId(checkpoint.file_commit)
 
 
+def _asked(
+    uow: UnitOfWork, at: Position, open_runs: Sequence[NodeRun], pause: Pause | None
+) -> tuple[NodeRun, ToolCall]:
+    """Return the call that a person is asked about, with its node run.
+
+    A process that was killed while it took an answer left no question behind, but the call that asked for it.
+    """
+    wanted = None if pause is None or pause.question is None else pause.question.get("identity")
+    asked = [
+        (run, call)
+        for run in open_runs
+        for call in uow.tool_calls.list_calls(run.execution_id, run.id)
+        if _waits(call) and wanted in (None, call.identity) and (pause is None or run.node == pause.node)
+    ]
+    if not asked or (pause is not None and pause.question is None):
+        raise InvalidInput(
+            f"run {at.execution.id!r} does not wait for an answer; resume it without one, and it asks if it has to"
+        )
+    return min(asked, key=lambda pair: pair[1].start_order)
+
+
 def _waits(call: ToolCall) -> bool:
     return call.status is CallStatus.INTENDED and (call.kind is CallKind.ASK or call.may_have_happened)
 
@@ -243,6 +254,11 @@ def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
     if call.kind is CallKind.ASK:
         check_answer(call.arguments["question"], call.arguments["schema"], answer)
         return call.succeeded(answer, now)
+    if answer == "again" and is_in_flight(call):
+        raise InvalidInput(
+            f"{call.tool} is still being called by an earlier attempt in this process, and is not called "
+            "again meanwhile; repeat your answer once that call has ended, or answer done"
+        )
     match answer:
         case "again":
             return call.failed("never reported back; somebody said to call it again", now)

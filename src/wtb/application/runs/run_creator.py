@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from wtb.application.runs.heads import HeadDrafts, move_head
+from wtb.application.runs.heads import HeadDrafts, edit_of, move_head
 from wtb.application.runs.steps import Position, SaveFiles
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Trigger
 from wtb.domain.engine import Standpoint
@@ -129,7 +129,9 @@ class RunCreator:
             at = Position(execution=execution, branch=branch, head=point)
             if change:
                 next_nodes = point.next_nodes if begun is None else begun.next_nodes
-                draft = self._drafts.after(at, next_nodes=next_nodes, trigger=Trigger.PAUSE, created_by=created_by)
+                told = "another input" if begun is not None else edit_of(change)
+                facts = {"trigger": Trigger.PAUSE, "description": told, "created_by": created_by}
+                draft = self._drafts.after(at, next_nodes=next_nodes, **facts)
                 memory = None if begun is None else begun.memory or None
                 at = move_head(uow, at, uow.checkpoints.save(draft, change, memory=memory))
             body = BranchCreated(branch=name, checkpoint=point.id, run=execution_id, from_=source.id, by=created_by)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,10 +36,6 @@ _log = masked_logger(__name__)
 
 class StepLimitReached(WTBError):
     """The run took as many steps as it may."""
-
-
-class RunTimeout(WTBError, TimeoutError):
-    """The run took longer than it may."""
 
 
 class RunDriver:
@@ -114,8 +109,8 @@ class RunDriver:
             return self._failed(
                 StepLimitReached(f"the run took {limit} steps, as many as it may; raise max_steps if it needs more")
             )
-        if self._node_runner.deadline is not None and time.monotonic() >= self._node_runner.deadline:
-            return self._failed(RunTimeout(f"the run took longer than its timeout of {self._options.timeout_s:g} s"))
+        if (late := self._node_runner.run_timeout()) is not None:
+            return self._failed(late)
         return None
 
     def _failed(self, error: Exception) -> Ending:

@@ -18,6 +18,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.files import EntryKind, FileEntry
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, CallStatus
+from wtb.domain.values import legible
 from wtb.loading import load_workflow
 
 _LONGEST = 160
@@ -135,7 +136,17 @@ def _is_long_text(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    return printable(cut(text_of(value), _LONGEST))
+    return printable(cut(_message(legible(value)) or text_of(value), _LONGEST))
+
+
+def _message(value: Any) -> str | None:
+    """Return a message of a conversation by what it says and calls; None for any other value."""
+    name = value.get("class") if isinstance(value, dict) else None
+    if not isinstance(name, str) or not name.startswith("langchain_core.messages"):
+        return None
+    calls = [f"{call.get('name')}({call.get('args')})" for call in value.get("tool_calls") or ()]
+    said = [text_of(value["content"])] if value.get("content") else []
+    return f"{name.rpartition('.')[2]} {', '.join(said + calls) or repr('')}"
 
 
 def _file_lines(item: FileDiff) -> Iterator[Text]:

@@ -14,12 +14,12 @@ from wtb.cli.output import as_json, counted, duration, echo, example, print_json
 from wtb.cli.views.live import usage
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
+from wtb.domain.filters import event_types
 
 EVENTS = 100
 """How many events people see by default."""
 _UNSAID: tuple[str, ...] = ("node", "visit", "checkpoint", "call", "by")
 """Fields that the text of an event leaves out, or shows elsewhere."""
-_NOUNS = sorted({kind.partition(".")[0] for kind in EventType})
 
 
 @click.command()
@@ -63,7 +63,7 @@ def events(
     """
     if sum(map(bool, (run_id, batch, system))) > 1:
         raise InvalidInput("give only one of --run, --batch and --system")
-    wanted = _types((*types, EventType.EXECUTION_DELETED) if deleted else types)
+    wanted = event_types((*types, EventType.EXECUTION_DELETED) if deleted else types)
     with Bench(url) as bench:
         queries = bench.services.queries
         stream = SYSTEM_STREAM if system else None
@@ -96,7 +96,7 @@ def show_events(
 ) -> None:
     """Print the matching events of a run; with --json and no bound, all of them."""
     wanted: dict[str, Any] = {
-        "types": _types((*types, "tool") if tools else types),
+        "types": event_types((*types, "tool") if tools else types),
         "severities": _severities(Severity("error" if errors else severity or "info")),
     }
     if as_json and limit is None and before is None and after is None:
@@ -114,14 +114,6 @@ def _tell_of_others(page: EventPage, first: int, last: int) -> None:
         echo(f"There are earlier events: add `--before {first}`, or `--limit` with a larger number.")
     if page.has_later:
         echo(f"There are later events: add `--after {last}`.")
-
-
-def _types(names: Sequence[str]) -> list[EventType]:
-    for unknown in set(names) - set(EventType) - set(_NOUNS):
-        raise InvalidInput(
-            f"--type {unknown}: there is no such event; give a type such as node.failed, or one of {', '.join(_NOUNS)}"
-        )
-    return [kind for kind in EventType if kind in names or kind.partition(".")[0] in names]
 
 
 def _severities(least: Severity) -> list[Severity]:

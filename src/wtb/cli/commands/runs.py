@@ -160,6 +160,7 @@ def run(
     multiple=True,
     help="Pause after this node, instead of the earlier --break-after; repeatable.",
 )
+@click.option("--no-breakpoints", is_flag=True, help="Remove the run's breakpoints, except those given here.")
 @click.option("--max-steps", type=int, help="Replace the limit on steps.")
 @url
 @as_json
@@ -176,6 +177,7 @@ def resume(
     take_over: bool,
     break_before: tuple[str, ...],
     break_after: tuple[str, ...],
+    no_breakpoints: bool,
     max_steps: int | None,
     url: str | None,
     as_json: bool,
@@ -188,9 +190,9 @@ def resume(
     with Bench(url) as bench:
         found = Run(bench, bench.get(run_id).id, load_workflow(workflow) if workflow else None)
         options: dict[str, Any] = {"rerun_node": rerun_node, "strict": strict, "take_over": take_over}
-        if break_before:
+        if break_before or no_breakpoints:
             options["break_before"] = break_before
-        if break_after:
+        if break_after or no_breakpoints:
             options["break_after"] = break_after
         if max_steps is not None:
             options["max_steps"] = max_steps

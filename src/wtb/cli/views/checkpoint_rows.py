@@ -13,11 +13,15 @@ _ONLY_WHERE_GIVEN = ("name", "files")
 """Columns that are dropped if all their cells are empty, so that the table fits into 80 characters."""
 
 
+_TOLD = (Trigger.NODE_END, Trigger.PAUSE)
+"""Checkpoints whose description stands in for the node: of several nodes side by side, or of a person's edit."""
+
+
 def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[str, Any]:
     """Return a checkpoint for programs."""
     return {
         "step": checkpoint.step,
-        "node": checkpoint.node or (checkpoint.description if checkpoint.trigger is Trigger.NODE_END else ""),
+        "node": checkpoint.node or (checkpoint.description if checkpoint.trigger in _TOLD else ""),
         "visit": checkpoint.visit or "",
         "trigger": checkpoint.trigger.value,
         "name": checkpoint.name or "",

@@ -8,7 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from wtb.cli.output import Terminal, counted, moment, printable
-from wtb.domain.checkpoint import Kind
+from wtb.domain.checkpoint import Kind, Trigger
 from wtb.domain.execution import Branch
 from wtb.domain.tree import HistoryTree, TreeLine, TreeStep
 
@@ -39,7 +39,8 @@ def _label(tree: HistoryTree, step: TreeStep, *, abandoned: bool) -> Text:
     checkpoint = step.checkpoint
     nodes = " + ".join(f"{node}#{visit}" if visit > 1 else node for node, visit in step.visits)
     kind = "safety copy" if checkpoint.kind is Kind.SYSTEM else checkpoint.trigger
-    label = Text(f"{checkpoint.step} {printable(nodes) or kind}")
+    edit = checkpoint.description if checkpoint.trigger is Trigger.PAUSE else ""
+    label = Text(f"{checkpoint.step} {printable(nodes) or printable(edit) or kind}")
     if checkpoint.name:
         label.append(f" {printable(repr(checkpoint.name))}", "yellow")
     if checkpoint.execution_id != tree.execution_id:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 
@@ -72,8 +72,11 @@ class EventBus(Protocol):
         """Deliver events to every handler that asked for their type."""
         ...
 
-    def subscribe(self, handler: Callable[[RecordedEvent], None], *, types: Collection[EventType] = ()) -> Subscription:
-        """Call the handler with every event of these types, or of all types when none is given."""
+    def subscribe(self, handler: Callable[[RecordedEvent], Any], *, types: Collection[EventType] = ()) -> Subscription:
+        """Call the handler with every event of these types, or of all types when none is given.
+
+        The coroutine of an async handler is awaited before the next event; all of them run in one loop.
+        """
         ...
 
     def history(

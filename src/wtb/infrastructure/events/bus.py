@@ -6,11 +6,14 @@ reentrant because a finaliser or a signal handler may publish while this thread 
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
@@ -18,7 +21,8 @@ from wtb.domain.secrets import masked_logger
 
 _log = masked_logger(__name__)
 
-Handler = Callable[[RecordedEvent], None]
+Handler = Callable[[RecordedEvent], Any]
+"""A function, sync or async; what it returns is ignored."""
 
 
 class QueueEventBus:
@@ -187,9 +191,15 @@ class QueueSubscription:
         )
 
     def _deliver(self) -> None:
+        with asyncio.Runner() as runner:  # makes a loop only when a coroutine is awaited; all of a handler share it
+            self._deliver_in(runner)
+
+    def _deliver_in(self, runner: asyncio.Runner) -> None:
         while (event := self._next()) is not None:
             try:
-                self._handler(event)
+                returned = self._handler(event)
+                if inspect.isawaitable(returned):
+                    runner.run(_awaited(returned))
             # CancelledError and sys.exit() too: the thread would end, and the handler silently get nothing more.
             except BaseException:  # noqa: BLE001
                 _log.exception("event handler %s failed on %s at position %d", self._name, event.type, event.position)
@@ -210,3 +220,7 @@ class QueueSubscription:
             self._overflowing &= not caught_up
         if caught_up:
             _log.info("event handler %s has caught up; %d events were dropped so far", self._name, self._dropped)
+
+
+async def _awaited(returned: Awaitable[Any]) -> None:
+    await returned

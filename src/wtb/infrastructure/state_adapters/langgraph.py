@@ -20,7 +20,7 @@ from langgraph.errors import EmptyInputError
 
 from wtb.domain.engine import Advance, Make, Runs, Standpoint
 from wtb.domain.errors import InvalidInput, StateNotSerialisable, WTBError
-from wtb.domain.state import Change, DeleteKey, SetValue, State, StateDelta
+from wtb.domain.state import DELETE, Change, DeleteKey, SetValue, State, StateDelta
 from wtb.domain.workflow import Node, WorkflowDefinition
 from wtb.infrastructure.langgraph.engine.finished import updates_in, with_updates
 from wtb.infrastructure.langgraph.engine.graphs import App, Graph
@@ -121,8 +121,10 @@ class GraphEngine:
         unknown = [key for key in update if key not in self._keys]
         if unknown:
             raise InvalidInput(f"the graph has no channel {', '.join(unknown)}; it has {', '.join(self._keys)}")
-        given = MessageIds(self._messages, f"update {uuid4()}").update(dict(update))
-        return {key: self._values.store(value, f"update of {key!r}") for key, value in given.items()}
+        deleted = {key: value for key, value in update.items() if value is DELETE}
+        written = {key: value for key, value in update.items() if key not in deleted}
+        given = MessageIds(self._messages, f"update {uuid4()}").update(written)
+        return {key: self._values.store(value, f"update of {key!r}") for key, value in given.items()} | deleted
 
     @property
     def _keys(self) -> list[str]:

@@ -23,9 +23,12 @@ from langgraph.types import RetryPolicy as GraphRetryPolicy
 from wtb.application.dependencies.values import known_as
 from wtb.application.runs.engine_context import current
 from wtb.domain.errors import InvalidInput
+from wtb.domain.secrets import masked_logger
 from wtb.domain.workflow import Edge, Node, RetryPolicy
 from wtb.infrastructure.langgraph.engine.channels import stored_whole
 from wtb.infrastructure.langgraph.saver.saver import StoreSaver
+
+_log = masked_logger(__name__)
 
 RAW = "__returned__"
 """The key of a value that a node returned alone, not in a mapping: a Command, an object."""
@@ -69,9 +72,11 @@ class Graph:
         faults = [*_compiled_faults(compiled), *_node_faults(builder), *_channel_faults(builder)]
         if faults:
             raise InvalidInput(f"WTB cannot run this graph: {'; '.join(faults)}")
+        name = name or (None if compiled is None or compiled.name == "LangGraph" else compiled.name) or "graph"
+        _note_checkpointer(name, compiled)
         return cls(
             builder=builder,
-            name=name or (None if compiled is None or compiled.name == "LangGraph" else compiled.name) or "graph",
+            name=name,
             compiled=compiled,
             config=merge_configs(compiled.config if compiled is not None else None, cast("Any", config)),
             context=context,
@@ -156,6 +161,21 @@ class Graph:
         function = function_of(implementation)
         self._known[id(function)] = (function, implementation)
         return function
+
+    def check_implementation(self, what: str, node: str, implementation: Any) -> None:
+        """Raise InvalidInput for a node that the graph does not have, or for what LangGraph cannot call as a node."""
+        if node not in self.builder.nodes:
+            raise InvalidInput(f"{what}: the graph has no node {node!r}; it has {', '.join(self.builder.nodes)}")
+        if implementation is None or isinstance(implementation, Runnable):
+            return
+        if inspect.isclass(implementation) or not callable(implementation):
+            raise InvalidInput(f"{what} is {implementation!r}; give a function, a tool node or a compiled graph")
+        try:
+            parameters = inspect.signature(implementation).parameters
+        except (TypeError, ValueError):
+            return
+        if not parameters:
+            raise InvalidInput(f"{what}: its function takes no arguments; a node takes (state)")
 
     def _coerced(self, node: Node) -> Runnable[Any, Any]:
         """Return the runnable that LangGraph makes of a function."""
@@ -317,14 +337,19 @@ _OTHERWISE = "give a StateGraph, or the result of its compile()"
 _INSTEAD = {"pregel": "the functional API (@entrypoint) is not supported: write it as a StateGraph"}
 
 
-def _compiled_faults(compiled: App | None) -> Iterator[str]:
+def _note_checkpointer(name: str, compiled: App | None) -> None:
+    """Say that a graph runs without the checkpointer that it was compiled with."""
     saver = None if compiled is None else compiled.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and not isinstance(saver, StoreSaver):
-        yield (
-            f"it was compiled with the checkpointer {type(saver).__name__}, but WTB stores the checkpoints of its runs "
-            "itself; compile it without one (`wtb import langgraph` imports the threads that the old one holds)"
+        _log.warning(
+            "graph %s was compiled with the checkpointer %s: WTB runs it without that one and stores the checkpoints "
+            "itself. The threads in it stay as they are; `wtb import langgraph` imports them",
+            name,
+            type(saver).__name__,
         )
 
+
+def _compiled_faults(compiled: App | None) -> Iterator[str]:
     changed = set() if compiled is None else ({*compiled.nodes} - {START}) ^ {*compiled.builder.nodes}
     if changed:
         yield f"{', '.join(sorted(changed))} was added or removed after it was compiled; compile it again"

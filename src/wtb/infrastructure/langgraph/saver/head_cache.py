@@ -39,6 +39,8 @@ class KnownCheckpoint:
     lists: dict[str, TrackedList | None] = field(default_factory=dict)
     touched_at: datetime | None = None
     """When the last activity of the thread was stored."""
+    is_finished: bool = False
+    """Whether the graph of the thread had finished there."""
     is_head: bool = True
     """Whether its branch ends here, as far as this process knows: the transaction checks it."""
 
@@ -56,6 +58,7 @@ class KnownCheckpoint:
             routing=record.routing,
             keys=frozenset(snapshot.state),
             state=snapshot.state,
+            is_finished=not record.namespace and record.is_finished,
         )
 
     def tracked(self, channel: str) -> TrackedList | None:

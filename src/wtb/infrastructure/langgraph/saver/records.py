@@ -60,6 +60,12 @@ class Record:
         stored = [{key: _stored(values, key, item) for key, item in each.items()} for each in given]
         return {RETURNED: {_RECORD: [*facts, *stored]}}
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether no node comes next, after a step of the graph or an update of its state."""
+        is_step = self.metadata.get("source") in ("loop", "update")
+        return is_step and not next_nodes(self.routing) and not any(map(_waits, self.routing.items()))
+
     @classmethod
     def of(cls, snapshot: Snapshot, values: ChannelValues) -> Record | None:
         """Return the record of a checkpoint; None if LangGraph did not make the checkpoint."""
@@ -116,6 +122,13 @@ def next_nodes(routing: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the nodes that these routing channels start."""
     started = {name.removeprefix(_ROUTING[0]) for name in routing if name.startswith(_ROUTING[0])}
     return tuple(sorted(started.union(sent_to(routing))))
+
+
+def _waits(channel: tuple[str, Any]) -> bool:
+    """Whether a join has heard of some of its sources; one of a deferred node also holds whether it is due."""
+    name, value = channel
+    heard = value[0] if type(value) in (tuple, list) and value else value
+    return name.startswith(_ROUTING[1]) and bool(heard)
 
 
 def sent_to(routing: Mapping[str, Any]) -> list[str]:

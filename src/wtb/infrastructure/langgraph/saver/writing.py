@@ -10,7 +10,7 @@ from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.errors import AlreadyExists, Conflict
 from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated
 from wtb.domain.events import Event
-from wtb.domain.execution import THREAD, Branch, Execution, ExecutionStatus, Pause, PauseKind
+from wtb.domain.execution import THREAD, THREAD_PAUSE, Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, ExecutionId
 from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import Change, DeleteKey, SetValue, StateDelta
@@ -126,6 +126,9 @@ class CheckpointWriter:
         draft = self._draft(put, parent, record, nodes, branch_id=branch_id, now=now)
         draft = self._saved(uow, put, draft, StateDelta(changes), record)
         touched_at = now if is_new and not put.namespace else self._touched(uow, put, parent, now)
+        is_finished = not put.namespace and record.is_finished
+        if not put.namespace and is_finished != parent.is_finished:
+            self._set_status(uow, put, now, is_finished=is_finished)
         uow.branches.move_head(branch_id, draft.id, expected=None if is_new else parent.row_id)
         return KnownCheckpoint(
             row_id=draft.id,
@@ -139,7 +142,14 @@ class CheckpointWriter:
             state=parent.state,
             lists=lists,
             touched_at=touched_at,
+            is_finished=is_finished,
         )
+
+    def _set_status(self, uow: UnitOfWork, put: Put, now: datetime, *, is_finished: bool) -> None:
+        """Store that the graph of a thread has finished, or that it goes on."""
+        moved = uow.executions.get(ExecutionId(put.thread_id)).thread_moved(now, is_finished=is_finished)
+        if moved is not None and moved.is_thread:
+            uow.executions.save(moved)
 
     def _touched(self, uow: UnitOfWork, put: Put, parent: KnownCheckpoint, now: datetime) -> datetime:
         """Store when the thread was last active, at most once a second."""
@@ -243,7 +253,7 @@ class CheckpointWriter:
             workflow_id=uow.workflows.save(_WORKFLOW),
             workflow_name=THREAD,
             status=ExecutionStatus.PAUSED,
-            pause=Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD),
+            pause=THREAD_PAUSE,
             branch_id=branch.id,
             created_by=self._user,
             created_at=now,
