@@ -13,7 +13,7 @@ from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.sameness import same
+from wtb.domain.sameness import content_function, same
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, ToolCall
 from wtb.domain.values import Legible, legible
@@ -115,7 +115,9 @@ def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of an object (a dataclass, a model); none of what has no fields to show."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {} if isinstance(value, Enum) else dict(getattr(value, "__dict__", {}))
+    if isinstance(value, Enum) or content_function(type(value)) is not None:
+        return {}
+    return dict(getattr(value, "__dict__", {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
