@@ -80,6 +80,11 @@ def _printable(name: str) -> str:
     return name
 
 
+def _full_scheme(url: str) -> str:
+    """Return an address as SQLAlchemy knows it: others also write postgres://."""
+    return f"postgresql://{url.removeprefix('postgres://')}" if url.startswith("postgres://") else url
+
+
 class Settings(BaseSettings):
     """All settings: where data lives, and how carefully it is kept. docs/settings.md describes each of them.
 
@@ -106,7 +111,7 @@ class Settings(BaseSettings):
     )
 
     preset: Preset = Preset.LOCAL
-    url: str | None = None
+    url: Annotated[str, AfterValidator(_full_scheme)] | None = None
     folder: Path = Path(".wtb")
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
