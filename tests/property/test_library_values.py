@@ -118,7 +118,7 @@ def test_a_scalar_becomes_a_python_value_wherever_it_is(scalar: Any, plain: Any)
     assert stored(scalar) == stored(plain)
 
 
-COLUMNS = st.sampled_from(
+COLUMNS: st.SearchStrategy[Any] = st.sampled_from(
     [
         np.arange,
         lambda n: np.linspace(0, 1, n, dtype="f4"),
@@ -134,7 +134,7 @@ COLUMNS = st.sampled_from(
         lambda n: pd.to_timedelta(range(n), unit="h"),
     ]
 )
-INDEXES = st.sampled_from(
+INDEXES: st.SearchStrategy[Any] = st.sampled_from(
     [
         lambda n: pd.RangeIndex(3, 3 + 2 * n, 2, name="row"),
         lambda n: pd.Index([f"r{number}" for number in range(n)], name="id"),

@@ -1,5 +1,6 @@
 """What CelConditions adds to the contract: its bounds, and what it does with values that CEL does not know."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -378,3 +380,19 @@ def test_dataclasses_and_models_are_mappings() -> None:
 def test_len_is_called_size_here() -> None:
     assert "calls len(…), which CEL does not have: use size(…)" in refused("len(docs) > 3")
     assert holds("x.len == 1", x={"len": 1})
+
+
+SHEET = re.findall(
+    r"^\| `(.+?)` \| `(.+?)` \| (yes|no) \|$",
+    (Path(__file__).parents[2] / "docs" / "conditions.md").read_text(),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("expression", "state", "expected"), SHEET)
+def test_the_sheet_in_the_documentation_is_right(expression: str, state: str, expected: str) -> None:
+    assert holds(expression.replace("\\|", "|"), **json.loads(state)) is (expected == "yes")
+
+
+def test_the_sheet_has_lines() -> None:
+    assert len(SHEET) >= 19

@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.display import Display, Displayed, DisplayTable, masked
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.sameness import content_function, same
@@ -273,7 +274,7 @@ def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointDiff:
+class CheckpointDiff(Displayed):
     """What changed between two checkpoints."""
 
     old: Checkpoint
@@ -285,6 +286,22 @@ class CheckpointDiff:
     def __bool__(self) -> bool:
         """Whether anything differs."""
         return bool(self.state or self.files or self.calls)
+
+    def _display(self) -> Display:
+        state = [
+            (item.path, item.kind.value, _side(item.path, item.old), _side(item.path, item.new)) for item in self.state
+        ]
+        files = [(item.path, item.kind.value) for item in self.files]
+        calls = [(f"{item.node}#{item.visit}", item.kind.value, item.call.tool) for item in self.calls]
+        parts = (
+            (("state", "change", "old", "new"), state),
+            (("file", "change"), files),
+            (("node", "change", "call"), calls),
+        )
+        return Display(
+            title=f"From step {self.old.step} to step {self.new.step}" + ("" if self else ": nothing differs"),
+            tables=tuple(DisplayTable.of(headings, rows) for headings, rows in parts if rows),
+        )
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -309,6 +326,10 @@ class CheckpointDiff:
             "files": [item.to_dict() for item in self.files],
             "calls": [item.to_dict() for item in self.calls],
         }
+
+
+def _side(path: str, value: Any) -> Any:
+    return None if value is MISSING else repr(masked(path.rpartition(".")[2], legible(value)))
 
 
 def _checkpoint_dict(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -68,11 +68,10 @@ class CelConditions:
         names = tuple(name for name in program.variables() if name in source.free_names)
         _refuse_first(expression, (f"names {name!r}: {_WRITTEN}" for name in names if name in _PYTHON_VALUES))
         names = tuple(name for name in names if name.removeprefix(ASKED) not in asked or name in asked)
-        missing = {"asked": tuple(asked), "nullable": nullable}
-        if not source.macros:
-            return CelCondition(expression, program, names, **missing)
-        guarded = _parse(source.guarded(f"{GUARD}()"), expression)
-        return CelCondition(expression, guarded, names, timeout_s=self._timeout_s, **missing)
+        timeout_s = None
+        if source.macros:
+            program, timeout_s = _parse(source.guarded(f"{GUARD}()"), expression), self._timeout_s
+        return CelCondition(expression, program, names, asked=tuple(asked), nullable=nullable, timeout_s=timeout_s)
 
     def _form_faults(self, expression: str, source: CelSource) -> Iterator[str]:
         """Say what must not even be parsed."""
