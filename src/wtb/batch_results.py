@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
+from wtb.domain.display import Display, Displayed, DisplayTable
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     FAILED,
@@ -72,7 +73,7 @@ class JobResult:
         return self.run.state
 
 
-class BatchResult:
+class BatchResult(Displayed):
     """The results of a batch, as far as it has run."""
 
     def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
@@ -91,6 +92,22 @@ class BatchResult:
 
     def __repr__(self) -> str:
         return f"<BatchResult {self.batch.name}: {self.batch.status}, {len(self._jobs)} jobs>"
+
+    def _display(self) -> Display:
+        metrics = list(self.shown_metrics)
+        rows = [
+            (
+                row.combination,
+                *(_mean(row.summaries[metric]) for metric in metrics),
+                "baseline" if row.is_baseline else str(row.verdicts[self.primary].finding),
+            )
+            for row in self.matrix
+        ]
+        return Display(
+            title=f"Batch {self.batch.name}: {self.status}, {len(self._jobs)} jobs, {self.left} left",
+            tables=(DisplayTable.of(("combination", *metrics, f"on {self.primary}"), rows),),
+            lines=tuple(self.notes),
+        )
 
     @property
     def id(self) -> str:
@@ -288,7 +305,7 @@ class BatchResult:
         for metric in metrics:
             self.table(metric)
         judged = self._judged(errors, max_errors)
-        return tuple(each for each in judged if not metrics or each.comparison.metric.name in metrics)
+        return _shown(each for each in judged if not metrics or each.comparison.metric.name in metrics)
 
     def _judged(self, errors: str, max_errors: int) -> tuple[Verdict, ...]:
         from wtb.domain.statistics.comparisons import compare  # numpy and scipy take half a second to load
@@ -530,7 +547,18 @@ def compare_results(
     joined = [_joined(before, after, old, new, pair) for old, new in tables for pair in pairs]
     primary = next((name for name in (after.primary, before.primary) if name in asked), asked[0])
     found = verdicts(compare_pairs(joined, errors=Errors(errors)), primary=primary, max_errors=max_errors)
-    return tuple(each for each in found if not metrics or each.comparison.metric.name in metrics)
+    return _shown(each for each in found if not metrics or each.comparison.metric.name in metrics)
+
+
+def _shown(found: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return verdicts that show themselves as a table."""
+    from wtb.domain.statistics.verdicts import Verdicts
+
+    return Verdicts(found)
+
+
+def _mean(summary: Summary) -> str:
+    return "" if summary.mean is None else f"{summary.mean:.4g}"
 
 
 def _joined(

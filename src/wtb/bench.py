@@ -31,6 +31,7 @@ from wtb.gates import GateResult, judge
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, refuse_while_loading, source_of
+from wtb.notebooks import KnownFlows, notebook_progress
 from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
@@ -60,6 +61,7 @@ class Bench:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
+        self._flows = KnownFlows()
 
     def _new_run(
         self,
@@ -143,7 +145,8 @@ class Bench:
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of its id, of at least four characters.
 
-        It raises `NotFound` if there is no such run, and `InvalidInput` if several runs begin like that.
+        A run that this bench began knows its workflow; another loads it when it needs it. It raises `NotFound` if there
+        is no such run, and `InvalidInput` if several runs begin like that.
         """
         return Run(self, self.services.queries.execution(Prefix(run_id)).id, None)
 
@@ -201,11 +204,12 @@ class Bench:
         - `remeasure`: run the baseline and all others again, side by side, if their latency and cost would otherwise be
           measured at different times.
         - `stop`: an event; once it is set, no more jobs start.
-        - `on_progress`: a function that gets the progress each time a job ends.
+        - `on_progress`: a function that gets the progress each time a job ends. Without one, a notebook shows it.
         """
         refuse_while_loading()
-        report = on_progress or options.pop("told", None) or (lambda progress: None)  # `told` is its earlier name
+        report = on_progress or options.pop("told", None)  # its earlier name
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
+        report = report or notebook_progress(plan.name) or (lambda progress: None)
         batch = self.services.batches.run(
             plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=report
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -99,7 +101,7 @@ class Workflow:
         """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
-        self._nodes.append(
+        self._put_node(
             Node(
                 name=name,
                 function=function,
@@ -113,6 +115,14 @@ class Workflow:
             )
         )
         return self
+
+    def _put_node(self, node: Node) -> None:
+        """Add a node, or replace the one of this name if a cell of a notebook is run again."""
+        at = next((at for at, old in enumerate(self._nodes) if old.name == node.name), None)
+        if at is not None and _is_from_a_cell(node.function) and _is_from_a_cell(self._nodes[at].function):
+            self._nodes[at] = node
+        else:
+            self._nodes.append(node)
 
     def edge(
         self,
@@ -131,7 +141,9 @@ class Workflow:
         """
         _check_ends(source, target)
         sources = names_of(source)
-        self._edges.append(Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority))
+        edge = Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority)
+        if not (is_interactive() and edge in self._edges):  # a cell that is run again draws the edge that is there
+            self._edges.append(edge)
         return self
 
     def variant(
@@ -167,7 +179,7 @@ class Workflow:
         """
         if function is not None:
             self._check_function(f"variant {name!r} of node {node!r}", function)
-        self._variants.append(
+        self._put_variant(
             Variant(
                 node=node,
                 name=name,
@@ -178,6 +190,15 @@ class Workflow:
             )
         )
         return self
+
+    def _put_variant(self, variant: Variant) -> None:
+        """Add a variant, or replace the one of this name if a cell of a notebook is run again."""
+        key = variant.node, variant.name
+        at = next((at for at, old in enumerate(self._variants) if (old.node, old.name) == key), None)
+        if at is not None and is_interactive() and (variant.function is None or _is_from_a_cell(variant.function)):
+            self._variants[at] = variant
+        else:
+            self._variants.append(variant)
 
     def depends_on(self, node: str, *what: Any) -> Workflow:
         """Declare what a node's results depend on and a batch cannot see, as `depends_on` of `add_node` does."""
@@ -304,6 +325,16 @@ class Workflow:
         flow._variants = list(definition.variants)
         flow.imports = definition.imports
         return flow
+
+
+def is_interactive() -> bool:
+    """Whether a person types the program: in a notebook, or at the prompt of Python."""
+    return hasattr(sys, "ps1") or hasattr(builtins, "get_ipython")
+
+
+def _is_from_a_cell(function: object) -> bool:
+    """Whether a function was typed: it may be typed again to replace the one before."""
+    return is_interactive() and getattr(function, "__module__", None) == "__main__"
 
 
 def _check_ends(source: object, target: object) -> None:

@@ -50,12 +50,15 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual: str) -> tuple[Any, str, str]:
     """Load the object that `file.py[:name]` or `module:name` refers to; return it with its place and its name there."""
-    place, _, name = reference.rpartition(":")
-    place, name = (place, name) if place else (reference, usual)
+    place, _, given = reference.rpartition(":")
+    place, name = (place, given) if place else (reference, usual)
     is_file = place.endswith(".py")
     with _loading():
-        module = _module_at(Path(place)) if is_file else _imported(place)
+        module = _module_at(Path(place), name) if is_file else _imported(place)
     found = getattr(module, name, None)
+    if not fits(found) and place == reference:
+        name = _only_name(module, fits) or name
+        found = getattr(module, name, None)
     if not fits(found):
         if inspect.isfunction(found):
             raise InvalidInput(f"{name!r} in {place} is a function: let {usual} = {name}(…) there, and name that")
@@ -65,7 +68,18 @@ def load_named(reference: str, fits: Callable[[object], bool], noun: str, usual:
     return found, str(Path(place).resolve()) if is_file else place, name
 
 
-def _module_at(path: Path) -> ModuleType:
+def _only_name(module: ModuleType, fits: Callable[[object], bool]) -> str | None:
+    """Return the name of the only object that fits; None if there are several, or none.
+
+    A graph counts once, although the builder that compiled it is there too.
+    """
+    found = {name: value for name, value in vars(module).items() if fits(value)}
+    builders = {id(getattr(value, "builder", None)) for value in found.values()}
+    names = {id(value): name for name, value in reversed(found.items()) if id(value) not in builders}
+    return next(iter(names.values())) if len(names) == 1 else None
+
+
+def _module_at(path: Path, wanted: str) -> ModuleType:
     """Import a file under its own name, with its folder on the path, as if it had been run."""
     try:
         is_there = path.is_file()
@@ -88,8 +102,19 @@ def _module_at(path: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
-        raise InvalidInput(f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}") from error
+        advice = _package_advice(path.resolve(), wanted) if "relative import" in str(error) else ""
+        raise InvalidInput(
+            f"{path} cannot be imported: {type(error).__name__} in line {line}: {error}{advice}"
+        ) from error
     return module
+
+
+def _package_advice(path: Path, name: str) -> str:
+    """Say how to name a file that is part of a package: as a module, from the folder that holds the package."""
+    parts, folder = [path.parent.name, path.stem], path.parent.parent
+    while (folder / "__init__.py").is_file():
+        parts, folder = [folder.name, *parts], folder.parent
+    return f"; it is part of a package: name it {'.'.join(parts)}:{name}, in the folder {folder}"
 
 
 def _line_in(path: Path, error: Exception) -> int | None:

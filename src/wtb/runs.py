@@ -14,6 +14,7 @@ from wtb.application.runs.node_runner import Watch
 from wtb.application.time_travel.run_editor import Forked
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
+from wtb.domain.display import Display, Displayed, short, state_table
 from wtb.domain.engine import Engine
 from wtb.domain.errors import CheckpointNotFound, InvalidInput
 from wtb.domain.events import RecordedEvent
@@ -48,13 +49,28 @@ def usage_data(usage: Usage) -> dict[str, Any]:
     return {**usage.totals(), "unpriced": list(usage.unpriced)} if usage.unpriced else dict(usage.totals())
 
 
-class Run:
+class Run(Displayed):
     """One run. Every property reads the store when you ask for it."""
 
     def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None) -> None:
         self._bench = bench
-        self._flow = flow
+        self._flow = bench._flows.noted(id, flow)
         self.id = id
+
+    def _display(self) -> Display:
+        view = self.view()
+        execution, steps = view.execution, 0 if view.head is None else view.head.step
+        lines = []
+        if execution.failure is not None:
+            lines.append(f"{execution.failure.type} in {execution.failure.node}: {execution.failure.message}")
+        if execution.pause is not None:
+            question = execution.pause.question or {}
+            lines.append(f"waits: {question.get('question', execution.pause.reason)}")
+        return Display(
+            title=f"Run {self.id} of {execution.workflow_name}: {execution.status.value}, step {steps}",
+            tables=(state_table(view.state),) if view.state else (),
+            lines=tuple(map(short, lines)),
+        )
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.execution.workflow_name}: {self.status}>"

@@ -80,6 +80,11 @@ def _printable(name: str) -> str:
     return name
 
 
+def _full_scheme(url: str) -> str:
+    """Return an address as SQLAlchemy knows it: others also write postgres://."""
+    return f"postgresql://{url.removeprefix('postgres://')}" if url.startswith("postgres://") else url
+
+
 class Settings(BaseSettings):
     """All settings: where data lives, and how carefully it is kept. docs/settings.md describes each of them.
 
@@ -107,7 +112,7 @@ class Settings(BaseSettings):
     )
 
     preset: Preset = Preset.LOCAL
-    url: str | None = None
+    url: Annotated[str, AfterValidator(_full_scheme)] | None = None
     folder: Path = Path(".wtb")
     workspace_fallback: Path | None = None
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"

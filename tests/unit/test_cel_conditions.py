@@ -1,12 +1,15 @@
 """What CelConditions adds to the contract: its bounds, and what it does with values that CEL does not know."""
 
+import json
 import re
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +17,7 @@ import cel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from wtb.domain.errors import InvalidCondition
 from wtb.domain.workflow import Edge, Node, WorkflowDefinition
@@ -323,3 +327,72 @@ def test_guards_do_not_change_what_an_expression_means(text: str) -> None:
 def test_the_library_is_imported_only_when_a_condition_is_compiled() -> None:
     code = "import sys, wtb.infrastructure.conditions.cel; sys.exit('cel' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("expression", "state", "expected"),
+    [
+        ("has(x)", {}, False),
+        ("has(x)", {"x": None}, True),
+        ("has( x ) && x > 3", {}, False),
+        ("has(x) && x > 3", {"x": 4}, True),
+        ("!has(x) || has(y)", {"x": 1}, False),
+        ("has(x.a) && has(x)", {"x": {"a": 1}}, True),
+        ("[1].exists(i, has(x) && i == x)", {"x": 1}, True),
+        ("x == null", {}, True),
+        ("x == null", {"x": None}, True),
+        ("x == null", {"x": 1}, False),
+        ("null != x", {}, False),
+        ("x == null || x > 3", {}, True),
+        ("x != null && x.a == 1", {}, False),
+        ("'has(x)' == y", {"y": "has(x)"}, True),
+    ],
+)
+def test_a_key_may_be_missing_if_the_condition_asks_for_that(expression: str, state: Any, expected: bool) -> None:
+    assert holds(expression, **state) is expected
+
+
+def test_a_missing_key_that_nothing_asks_for_is_still_an_error() -> None:
+    assert "needs 'y', but the state has no such key" in failed("has(x) || y > 1")
+    assert "'x' is null or missing: ask for that first" in failed("x > 3 || x != null")
+    assert "needs 'x'" in failed("x.a == null")
+
+
+@dataclass
+class Answer:
+    text: str
+    parts: list[Any]
+
+
+class Verdict(BaseModel):
+    passed: bool
+    answer: Any = None
+
+
+def test_dataclasses_and_models_are_mappings() -> None:
+    answer = Answer("yes", [Verdict(passed=True)])
+    assert holds("a.text == 'yes' && a.parts[0].passed", a=answer)
+    assert holds("v.answer.text.startsWith('y') && !has(v.other)", v=Verdict(passed=False, answer=answer))
+    assert holds("all.exists(v, v.passed)", all=[Verdict(passed=False), Verdict(passed=True)])
+    assert holds("size(m.k) == 1", m={"k": (answer,)})
+
+
+def test_len_is_called_size_here() -> None:
+    assert "calls len(…), which CEL does not have: use size(…)" in refused("len(docs) > 3")
+    assert holds("x.len == 1", x={"len": 1})
+
+
+SHEET = re.findall(
+    r"^\| `(.+?)` \| `(.+?)` \| (yes|no) \|$",
+    (Path(__file__).parents[2] / "docs" / "conditions.md").read_text(),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("expression", "state", "expected"), SHEET)
+def test_the_sheet_in_the_documentation_is_right(expression: str, state: str, expected: str) -> None:
+    assert holds(expression.replace("\\|", "|"), **json.loads(state)) is (expected == "yes")
+
+
+def test_the_sheet_has_lines() -> None:
+    assert len(SHEET) >= 19

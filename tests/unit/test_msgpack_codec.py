@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import numpy
 import ormsgpack
-import pandas  # type: ignore[import-untyped]
+import pandas
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel
 
@@ -325,11 +325,10 @@ async def _answer() -> int:
         (range(2), "use list(…)"),
         (deque([1]), "use list(…)"),
         ((number for number in [1]), "use list(…)"),
-        (numpy.float32(1), "use .tolist()"),
-        (numpy.str_("a"), "use str(…)"),
+        (numpy.datetime64("2026-01-01", "ns"), "use .tolist()"),
+        (numpy.array([object()]), "use .tolist(), or an array of numbers or texts"),
         (pandas.Timestamp("2024-01-01"), "use .to_pydatetime()"),
-        (pandas.DataFrame({"a": [1]}), "use .to_dict(), or a file in ctx.workspace"),
-        (pandas.Series([1]), "use .tolist()"),
+        (pandas.DataFrame({"a": pandas.period_range("2026", periods=1)}), "convert the column with .astype(…)"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

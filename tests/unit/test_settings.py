@@ -133,3 +133,8 @@ def test_a_variable_that_is_no_json_is_said_to_be_so(monkeypatch: pytest.MonkeyP
     field = name.removeprefix("WTB_").lower()
     with pytest.raises(InvalidInput, match=rf'WTB_\* variable .* written as JSON: .*"{field}"'):
         load_settings()
+
+
+def test_an_address_may_begin_with_postgres_as_others_write_it() -> None:
+    assert load_settings(url="postgres://me@host/db").url == "postgresql://me@host/db"
+    assert load_settings(url="postgresql://me@host/db").url == "postgresql://me@host/db"

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
 from copy import deepcopy
+from datetime import date, datetime, timedelta
 from enum import Enum, auto
 from itertools import chain
 from typing import Any
 
 IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
 """Types of values that need no copy. Some others need none either, but telling costs as much."""
+
+
+COPIES: dict[type, Callable[[Any], Any]] = {}
+"""How values of some types are copied; others are copied by `deepcopy`."""
+
+_PYTHON_TYPES = frozenset({bool, int, float, str, bytes, date, datetime, timedelta})
+"""Types of what a numpy scalar can become without losing anything."""
 
 
 class Shape(Enum):
@@ -51,10 +60,48 @@ def copied_all(values: Collection[Any], shape: Shape | None) -> list[Any]:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy that shares nothing that can change. Lists and mappings are copied here: deepcopy is slow."""
+    """Return a copy that shares nothing that can change; numpy scalars become Python values.
+
+    Lists, mappings, tuples and sets are copied here: deepcopy is slow.
+    """
     kind = type(value)
     if kind is list:
         return [item if type(item) in IMMUTABLE else copied(item) for item in value]
-    if kind is dict:  # what can be a key does not change
-        return {key: item if type(item) in IMMUTABLE else copied(item) for key, item in value.items()}
-    return value if kind in IMMUTABLE else deepcopy(value)
+    if kind is dict:
+        return {
+            key if type(key) is str else _key(key): item if type(item) in IMMUTABLE else copied(item)
+            for key, item in value.items()
+        }
+    if kind in IMMUTABLE:
+        return value
+    if kind is tuple or kind is set or kind is frozenset:
+        return kind(map(copied, value))
+    if kind.__module__ == "numpy":
+        return as_python(value)
+    copy = COPIES.get(kind)
+    return deepcopy(value) if copy is None else copy(value)
+
+
+def _key(key: Any) -> Any:
+    """Return a key of a mapping: what can be a key does not change, but it may be a numpy scalar, or hold one."""
+    return copied(key) if type(key) is tuple or type(key).__module__ == "numpy" else key
+
+
+def as_python(value: Any) -> Any:
+    """Return a value of numpy's as a copy: a scalar as the Python value, where there is one that says the same."""
+    if not is_numpy_scalar(value):
+        return deepcopy(value)
+    plain = value.item()
+    if type(plain) is float and math.isnan(plain):
+        return math.nan  # the processor decides the sign of a NaN, and a digest would see it
+    return plain if type(plain) in _PYTHON_TYPES and not _is_count_of_time(value, plain) else value
+
+
+def is_numpy_scalar(value: Any) -> bool:
+    """Whether a value is a number, a text or a time of numpy's; nothing is imported to find out."""
+    return any(base.__module__ == "numpy" and base.__name__ == "generic" for base in type(value).__mro__)
+
+
+def _is_count_of_time(value: Any, plain: Any) -> bool:
+    """Whether a time of numpy's became a bare count, as nanoseconds do: its unit would be lost."""
+    return type(plain) is int and value.dtype.kind in "Mm"

@@ -11,9 +11,10 @@ from typing import Any
 
 from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
+from wtb.domain.display import Display, Displayed, DisplayTable, masked
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.sameness import same
+from wtb.domain.sameness import content_function, same
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, ToolCall
 from wtb.domain.values import Legible, legible
@@ -115,7 +116,9 @@ def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of an object (a dataclass, a model); none of what has no fields to show."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {} if isinstance(value, Enum) else dict(getattr(value, "__dict__", {}))
+    if isinstance(value, Enum) or content_function(type(value)) is not None:
+        return {}
+    return dict(getattr(value, "__dict__", {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +274,7 @@ def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointDiff:
+class CheckpointDiff(Displayed):
     """What changed between two checkpoints."""
 
     old: Checkpoint
@@ -283,6 +286,22 @@ class CheckpointDiff:
     def __bool__(self) -> bool:
         """Whether anything differs."""
         return bool(self.state or self.files or self.calls)
+
+    def _display(self) -> Display:
+        state = [
+            (item.path, item.kind.value, _side(item.path, item.old), _side(item.path, item.new)) for item in self.state
+        ]
+        files = [(item.path, item.kind.value) for item in self.files]
+        calls = [(f"{item.node}#{item.visit}", item.kind.value, item.call.tool) for item in self.calls]
+        parts = (
+            (("state", "change", "old", "new"), state),
+            (("file", "change"), files),
+            (("node", "change", "call"), calls),
+        )
+        return Display(
+            title=f"From step {self.old.step} to step {self.new.step}" + ("" if self else ": nothing differs"),
+            tables=tuple(DisplayTable.of(headings, rows) for headings, rows in parts if rows),
+        )
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -307,6 +326,10 @@ class CheckpointDiff:
             "files": [item.to_dict() for item in self.files],
             "calls": [item.to_dict() for item in self.calls],
         }
+
+
+def _side(path: str, value: Any) -> Any:
+    return None if value is MISSING else repr(masked(path.rpartition(".")[2], legible(value)))
 
 
 def _checkpoint_dict(checkpoint: Checkpoint) -> dict[str, Any]:

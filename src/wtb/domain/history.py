@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 
 from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus, Trigger
+from wtb.domain.display import Display, Displayed, DisplayTable, plural
 from wtb.domain.errors import BranchNotFound, CheckpointNotFound, InvalidInput
 from wtb.domain.execution import Branch
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
@@ -28,7 +29,7 @@ class Granularity(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExecutionHistory:
+class ExecutionHistory(Displayed):
     """Everything that one run did. Methods look at the active branch unless you name another.
 
     `checkpoints` holds those of the run and, for a fork, those of the other run that lead to it. Deleted checkpoints
@@ -46,6 +47,15 @@ class ExecutionHistory:
     def __repr__(self) -> str:
         figures = f"{len(self.branches)} branches, {len(self.checkpoints)} checkpoints, {len(self.node_runs)} node runs"
         return f"<ExecutionHistory of {self.execution_id}: {figures}>"
+
+    def _display(self) -> Display:
+        rows = [
+            (str(each.step), each.node and f"{each.node}#{each.visit}", each.trigger.value, each.name, each.id[:18])
+            for each in self.lineage()
+        ]
+        branches = plural(len(self.branches), "branch", "es")
+        title = f"History of run {self.execution_id}: {branches}, {plural(len(self.checkpoints), 'checkpoint')}"
+        return Display(title=title, tables=(DisplayTable.of(("step", "node", "trigger", "name", "checkpoint"), rows),))
 
     @cached_property
     def _by_id(self) -> dict[CheckpointId, Checkpoint]:

@@ -28,6 +28,9 @@ _LEVELS = 8
 """Levels of nesting that are compared together. A list that holds itself twice would double at each."""
 
 
+CONTENTS: dict[str, Callable[[Any], Any]] = {}
+"""By the name of a type (`module:name`), the data that its values are compared by; other objects by their fields."""
+
 _Parts = Callable[[], Iterator[Any]]
 
 
@@ -200,5 +203,16 @@ def _parts(value: Any) -> Sequence[Any] | None:
         return [*value, *value.values()]
     if isinstance(value, list | tuple):
         return value
-    fields = value.__getstate__()
-    return None if fields is None else (fields,)
+    content = content_function(type(value))
+    if content is None:
+        fields = value.__getstate__()
+        return None if fields is None else (fields,)
+    try:
+        return (content(value),)
+    except Exception:  # noqa: BLE001 a value that cannot become data cannot be stored either: the codec says why
+        return None
+
+
+def content_function(kind: type) -> Callable[[Any], Any] | None:
+    """Return the function that gives the data of such values; None if they are compared by their fields."""
+    return CONTENTS.get(f"{kind.__module__}:{kind.__qualname__}")

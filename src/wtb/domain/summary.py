@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from wtb.domain.checkpoint import NodeRun
+from wtb.domain.display import Display, Displayed, DisplayTable, plural
 from wtb.domain.event_catalogue import NodeFailed, NodeRetried
 from wtb.domain.events import Event, EventType, Severity, bodies
 from wtb.domain.history import ExecutionHistory
@@ -46,7 +47,7 @@ class NodeFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(Displayed):
     """What a run used by node and tool, in the order they first ran, and its events, most frequent first.
 
     `line`, `tools` and `nodes` are about the line to the head; the events are those of the run on all lines.
@@ -57,6 +58,23 @@ class RunSummary:
     severities: Mapping[Severity, int]
     tools: tuple[ToolFigures, ...]
     nodes: tuple[NodeFigures, ...]
+
+    def _display(self) -> Display:
+        nodes = [(each.node, each.visits, each.failures, each.retries, _duration(each.total)) for each in self.nodes]
+        tools = [(each.tool, each.calls, each.failures, _duration(each.total)) for each in self.tools]
+        used = self.line.usage.totals()
+        figures = [plural(self.line.steps, "step"), _duration(timedelta(seconds=self.line.latency_s))]
+        return Display(
+            title=", ".join([*figures, *(f"{name} {value:g}" for name, value in used.items() if value)]),
+            tables=tuple(
+                DisplayTable.of(headings, rows)
+                for headings, rows in (
+                    (("node", "visits", "failures", "retries", "time"), nodes),
+                    (("tool", "calls", "failures", "time"), tools),
+                )
+                if rows
+            ),
+        )
 
     @classmethod
     def of(cls, events: Iterable[Event], calls: Iterable[ToolCall], history: ExecutionHistory) -> RunSummary:
@@ -71,6 +89,11 @@ class RunSummary:
             tools=tuple(_tools(call for call in calls if call.node_run_id in on_line)),
             nodes=tuple(_nodes(events, runs)),
         )
+
+
+def _duration(time: timedelta) -> str:
+    seconds = time.total_seconds()
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
 
 
 def _tools(calls: Iterable[ToolCall]) -> Iterable[ToolFigures]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.domain.checkpoint import Checkpoint, Kind
+from wtb.domain.display import Display, Displayed
 from wtb.domain.execution import Branch
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -93,11 +94,15 @@ class TreeLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryTree:
+class HistoryTree(Displayed):
     """All lines of a run; there is one root, unless the beginning of a line is gone."""
 
     execution_id: ExecutionId
     lines: tuple[TreeLine, ...]
+
+    def _display(self) -> Display:
+        lines = [text for line in self.lines for text in _drawn(line, "")]
+        return Display(title=f"Run {self.execution_id}", lines=tuple(lines))
 
     @classmethod
     def of(cls, history: ExecutionHistory, forks: Iterable[Branch] = ()) -> HistoryTree:
@@ -107,6 +112,25 @@ class HistoryTree:
     def to_dict(self) -> dict[str, Any]:
         """Return it as data."""
         return {"run": self.execution_id, "lines": [line.to_dict() for line in self.lines]}
+
+
+def _drawn(line: TreeLine, indent: str) -> Iterator[str]:
+    """Yield a line step by step; those that leave it are indented below the step that they leave."""
+    for step in line.folded():
+        if isinstance(step, tuple):
+            yield f"{indent}│ … {len(step)} steps"
+            continue
+        yield f"{indent}{'●' if step.active else '○'} {_told(step)}"
+        for leaving in step.lines:
+            yield from _drawn(leaving, f"{indent}│   ")
+        yield from (f"{indent}│   fork: run {fork.execution_id}" for fork in step.forks)
+
+
+def _told(step: TreeStep) -> str:
+    nodes = ", ".join(f"{node}#{visit}" for node, visit in step.visits) or step.checkpoint.trigger.value
+    name = f" {step.checkpoint.name!r}" if step.checkpoint.name else ""
+    heads = "".join(f" ← {branch.name}" for branch in step.heads)
+    return f"{step.checkpoint.step} {nodes}{name}{heads}"
 
 
 class _TreeBuilder:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
@@ -33,3 +36,21 @@ class Legible(Protocol):
 def legible(value: Any) -> Any:
     """Return a value in the form that people see."""
     return value.legible() if isinstance(value, Legible) else value
+
+
+_showing = ContextVar("_showing", default=False)
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Read stored values only to show them: one whose class is not registered comes as its name and its fields."""
+    before = _showing.set(True)
+    try:
+        yield
+    finally:
+        _showing.reset(before)
+
+
+def is_showing() -> bool:
+    """Whether values are only read to be shown."""
+    return _showing.get()

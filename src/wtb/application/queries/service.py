@@ -43,6 +43,7 @@ from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
+from wtb.domain.values import showing
 
 _PAGE = 1_000
 """How many events are in memory at a time when all of them are read."""
@@ -65,7 +66,7 @@ class Queries:
 
     def run(self, run: str) -> RunView:
         """Return everything about a run."""
-        with self._reading() as uow:
+        with self._reading() as uow, showing():
             return self._runs.view(uow, find_run(uow, run))
 
     def row(self, execution: Execution) -> RunRow:
@@ -100,7 +101,7 @@ class Queries:
 
     def state(self, run: str) -> tuple[Execution, dict[str, Any]]:
         """Return the record of a run and the stored state at its head."""
-        with self._reading() as uow:
+        with self._reading() as uow, showing():
             execution = find_run(uow, run)
             head_id = head_of(uow, execution)
             return execution, {} if head_id is None else dict(uow.checkpoints.load(head_id).state)
@@ -170,7 +171,7 @@ class Queries:
 
     def checkpoint_view(self, run: str, target: str | int | None = None) -> CheckpointView:
         """Return a checkpoint with its stored state and its files."""
-        with self._reading() as uow:
+        with self._reading() as uow, showing():
             snapshot = uow.checkpoints.load(find_checkpoint(uow, find_run(uow, run), target).id)
             commit = snapshot.checkpoint.file_commit
             files = EMPTY_TREE if commit is None else uow.files.get(FileCommitId(commit))

@@ -7,7 +7,6 @@ import contextvars
 import inspect
 import random
 import threading
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -16,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from wtb.application.runs.state_view import StateView
+from wtb.application.runs.tracebacks import own_traceback
 from wtb.domain.copies import IMMUTABLE
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
@@ -187,7 +187,7 @@ def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Fa
     return Failure(
         type=type(error).__qualname__,
         message=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        traceback=own_traceback(error),
         node=node,
         visit=visit,
         input_checkpoint_id=input_id,

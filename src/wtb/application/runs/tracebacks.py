@@ -1,4 +1,4 @@
-"""Finds where in the user's own code an error happened."""
+"""Shows errors where they happened in the user's own code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,27 @@ def own_place(error: BaseException) -> str:
         if _is_own(frame.filename):
             return f"{_shown(frame.filename)}:{frame.lineno}, in {frame.name}"
     return ""
+
+
+def own_traceback(error: BaseException) -> str:
+    """Return the traceback from the first line of the user's own code on, and those of its causes too.
+
+    What called the user's code, WTB or another library, is left out. An error that came through no code of the user's
+    is shown whole.
+    """
+    told = traceback.TracebackException.from_exception(error)
+    remaining: list[traceback.TracebackException | None] = [told]
+    while remaining:
+        each = remaining.pop()
+        if each is not None:
+            _begin_with_own(each.stack)
+            remaining += (each.__cause__, each.__context__, *(each.exceptions or ()))
+    return "".join(told.format())
+
+
+def _begin_with_own(stack: traceback.StackSummary) -> None:
+    first = next((at for at, frame in enumerate(stack) if _is_own(frame.filename)), 0)
+    del stack[:first]
 
 
 @functools.lru_cache(maxsize=1_000)

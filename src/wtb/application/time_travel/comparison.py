@@ -12,6 +12,7 @@ from wtb.domain.files import EMPTY_TREE, FileCommitId, FileEntry, FileTree
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
+from wtb.domain.values import showing
 
 _BATCH = 64
 """Files whose contents are read at a time."""
@@ -45,7 +46,7 @@ class CheckpointComparison:
         Without `texts`, differing files are named and their contents are not read. The calls are those on the way from
         one checkpoint to the other. If neither led to the other, they are those after the point where the lines part.
         """
-        with self._storage.unit_of_work(readonly=True) as uow:
+        with self._storage.unit_of_work(readonly=True) as uow, showing():
             before, after = uow.checkpoints.get(old), uow.checkpoints.get(new)
             differing = self._files(uow, before, after, texts=texts) if files else ()
             return CheckpointDiff(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from wtb.domain.display import Display, Displayed, DisplayTable, plural
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, ScoreTable
 from wtb.domain.statistics.comparisons import ALPHA, SEED, Comparison, NeededCases
@@ -54,6 +55,36 @@ class Verdict:
     needed_cases: NeededCases | None
     reason: str
     family: Family
+
+
+class Verdicts(tuple[Verdict, ...], Displayed):
+    """Verdicts in a row, which show themselves as a table."""
+
+    __slots__ = ()
+
+    def _display(self) -> Display:
+        rows = [
+            (
+                each.comparison.candidate,
+                each.comparison.metric.name,
+                each.finding.value,
+                _signed(each.comparison.difference),
+                _range(each.comparison.interval),
+                f"{each.adjusted_p:.3g}",
+                each.reason,
+            )
+            for each in self
+        ]
+        headings = ("combination", "metric", "finding", "difference", "95 % interval", "p", "why")
+        return Display(title=plural(len(self), "comparison"), tables=(DisplayTable.of(headings, rows),))
+
+
+def _signed(number: float | None) -> str | None:
+    return None if number is None else f"{number:+.3g}"
+
+
+def _range(interval: Interval | None) -> str | None:
+    return None if interval is None else f"{interval.low:+.3g} to {interval.high:+.3g}"
 
 
 def verdicts(

@@ -22,10 +22,12 @@ from zoneinfo import ZoneInfo
 
 import ormsgpack
 
+from wtb.domain.copies import as_python, is_numpy_scalar
 from wtb.domain.errors import DamagedData, StateNotSerialisable, UnknownFormat
 from wtb.domain.secret_memory import REMEMBERED
 from wtb.domain.secrets import Secret
 from wtb.infrastructure.codecs.foreign import Encoded, Foreign
+from wtb.infrastructure.codecs.refusal import NotStorable
 from wtb.infrastructure.codecs.revealed import warn_of_secret
 from wtb.infrastructure.codecs.types import REGISTERED, TypeRegistry
 
@@ -151,7 +153,9 @@ class _Tagger:
         self._option = option
         self._deeper = _Tagger(codec, option, depth - 1) if depth > 1 else None
 
-    def __call__(self, value: Any) -> ormsgpack.Ext:
+    def __call__(self, value: Any) -> Any:
+        if becomes_python(value):
+            return as_python(value)
         code, content = self._codec.split(value)
         return ormsgpack.Ext(code, pack_content(code, content, self._deeper, self._option))
 
@@ -214,6 +218,8 @@ class _ValueTagger:
             return self._ext(_TEXT, value.encode("utf-8", "surrogatepass"))
         if kind in _FLAT and not (kind is int and _is_big(value)):
             return value
+        if becomes_python(value):
+            return self.plain(as_python(value), path, depth)
         return self._tagged(value, path, depth)
 
     def _items(self, items: Iterable[Any], path: str, depth: int) -> list[Any]:
@@ -232,6 +238,8 @@ class _ValueTagger:
     def _tagged(self, value: Any, path: str, depth: int) -> ormsgpack.Ext:
         try:
             code, content = self._codec.split(value)
+        except NotStorable as error:
+            _refuse(path, str(error))
         except TypeError:
             _refuse(path, f"{kind_of(value)}{_hint(value)}")
         except (AttributeError, LookupError) as error:
@@ -249,6 +257,11 @@ class _ValueTagger:
 
     def _ext(self, code: int, content: Any) -> ormsgpack.Ext:
         return ormsgpack.Ext(code, pack_content(code, content, None, self._option))
+
+
+def becomes_python(value: Any) -> bool:
+    """Whether a value is a numpy scalar that says the same as a Python value; objects of the user's may hold some."""
+    return type(value).__module__ == "numpy" and is_numpy_scalar(value) and as_python(value) is not value
 
 
 def _refuse(path: str, problem: str) -> NoReturn:

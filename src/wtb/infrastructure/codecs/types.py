@@ -1,4 +1,4 @@
-"""TypeRegistry: the user's own dataclasses, enums, named tuples and pydantic models, each under a name.
+"""TypeRegistry: the user's own dataclasses, enums, named tuples, pydantic models and other classes, each under a name.
 
 Nothing is ever imported because a stored value names it: only what the program registered can be built.
 """
@@ -10,7 +10,13 @@ from collections.abc import Callable
 from enum import Enum, Flag
 from typing import Any, NamedTuple, TypeVar
 
-from wtb.domain.errors import AlreadyExists, InvalidInput, UnknownFormat
+from wtb.domain.copies import COPIES, copied
+from wtb.domain.errors import AlreadyExists, InvalidInput, UnknownFormat, WTBError
+from wtb.domain.sameness import CONTENTS
+from wtb.domain.values import is_showing
+from wtb.infrastructure.codecs.library_types import LIBRARY_TYPES, build_library_value, find_library_name
+from wtb.infrastructure.codecs.refusal import NotStorable
+from wtb.infrastructure.codecs.unregistered import Unregistered
 
 T = TypeVar("T", bound=type)
 
@@ -28,19 +34,26 @@ class TypeRegistry:
         self._by_name: dict[str, _Registered] = {}
         self._names: dict[type, str] = {}
 
-    def register(self, cls: type, name: str | None = None) -> None:
+    def register(
+        self,
+        cls: type,
+        name: str | None = None,
+        *,
+        to: Callable[[Any], Any] | None = None,
+        from_: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Make a type storable under a name: its module and qualified name unless another is given."""
         name = name or f"{cls.__module__}:{cls.__qualname__}"
         known = self._by_name.get(name)
         if known is not None and _origin(known.type) != _origin(cls):  # equal when a module is loaded again
             raise AlreadyExists(f"the name {name!r} already belongs to {known.type!r}; give {cls!r} another")
-        content, build = _how(cls)
+        content, build = _how(cls) if to is None and from_ is None else _given(cls, to, from_)
         self._by_name[name] = _Registered(cls, content, build)
         self._names[cls] = name
 
     def find_name(self, cls: type) -> str | None:
-        """Return the name of a registered type."""
-        return self._names.get(cls)
+        """Return the name of a registered type, or of one that numpy or pandas has."""
+        return self._names.get(cls) or find_library_name(cls)
 
     def types(self) -> tuple[type, ...]:
         """Return all registered types."""
@@ -48,20 +61,25 @@ class TypeRegistry:
 
     def content(self, name: str, value: Any) -> Any:
         """Return a value of this type as plain data."""
-        return self._by_name[name].content(value)
+        known = self._by_name.get(name)
+        return LIBRARY_TYPES[name].to(value) if known is None else known.content(value)
 
     def build(self, name: str, content: Any) -> Any:
         """Return the value made of this content."""
         known = self._by_name.get(name)
-        if known is None:
-            raise UnknownFormat(
-                f"a stored value is a {name!r}, which is not registered here; import the module that defines it "
-                "(`--workflow FILE`), and see that it is registered with wtb.serialisable"
-            )
         try:
-            return known.build(content)
+            if known is not None:
+                return known.build(content)
+            if name in LIBRARY_TYPES:
+                return build_library_value(name, content)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise UnknownFormat(f"a stored {name!r} no longer fits its class: {error}") from error
+        if is_showing():
+            return Unregistered(name, content)
+        raise UnknownFormat(
+            f"a stored value is a {name!r}, which is not registered here; import the module that defines it "
+            "(`--workflow FILE`), and see that it is registered with wtb.serialisable"
+        )
 
 
 def _origin(cls: type) -> tuple[str, str]:
@@ -81,7 +99,40 @@ def _how(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         return list, cls._make
     if hasattr(cls, "model_construct"):
         return (lambda model: _model_content(cls, model)), (lambda content: _model(cls, *content))
-    raise InvalidInput(f"{cls!r} is not a dataclass, enum, named tuple or pydantic model; register one of these")
+    raise InvalidInput(
+        f"{cls!r} is not a dataclass, enum, named tuple or pydantic model; "
+        "say how to store it: wtb.serialisable(…, to=…, from_=…)"
+    )
+
+
+def _given(
+    cls: type, to: Callable[[Any], Any] | None, from_: Callable[[Any], Any] | None
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the functions that the user gave, with errors that name the class."""
+    if to is None or from_ is None:
+        raise InvalidInput(
+            f"{cls!r} needs both functions: to= makes plain data of a value, from_= a value of that data"
+        )
+
+    def content(value: Any) -> Any:
+        try:
+            return to(value)
+        except Exception as error:
+            raise NotStorable(f"{cls.__qualname__} cannot be stored: {_failed('to', error)}") from error
+
+    def build(content: Any) -> Any:
+        try:
+            return from_(content)
+        except WTBError:
+            raise
+        except Exception as error:
+            raise ValueError(_failed("from_", error)) from error
+
+    return content, build
+
+
+def _failed(function: str, error: Exception) -> str:
+    return f"its {function}= function raised {type(error).__name__}: {error}"
 
 
 def _check_plain(cls: type) -> None:
@@ -133,7 +184,25 @@ REGISTERED = TypeRegistry()
 """The registry that `wtb.serialisable` fills. It is global, because a worker learns of types by importing modules."""
 
 
-def serialisable(cls: T, *, name: str | None = None) -> T:
-    """Allow a dataclass, enum, named tuple or pydantic model in the state; also works as a decorator."""
-    REGISTERED.register(cls, name)
+def serialisable(
+    cls: T,
+    *,
+    name: str | None = None,
+    to: Callable[[Any], Any] | None = None,
+    from_: Callable[[Any], Any] | None = None,
+) -> T:
+    """Allow a class in the state. For dataclasses, enums, named tuples and pydantic models it is also a decorator.
+
+    For any other class give both functions: `to` makes plain data of a value, `from_` makes a value of that data.
+    `to` must give equal data for equal values.
+    """
+    REGISTERED.register(cls, name, to=to, from_=from_)
+    if to is not None and from_ is not None:
+        CONTENTS[f"{cls.__module__}:{cls.__qualname__}"] = to
+        COPIES[cls] = _copier(to, from_)
     return cls
+
+
+def _copier(to: Callable[[Any], Any], from_: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return how a value is copied: through its data, since it may hold what cannot be copied."""
+    return lambda value: from_(copied(to(value)))

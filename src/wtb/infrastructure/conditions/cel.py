@@ -10,6 +10,9 @@ timeout would not help: nobody could look at the clock, and heartbeats would sto
   the depth of its brackets and macros, additions (each copies a list or a text), how often macros can multiply a
   value (`[s].map(x, x + x).map(x, x + x)…` doubles it every time), and patterns, which must be written out.
 
+`has(key)` of a key of the state is answered here, since CEL only asks for fields. A missing key that the expression
+compares with null counts as null.
+
 An expression without macros is run as it is. Only the variables that it names are converted, so that others may
 hold anything. CEL has no decimals, no integers beyond 64 bits and no times without a zone: such values count as
 floats, floats and UTC.
@@ -22,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wtb.infrastructure.conditions.condition import FAILURES, GUARD, INSTEAD, CelCondition, invalid, sentence
+from wtb.infrastructure.conditions.condition import ASKED, FAILURES, GUARD, INSTEAD, CelCondition, invalid, sentence
 from wtb.infrastructure.conditions.pattern import unrolled_length
 from wtb.infrastructure.conditions.source import CelSource
 
@@ -57,14 +60,18 @@ class CelConditions:
     def _compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
         source = CelSource(expression[: self._max_length])
         _refuse_first(expression, self._form_faults(expression, source))
-        program = _parse(expression, expression)
+        asked, nullable = source.asked_names, source.nullable_names
+        if asked:
+            source = CelSource(source.with_questions_answered(ASKED))
+        program = _parse(source.text, expression)
         _refuse_first(expression, self._cost_faults(source))
         names = tuple(name for name in program.variables() if name in source.free_names)
         _refuse_first(expression, (f"names {name!r}: {_WRITTEN}" for name in names if name in _PYTHON_VALUES))
-        if not source.macros:
-            return CelCondition(expression, program, names)
-        guarded = _parse(source.guarded(f"{GUARD}()"), expression)
-        return CelCondition(expression, guarded, names, timeout_s=self._timeout_s)
+        names = tuple(name for name in names if name.removeprefix(ASKED) not in asked or name in asked)
+        timeout_s = None
+        if source.macros:
+            program, timeout_s = _parse(source.guarded(f"{GUARD}()"), expression), self._timeout_s
+        return CelCondition(expression, program, names, asked=tuple(asked), nullable=nullable, timeout_s=timeout_s)
 
     def _form_faults(self, expression: str, source: CelSource) -> Iterator[str]:
         """Say what must not even be parsed."""
@@ -74,6 +81,8 @@ class CelConditions:
             yield f"has {len(expression)} characters; at most {self._max_length} are allowed: {INSTEAD}"
         if source.nesting > self._max_nesting:
             yield f"has {source.nesting} nested brackets; at most {self._max_nesting} are allowed"
+        if source.calls("len"):
+            yield "calls len(…), which CEL does not have: use size(…)"
 
     def _cost_faults(self, source: CelSource) -> Iterator[str]:
         """Say what could take too long between two looks at the clock."""

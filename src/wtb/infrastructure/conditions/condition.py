@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import InvalidCondition
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 GUARD = "wtb_time_is_left"
 """The function that the loops of an expression call in every round."""
+
+ASKED = "wtb_has_"
+"""What the variable that answers `has(key)` is called, before the key."""
 
 FAILURES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 """What the binding raises."""
@@ -32,27 +36,48 @@ class CelCondition:
     """A compiled condition: called with a state, it says whether the edge is followed."""
 
     def __init__(
-        self, expression: str, program: Program, names: tuple[str, ...], *, timeout_s: float | None = None
+        self,
+        expression: str,
+        program: Program,
+        names: tuple[str, ...],
+        *,
+        asked: tuple[str, ...] = (),
+        nullable: Collection[str] = (),
+        timeout_s: float | None = None,
     ) -> None:
         self._expression = expression
         self._program = program
         self._names = names
+        self._asked = asked
+        self._nullable = nullable
         self._timeout_s = timeout_s
 
     def __call__(self, state: Mapping[str, Any]) -> bool:
         values = {name: state[name] for name in self._names if name in state}
         for name, value in values.items():
             self._check(name, value)
-        result = self._execute(values)
+        result = self._execute(self._with_missing(values, state))
         if type(result) is not bool:
             raise self._invalid(f"gave {reprlib.repr(result)} ({_kind(result)}); it must return true or false")
         return result
+
+    def _with_missing(self, values: dict[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values with what the expression asks about keys that may be missing."""
+        for name in self._nullable:
+            if name in self._names and name not in state:
+                values[name] = None
+        for name in self._asked:
+            values[ASKED + name] = name in state
+        return values
 
     def _execute(self, values: Mapping[str, Any]) -> Any:
         clock = None if self._timeout_s is None else _LoopClock(self._timeout_s)
         try:
             result = self._program.execute({**values, GUARD: clock.time_is_left} if clock else dict(values))
         except FAILURES as error:
+            plain = {name: as_mappings(value) for name, value in values.items()}
+            if any(plain[name] is not value for name, value in values.items()):
+                return self._execute(plain)  # rarely: walking through every value of every step would cost more
             problem = self._too_slow if clock and clock.is_up else self._problem(error, values)
             raise self._invalid(problem) from error
         if clock and clock.is_up:  # the error that left the loop was outweighed, as in `slow || true`
@@ -73,6 +98,9 @@ class CelCondition:
 
     def _problem(self, error: Exception, values: Mapping[str, Any]) -> str:
         undefined = _UNDEFINED.search(str(error))
+        null = [name for name in self._nullable if values.get(name, 0) is None]
+        if null and not undefined:
+            return f"cannot be evaluated: {sentence(error)}; {null[0]!r} is null or missing: ask for that first"
         if undefined and undefined[1] in self._names and undefined[1] not in values:
             return f"needs {undefined[1]!r}, but the state has no such key; set it in the input or in an earlier node"
         for name, value in values.items():
@@ -109,6 +137,32 @@ class _LoopClock:
         self._look_again = time.monotonic() + left_s
         self.is_up = left_s <= 0
         return not self.is_up
+
+
+def as_mappings(value: Any) -> Any:
+    """Return a value with dataclasses and pydantic models as mappings of their fields; itself if it holds none."""
+    kind = type(value)
+    if kind in _FLAT:
+        return value
+    if kind is list or kind is tuple:
+        items = [as_mappings(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, Mapping):
+        plain = {key: as_mappings(item) for key, item in value.items()}
+        return plain if any(plain[key] is not item for key, item in value.items()) else value
+    names = _field_names(value)
+    return value if names is None else {name: as_mappings(getattr(value, name)) for name in names}
+
+
+def _field_names(value: Any) -> list[str] | None:
+    """Return the fields of a dataclass or a pydantic model, which is not imported for that; None for other values."""
+    if isinstance(value, type):
+        return None
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    if hasattr(type(value), "model_fields") and hasattr(value, "__pydantic_extra__"):
+        return [*type(value).model_fields, *(value.__pydantic_extra__ or ())]
+    return None
 
 
 def _conversion_error(name: str, value: Any) -> str | None:

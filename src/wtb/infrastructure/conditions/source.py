@@ -101,6 +101,54 @@ class CelSource:
             and not any(m.first < index < m.last and m.variable == token.text for m in self.macros)
         )
 
+    @cached_property
+    def asked_names(self) -> frozenset[str]:
+        """Keys of the state in `has(key)`: CEL itself only asks for fields, as in `has(last.topic)`."""
+        return frozenset(self._text(index + 2) for index in self._questions)
+
+    @property
+    def nullable_names(self) -> frozenset[str]:
+        """Names that are compared with null."""
+        return frozenset(
+            token.text for index, token in enumerate(self.tokens) if self._is_whole(index) and self._meets_null(index)
+        )
+
+    def with_questions_answered(self, prefix: str) -> str:
+        """Return the text with a variable, `prefix` and the key, in place of each `has(key)`."""
+        pieces, end = list[str](), 0
+        for index in self._questions:
+            pieces += (self.text[end : self.tokens[index].start], prefix + self._text(index + 2))
+            end = self.tokens[index + 3].end
+        return "".join((*pieces, self.text[end:]))
+
+    @cached_property
+    def _questions(self) -> tuple[int, ...]:
+        """Where `has(key)` stands."""
+        return tuple(
+            index
+            for index, token in enumerate(self.tokens)
+            if token.text == "has"
+            and self._is_plain_name(index)
+            and (self._text(index + 1), self._text(index + 3)) == ("(", ")")
+            and self._is_plain_name(index + 2)
+        )
+
+    def calls(self, function: str) -> bool:
+        """Whether the text calls a function of this name."""
+        return any(
+            token.text == function and self._is_plain_name(index) and self._text(index + 1) == "("
+            for index, token in enumerate(self.tokens)
+        )
+
+    def _is_whole(self, index: int) -> bool:
+        """Whether a token is a name, and not the beginning of `name.field`, `name[0]` or `name(…)`."""
+        return self._is_plain_name(index) and self._text(index + 1) not in (".", "[", "(")
+
+    def _meets_null(self, index: int) -> bool:
+        after = (self._text(index + 1) + self._text(index + 2), self._text(index + 3))
+        before = (self._text(index - 2) + self._text(index - 1), self._text(index - 3))
+        return any(sign in ("==", "!=") and other == "null" for sign, other in (after, before))
+
     def patterns(self) -> Iterator[Token | None]:
         """For every call of `matches` the text that is its pattern, or None when it is not written there."""
         for index in range(len(self.tokens)):
@@ -158,7 +206,7 @@ class CelSource:
         return sum(self._text(index) == macro.variable and self._is_plain_name(index) for index in body)
 
     def _is_plain_name(self, index: int) -> bool:
-        return self.tokens[index].kind == "name" and self._text(index - 1) != "."
+        return index < len(self.tokens) and self.tokens[index].kind == "name" and self._text(index - 1) != "."
 
     def _text(self, index: int) -> str:
         return self.tokens[index].text if 0 <= index < len(self.tokens) else ""

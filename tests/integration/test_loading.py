@@ -1,0 +1,94 @@
+"""Which workflow a file means, and what is said when it cannot be loaded; whose lines a traceback shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import wtb
+from wtb.domain.errors import InvalidInput
+from wtb.loading import load_workflow
+
+FLOW = """
+import wtb
+
+{name} = wtb.Workflow("one")
+
+@{name}.node(start=True)
+def stop(state):
+    return helper(state)
+
+def helper(state):
+    try:
+        return {{}}[state["key"]]
+    except KeyError as error:
+        raise ValueError("no such key") from error
+
+{name}.edge("stop", wtb.END)
+"""
+GRAPH = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+
+class State(TypedDict):
+    x: int
+
+builder = StateGraph(State)
+builder.add_node("a", lambda state: {"x": 1})
+builder.add_edge(START, "a")
+agent = builder.compile()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_file_with_one_workflow_runs_whatever_its_name(folder: Path) -> None:
+    file = folder / "only_pipeline.py"
+    file.write_text(FLOW.format(name="pipeline") + "again = pipeline\n")
+    flow = load_workflow(str(file))
+    assert (flow.name, flow.source) == ("one", f"{file}:pipeline")
+
+
+def test_a_graph_and_its_builder_are_one(folder: Path) -> None:
+    file = folder / "only_graph.py"
+    file.write_text(GRAPH)
+    assert load_workflow(str(file)).source == f"{file}:agent"
+
+
+def test_of_several_one_is_to_be_named(folder: Path) -> None:
+    file = folder / "two_flows.py"
+    file.write_text("import wtb\none = wtb.Workflow('1')\ntwo = wtb.Workflow('2')\n")
+    with pytest.raises(InvalidInput, match="has no workflow called 'flow'; it has one, two"):
+        load_workflow(str(file))
+    with pytest.raises(InvalidInput, match="has no workflow called 'three'; it has one, two"):
+        load_workflow(f"{file}:three")
+
+
+def test_a_file_of_a_package_is_to_be_named_as_a_module(folder: Path) -> None:
+    package = folder / "shop" / "flows"
+    package.mkdir(parents=True)
+    (folder / "shop" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "support.py").write_text("from . import parts\n")
+    wanted = f"part of a package: name it shop.flows.support:flow, in the folder {folder}"
+    with pytest.raises(InvalidInput, match=wanted):
+        load_workflow(str(package / "support.py"))
+
+
+def test_a_traceback_begins_with_the_lines_of_the_user(folder: Path) -> None:
+    file = folder / "failing_flow.py"
+    file.write_text(FLOW.format(name="flow"))
+    with wtb.Bench("memory://") as bench:
+        error = bench.run(load_workflow(str(file)), {"key": 1}).error
+    assert error is not None
+    cause, _, effect = error.traceback.partition("The above exception was the direct cause")
+    assert cause.splitlines()[1] == f'  File "{file}", line 12, in helper'
+    assert [line for line in effect.splitlines() if "File" in line] == [
+        f'  File "{file}", line 8, in stop',
+        f'  File "{file}", line 14, in helper',
+    ]
