@@ -92,7 +92,8 @@ _ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = 
 _ADVANCE_FENCED = _ADVANCE + _FENCE
 
 
-_MADE_BY_A_BATCH = """(metadata LIKE '{"batch":"%' AND metadata NOT LIKE '%,"fork":true,%')"""
+_MADE_BY_A_BATCH = "(metadata LIKE ? AND metadata NOT LIKE ?)"
+_A_BATCH, _A_FORK = '{"batch":"%', '%,"fork":true,%'
 """Metadata are JSON with sorted keys and without spaces, and quotes inside their values are escaped."""
 
 
@@ -186,9 +187,10 @@ class SqlExecutionRepository:
         if batch is not None:
             start = f'{{"batch":{json.dumps(batch)},'
             wheres.append(f"substr(metadata, 1, ?) = ? AND {_MADE_BY_A_BATCH}")
-            values += [len(start), start]
+            values += [len(start), start, _A_BATCH, _A_FORK]
         if without_batches:
-            wheres.append(f"NOT ({_MADE_BY_A_BATCH})")
+            wheres.append(f"NOT {_MADE_BY_A_BATCH}")
+            values += [_A_BATCH, _A_FORK]
         statement = (
             f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
             "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"
