@@ -94,6 +94,8 @@ def _print_blocks(console: Terminal, metrics: Sequence[Metric], rows: Sequence[M
         count = max(fitting, default=1)
         console.print(_matrix(left[:count], rows))
         left = left[count:]
+        if left:
+            echo()
 
 
 def _width(console: Terminal, table: Table) -> int:
