@@ -11,7 +11,7 @@ import wtb.langgraph
 from wtb.application.batches.forecast import Forecast
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
-from wtb.batch_results import JobResult
+from wtb.batch_results import CaseText, FlakyCase, JobResult
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.checkpoint import Checkpoint
@@ -20,6 +20,7 @@ from wtb.domain.evaluation import ScoreTable
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Execution, Failure, Pause
 from wtb.domain.history import ExecutionHistory
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.line_figures import LineFigures
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
@@ -202,7 +203,8 @@ _RESULT = Described(
         "Batch": ("id", "status", "left", "baseline", "combinations", "cases", "clusters"),
         "Metrics": ("metrics", "shown_metrics", "primary", "weights"),
         "Verdicts": ("matrix", "compare", "effects", "pareto", "weighted", "notes"),
-        "Case by case": ("results", "different", "table"),
+        "Case by case": ("results", "case_texts", "different", "flaky", "table"),
+        "Tags": ("tags", "tagged", "means_by_tag"),
         "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
@@ -362,17 +364,24 @@ SECTIONS = (
                 "notes",
                 "times",
                 "current_nodes",
+                "origin",
+                "batch_name",
             ),
+            JobOrigin: ("batch_id", "combination", "case_id", "repeat", "is_fork"),
             RunScores: ("all",),
             RunScore: ("metric", "score", "error", "checkpoint_id", "fingerprint", "created_by", "created_at"),
             RunTimes: ("started_at", "paused_at", "ended_at", "duration"),
             CheckpointView: ("checkpoint", "state", "files"),
             WorkflowView: ("name", "versions", "definitions", "runs", "first_run_at", "last_run_at"),
+            CaseText: ("input", "expected", "tags"),
+            FlakyCase: ("case_id", "combination", "metrics", "node", "runs"),
             JobResult: (
                 "combination",
                 "case_id",
                 "repeat",
                 "status",
+                "output",
+                "output_size",
                 "scores",
                 "error",
                 "latency_s",

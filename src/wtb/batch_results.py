@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wtb.application.batches.scoring import kept_cases
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
@@ -17,6 +18,7 @@ from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     FAILED,
     OVERALL,
+    PRICES,
     Absent,
     Errors,
     Metric,
@@ -27,6 +29,7 @@ from wtb.domain.evaluation import (
     overall,
     pareto,
 )
+from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
@@ -36,6 +39,9 @@ from wtb.domain.workflow import BASELINE
 
 _FORMULA = tuple("=+-@\t\r\n")
 """A spreadsheet takes a cell that begins with one of these for a formula."""
+
+MOST_FLAKY = 50
+"""How many flaky cases are listed: the node of each is looked up in its runs."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -58,6 +64,10 @@ class JobResult:
     run_id: str | None
     latency_s: float | None
     usage: Mapping[str, float]
+    output: str | None
+    """The answer as text, masked; only the first characters of a very long one. None if the job failed."""
+    output_size: int
+    """How many characters the whole answer has."""
     bench: Bench = field(repr=False, compare=False)
 
     @property
@@ -73,11 +83,48 @@ class JobResult:
         return self.run.state
 
 
+@dataclass(frozen=True, kw_only=True)
+class CaseText:
+    """A case as people read it."""
+
+    input: str | None
+    """None for batches of earlier versions."""
+    expected: str | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlakyCase:
+    """A case on which the repeats of one combination disagree, with the metrics and the runs."""
+
+    case_id: str
+    combination: str
+    metrics: tuple[str, ...]
+    runs: tuple[str, ...]
+    bench: Bench = field(repr=False, compare=False)
+
+    @cached_property
+    def node(self) -> str | None:
+        """The first node after which the states of the runs differ; None if the runs are gone, or do not differ."""
+        return self.bench.services.queries.first_difference(self.runs)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "case": self.case_id,
+            "combination": self.combination,
+            "metrics": list(self.metrics),
+            "node": self.node,
+            "runs": list(self.runs),
+        }
+
+
 class BatchResult(Displayed):
     """The results of a batch, as far as it has run."""
 
-    def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job]) -> None:
+    def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job], *, tags: Sequence[str] = ()) -> None:
         self._bench = bench
+        self._tags = tags
         self._all = jobs
         self.spent = sum((job.spent for job in jobs), Spent(s=batch.spent_s))
         """Money, tokens and seconds that the batch has used, over all the times it ran."""
@@ -134,6 +181,20 @@ class BatchResult(Displayed):
         """The ids of all cases."""
         return list(self.batch.record.cases)
 
+    @cached_property
+    def case_texts(self) -> dict[str, CaseText]:
+        """The input and the expected value of each case as text, masked, and its tags."""
+        services, record = self._bench.services, self.batch.record
+        kept = kept_cases(record, services.codec)
+        return {
+            case.id: CaseText(
+                input=record.inputs.get(case.id),
+                expected=None if case.expected is None else output_of(case.expected, services.masker).text,
+                tags=case.tags,
+            )
+            for case in kept.values()
+        }
+
     @property
     def metrics(self) -> dict[str, Metric]:
         """The metrics by name, each with its better direction and its scale; with weights, also `overall`."""
@@ -170,7 +231,74 @@ class BatchResult(Displayed):
     def notes(self) -> list[str]:
         """Sentences to keep in mind when you read the verdicts."""
         found = self.batch.record.near_copies
-        return [] if found is None else [_near_copies_note(found, len(self.cases))]
+        tagged = " or ".join(self._tags)
+        only = f"Only cases tagged {tagged} are counted here ({len(self.cases):,}): take findings as hints."
+        copies = [] if found is None else [_near_copies_note(found, len(self.cases))]
+        return [*([only] if self._tags else []), *copies]
+
+    @property
+    def tags(self) -> dict[str, list[str]]:
+        """The cases of each tag, the most frequent tag first."""
+        found: dict[str, list[str]] = {}
+        for case, text in self.case_texts.items():
+            for tag in text.tags:
+                found.setdefault(tag, []).append(case)
+        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+    def tagged(self, *tags: str) -> BatchResult:
+        """Return the result on the cases that have any of these tags; nothing is stored.
+
+        Whoever looks at many tags finds something in one of them by chance: take such a finding as a hint, and check it
+        with new cases.
+        """
+        known = self.tags
+        unknown = [tag for tag in tags if tag not in known]
+        if unknown:
+            there = f"the tags are {', '.join(known)}" if known else "no case has a tag"
+            raise InvalidInput(f"no case of batch {self.batch.name!r} has the tag {unknown[0]!r}; {there}")
+        wanted = {case for tag in tags for case in known[tag]}
+        cases = tuple(case for case in self.batch.record.cases if case in wanted)
+        return BatchResult(self._bench, self.batch.noted(cases=cases, near_copies=None), self._all, tags=tags)
+
+    def means_by_tag(self, metric: str | None = None) -> dict[str, dict[str, float | None]]:
+        """Return the mean of each combination on the cases of each tag; without a metric, on the primary one.
+
+        These means are exploratory: no test stands behind them.
+        """
+        from wtb.domain.statistics.comparisons import summarise
+
+        name = metric or self.primary
+        tables = {tag: self.tagged(tag).table(name) for tag in self.tags}
+        return {tag: {each: found.mean for each, found in summarise(table).items()} for tag, table in tables.items()}
+
+    def flaky(self) -> list[FlakyCase]:
+        """Return the cases on which repeats of one combination disagree: on a score, or on whether they fail.
+
+        Latency, cost and tokens do not count. `node` is the first node after which the runs have different states.
+        """
+        found: dict[tuple[str, str], list[JobResult]] = {}
+        for job in self.results:
+            found.setdefault((job.case_id, job.combination), []).append(job)
+        return [
+            FlakyCase(
+                case_id=case,
+                combination=combination,
+                metrics=metrics,
+                runs=tuple(job.run_id for job in jobs if job.run_id is not None),
+                bench=self._bench,
+            )
+            for (case, combination), jobs in found.items()
+            if (metrics := self._disagreement(jobs))
+        ]
+
+    def _disagreement(self, jobs: Sequence[JobResult]) -> tuple[str, ...]:
+        """Return the metrics on which jobs disagree, and `failed` if only some of them failed."""
+        if len(jobs) < 2:
+            return ()
+        judged = [name for name in self.metrics if name not in PRICES and not is_measured(name, self.weights)]
+        done = [job for job in jobs if job.status == JobStatus.COMPLETED]
+        differing = [name for name in judged if len({_number(job.scores.get(name)) for job in done}) > 1]
+        return (*differing, *([FAILED.name] if 0 < len(done) < len(jobs) else []))
 
     def weighted(self, weights: Mapping[str, float]) -> BatchResult:
         """Return the same result with an overall score from these weights; nothing is stored."""
@@ -191,6 +319,8 @@ class BatchResult(Displayed):
                 run_id=job.execution_id,
                 latency_s=job.record.latency_s,
                 usage=job.record.usage,
+                output=None if job.record.output is None else job.record.output.text,
+                output_size=0 if job.record.output is None else job.record.output.size,
                 bench=self._bench,
             )
             for job in self._jobs
@@ -364,6 +494,8 @@ class BatchResult(Displayed):
             unpriced=self.unpriced,
             matrix=self.matrix if rows is None else rows,
             failures=[_failure(job) for job in failed],
+            tags={tag: {"cases": len(self.tags[tag]), "means": means} for tag, means in self.means_by_tag().items()},
+            flaky=[each.to_data() for each in self.flaky()[:MOST_FLAKY]],
             evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
         )
 
@@ -408,12 +540,16 @@ class BatchResult(Displayed):
         metrics, with_failures = self.metrics, any(self._failed) and FAILED.name not in self.metrics
         done = zip(self._jobs, self._failed, strict=True)
         failed = [has_failed for job, has_failed in done if job.outcome is not JobStatus.PENDING]
+        texts = self.case_texts
         return [
             {
                 "combination": each.combination,
                 "case": each.case_id,
                 "repeat": each.repeat,
                 "status": each.status,
+                "input": texts[each.case_id].input,
+                "expected": texts[each.case_id].expected,
+                "output": each.output,
                 **{name: _number(each.scores.get(name)) for name in metrics},
                 **({FAILED.name: int(has_failed)} if with_failures else {}),
                 "latency_s": each.latency_s,

@@ -20,6 +20,7 @@ from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
+from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.loading import as_workflow, load_named, source_of
 from wtb.runners import load_runner
 
@@ -34,6 +35,9 @@ class BatchTest:
     - `baseline`: the combination that the others are compared with; by default the workflow as it is.
     - `repeats`: how many times each combination runs on each case.
     - `evaluators`: evaluators, or their names.
+    - `output`: what to show as the answer of a run: a key of its final state, a list of keys, or a function of the
+      state. By default the last AI message, else the keys that the evaluators compare, else the keys that the run
+      added or changed.
     - `weights`: weights of metrics for an overall score, for example `{"exact_match": 2, "latency_s": 1}`.
     - `primary`: the metric that decides who wins; by default the overall score, or else the first metric.
     - `cluster`: which cases belong together and count as one: a key of the input, or a function of the case.
@@ -52,6 +56,7 @@ class BatchTest:
     repeats: int = field(default=1, kw_only=True)
     baseline: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     evaluators: Sequence[Any] = field(default=(), kw_only=True)
+    output: str | Sequence[str] | Callable[[Any], Any] | None = field(default=None, kw_only=True)
     weights: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     primary: str | None = field(default=None, kw_only=True)
     cluster: str | Callable[[Any], Any] | None = field(default=None, kw_only=True)
@@ -71,6 +76,7 @@ class BatchTest:
         definition = self.flow.definition()
         definition.validate()
         chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
+        selection = chosen
         if only:
             wanted = [parse_label(text) for text in only]
             _check_wanted(wanted, chosen)
@@ -90,7 +96,9 @@ class BatchTest:
             cases=cases,
             repeats=self.repeats,
             baseline=dict(self.baseline),
+            selection=selection,
             evaluators=evaluators,
+            output=read_output(self.output, evaluators),
             weights=dict(self.weights),
             primary=self.primary,
             share=self.share,

@@ -529,3 +529,36 @@ def test_thousands_of_cases_make_a_file_that_can_be_sent_and_used(
     cases.locator("button").click()
     runs = texts(page.locator("#case-scores code"))
     assert set(runs) == {each.run_id for each in result.results if each.case_id == "case-01999"}
+
+
+def test_a_case_opens_with_the_answers_of_all_combinations(bench: wtb.Bench, open_report: Open) -> None:
+    flow = wtb.Workflow("answers")
+    flow.add_node("answer", lambda state: {"answer": f"the answer is {NASTY}"}, start=True)
+    flow.add_variant("answer", "reply", lambda state: {"answer": f"the reply is {NASTY}"})
+    flow.add_variant("answer", "long", lambda state: {"answer": "word " * 200 + "end"})
+    cases = [{"id": "one", "input": {"question": QUOTES}, "expected": {"answer": NASTY}}]
+    page = open_report(bench.batch(flow, name="answers", cases=cases, evaluators=[wtb.TokenF1("answer"), Length()]))
+    page.get_by_label("Only where they differ").uncheck()
+    page.get_by_role("button", name="one", exact=True).click()
+    assert texts(page.locator("#case-texts dd")) == [QUOTES, NASTY]
+    rows = page.locator("#case-scores tbody tr")
+    by_name = {row.locator("th").inner_text(): row for row in rows.all()}
+    assert texts(by_name["baseline"].locator(".told")) == [f"the answer is {NASTY}"]
+    assert by_name["baseline"].locator("mark").count() == 0
+    assert texts(by_name["answer=reply"].locator("mark")) == ["reply"]
+    long = by_name["answer=long"].locator(".told")
+    assert "end" not in long.inner_text()
+    long.get_by_role("button", name="show all 1,003 characters").click()
+    expect(long).to_contain_text("word end")
+    assert page.evaluate("window.caught") is None
+
+
+def test_the_axes_of_the_trade_off_can_be_chosen(bench: wtb.Bench, open_report: Open) -> None:
+    evaluators = [Length(), Pace(), wtb.Steps()]
+    cases = [{"id": str(at), "input": {"number": at}} for at in range(3)]
+    page = open_report(bench.batch(hostile_flow(), name="axes", cases=cases, evaluators=evaluators))
+    shown = page.locator(".front-panel:visible figcaption")
+    assert texts(shown) == ["length against latency_s"]
+    page.get_by_label("Axes").select_option("length against steps")
+    assert texts(shown) == ["length against steps"]
+    check_drawn(page)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
@@ -19,6 +19,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
 from wtb.domain.figures import NOTHING
 from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.job_output import JobOutput, output_of
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
@@ -28,6 +29,14 @@ _LONGEST = 100
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Gives a stored state with the objects that the nodes of its workflow see."""
+
+
+class OutputReader(Protocol):
+    """Reads the output of a run, as `output=` of a batch says."""
+
+    def read(self, context: EvaluationContext) -> Any:
+        """Return the output; it may raise whatever the user's function raises."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +104,14 @@ class EvaluationEngine:
             scores={name: float(score) if isinstance(score, bool) else score for name, score in given.items()},
             bools=tuple(name for name, score in given.items() if isinstance(score, bool)),
         )
+
+    def output(self, context: EvaluationContext, reader: OutputReader, made_by: str) -> JobOutput:
+        """Return the output of a run as text, or the reason why it cannot be read: nothing fails because of that."""
+        try:
+            return output_of(reader.read(context), self._masker, made_by)
+        except Exception as error:  # noqa: BLE001  whatever a function of the user's raises is recorded
+            told = f"no output: {type(error).__qualname__}: {error}"
+            return replace(output_of(told, self._masker, made_by), is_error=True)
 
     def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
         """Return what an evaluator gives: a finite number, a truth value, or the error."""

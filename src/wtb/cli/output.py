@@ -61,7 +61,7 @@ url = click.option(
     ".wtb in this folder.",
 )
 
-_WIDE = ("combination", "data", "difference", "error", "name", "path", "state")
+_WIDE = ("combination", "data", "difference", "error", "name", "output", "path", "state")
 """Columns whose text may wrap."""
 
 _LONGEST_WORD = 20
@@ -260,6 +260,18 @@ def duration(time: timedelta | float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def dollars(usd: float) -> str:
+    """Return an amount of money; a small one keeps three digits that count."""
+    return f"${usd:.4f}" if usd >= 0.01 or usd == 0 else f"${small_number(usd)}"
+
+
+def small_number(value: float) -> str:
+    """Return a number below 0.01 with three digits that count, without an exponent unless it is tiny."""
+    if abs(value) < 1e-7:
+        return f"{value:.3g}"
+    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
 
 
 def size(size_bytes: int) -> str:

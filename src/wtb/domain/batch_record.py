@@ -70,6 +70,8 @@ class BatchRecord:
     """The cluster of each case that belongs to one."""
     expected: bytes | None = None
     """The expected result and tags of each case, encoded, for evaluators that are added later."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The input of each case as people read it: masked, and cut if it is very long."""
     near_copies: NearCopies | None = None
     workers: int = 0
     cores: int = 1
@@ -115,6 +117,7 @@ class BatchRecord:
             "primary": self.primary,
             "clusters": dict(self.clusters),
             "expected": None if self.expected is None else b64encode(self.expected).decode(),
+            "inputs": dict(self.inputs),
             "near_copies": None if self.near_copies is None else self.near_copies.to_data(),
             "workers": self.workers,
             "cores": self.cores,
@@ -144,6 +147,7 @@ class BatchRecord:
             primary=data.get("primary"),
             clusters=data.get("clusters", {}),
             expected=None if expected is None else b64decode(expected),
+            inputs=data.get("inputs", {}),
             near_copies=None if copies is None else NearCopies.from_data(copies),
             workers=data.get("workers", 0),
             cores=data.get("cores", 1),

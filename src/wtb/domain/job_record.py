@@ -1,4 +1,4 @@
-"""JobRecord: the result of a job: its scores, what they depend on, times, usage, and the error."""
+"""JobRecord: the result of a job: its output, its scores and what they depend on, times, usage, and the error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.domain.execution import Failure
+from wtb.domain.job_output import JobOutput
 from wtb.domain.observation import Window
 from wtb.domain.spending import NOTHING_SPENT, Spent
 from wtb.domain.statistics.measurement import Measured
@@ -44,6 +45,8 @@ class JobRecord:
     traces: tuple[Window, ...] = ()
     """Where in which traces its node runs were executed: what was read there counts."""
     spent: Spent = NOTHING_SPENT
+    output: JobOutput | None = None
+    """None for jobs that failed, and for jobs of earlier versions until their batch runs again."""
     alone: bool = False
     """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
 
@@ -75,6 +78,7 @@ class JobRecord:
             "trace": self.trace,
             "traces": [window.to_data() for window in self.traces],
             "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
+            "output": None if self.output is None else self.output.to_data(),
             "alone": self.alone,
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
@@ -83,7 +87,7 @@ class JobRecord:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> JobRecord:
         """Read it from plain JSON; earlier versions kept less."""
-        error, measured, spent = data.get("error"), data.get("measured"), data.get("spent")
+        error, measured, spent, output = (data.get(name) for name in ("error", "measured", "spent", "output"))
         return cls(
             scores=data.get("scores"),
             bools=tuple(data.get("bools", ())),
@@ -100,6 +104,7 @@ class JobRecord:
             trace=data.get("trace"),
             traces=tuple(map(Window.from_data, data.get("traces", ()))),
             spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
+            output=None if output is None else JobOutput.from_data(output),
             alone=data.get("alone", False),
         )
 

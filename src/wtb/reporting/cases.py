@@ -14,12 +14,15 @@ from wtb.reporting.markup import Markup, element
 
 SHOWN_CASES = 30
 FEW_COLUMNS = 12
+MOST_TEXT = 4_000_000
+"""Characters of all inputs and answers in the file; if they are more, each is cut, but not below the shortest."""
+SHORTEST_TEXT = 200
 MOST_CELLS = 150_000
 """Of cases × combinations × metrics: about two megabytes of scores and runs."""
 
 
 def cases(report: Report) -> list[Markup]:
-    """Return what each combination scored on each case; nothing to compare when there is one combination."""
+    """Return what each combination scored and answered on each case."""
     scores = report.scores(report.case_metrics[0])
     embedded = _embedded(report, scores)
     left_out = len(scores.table.cases) - len(embedded)
@@ -37,15 +40,19 @@ def cases(report: Report) -> list[Markup]:
 
 
 def _note(report: Report, scores: CaseScores) -> str:
+    if len(report.rows) == 1:
+        return "The score of each case. Click a case to see its input, the expected value and the answer."
     if not scores.different:
         return f"On {report.case_metrics[0].name} no two combinations differ on any case."
     return (
         "The score of each combination on each case. Columns are numbered as in the results; B is the baseline. An "
-        "error counts as the worst."
+        "error counts as the worst. Click a case to see its input, the expected value and all answers."
     )
 
 
 def _count(scores: CaseScores) -> str:
+    if len(scores.means) == 1:
+        return f"{counted(len(scores.table.cases), 'case')}."
     shown = min(len(scores.different), SHOWN_CASES)
     first = f", the first {shown} shown" if shown < len(scores.different) else ""
     return (
@@ -63,7 +70,8 @@ def _controls(report: Report) -> Markup:
         ("gains", "largest gain"),
         ("case", "name of the case"),
     ]
-    only = element("input", type="checkbox", id="case-different", checked="")
+    checked = "" if len(report.rows) > 1 else None
+    only = element("input", type="checkbox", id="case-different", checked=checked)
     return element(
         "div",
         _choice("Metric", "case-metric", metrics),
@@ -93,7 +101,7 @@ def _table(report: Report, scores: CaseScores) -> Markup:
     head = element("thead", element("tr", element("th", "Case", scope="col"), *heads))
     body = [
         element("tr", element("th", case, scope="row"), *(_cell(report, scores, row, case) for row in report.rows))
-        for case in scores.different[:SHOWN_CASES]
+        for case in (scores.different if len(report.rows) > 1 else scores.table.cases)[:SHOWN_CASES]
     ]
     kind = "cases dense" if len(report.rows) > FEW_COLUMNS else "cases"
     table = element("table", head, element("tbody", *body), id="case-table", class_=kind)
@@ -126,8 +134,12 @@ def _dialog() -> Markup:
         "dialog",
         element("div", element("h3", "", id="case-title"), close, class_="dialog-head"),
         element(
-            "p", "wtb show RUN shows a run, and wtb fork RUN starts a new run from any of its steps.", class_="note"
+            "p",
+            "Words that the baseline's answer does not have are marked. wtb show RUN shows a run with its whole state, "
+            "and wtb fork RUN starts a new run from any of its steps.",
+            class_="note",
         ),
+        element("dl", "", id="case-texts"),
         element("div", element("table", "", id="case-scores"), class_="wide", tabindex=0),
         id="case-dialog",
         aria_labelledby="case-title",
@@ -153,6 +165,7 @@ def _data(report: Report, cases: Sequence[str]) -> dict[str, Any]:
             [at for at, (case, name) in enumerate(places) if table.failed(name, case)] for table in tables
         ],
         "runs": _runs(report, places),
+        "texts": _texts(report, cases, places),
     }  # fmt: skip
 
 
@@ -175,6 +188,32 @@ def _runs(report: Report, places: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {
         "prefix": prefix,
         "ids": [" ".join(run[len(prefix) :] for run in found.get(place, ())) for place in places],
+    }
+
+
+def _texts(report: Report, cases: Sequence[str], places: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the inputs and expected values by case, and the answers by place; equal texts are in the file once."""
+    known, sizes, numbers = report.result.case_texts, dict[str, int](), dict[str, int]()
+    answers: dict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def number(text: str | None, size: int = 0) -> int | None:
+        if text is None:
+            return None
+        sizes[text] = max(size, len(text))
+        return numbers.setdefault(text, len(numbers))
+
+    shown = set(cases)
+    for job in sorted(report.jobs, key=lambda job: job.repeat):
+        if job.case_id in shown and (at := number(job.output, job.output_size)) is not None:
+            answers[job.case_id, job.combination].append(at)
+    inputs, expected = ([number(getattr(known[case], name)) for case in cases] for name in ("input", "expected"))
+    room = max(SHORTEST_TEXT, MOST_TEXT // max(1, len(numbers)))
+    return {
+        "all": [text[:room] for text in numbers],
+        "sizes": {at: sizes[text] for text, at in numbers.items() if sizes[text] > min(room, len(text))},
+        "inputs": inputs,
+        "expected": expected,
+        "answers": [answers.get((case, name), []) for case, name in places],
     }
 
 

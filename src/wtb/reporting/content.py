@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import MatrixRow
-from wtb.batch_results import BatchResult, JobResult, known_or_worst
+from wtb.batch_results import BatchResult, FlakyCase, JobResult, known_or_worst
 from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
@@ -21,6 +22,8 @@ from wtb.domain.statistics.verdicts import Family, Finding, Verdict
 from wtb.domain.variants import parse_label
 
 BASELINE_KEY = "B"
+MOST_AXES = 6
+"""How many metrics the axes of the trade-off can show."""
 _MASKER = Masker()
 
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
@@ -298,6 +301,28 @@ class Report:
         return Front(quality=quality, price=price, names=self.result.pareto(quality.name, price.name))
 
     @cached_property
+    def fronts(self) -> tuple[Front, ...]:
+        """The trade-offs of every two metrics, the one that matters most first; some metrics are enough."""
+        if self.front is None:
+            return ()
+        first = self.front.quality, self.front.price
+        others = [
+            (one, other) if one.direction is Direction.HIGHER else (other, one)
+            for one, other in combinations(self.case_metrics[:MOST_AXES], 2)
+        ]
+        rest = [pair for pair in others if set(pair) != set(first) and self._has_means(*pair)]
+        made = (Front(quality=y, price=x, names=self.result.pareto(y.name, x.name)) for y, x in rest)
+        return (self.front, *made)
+
+    def _has_means(self, *metrics: Metric) -> bool:
+        return all(any(row.summaries[each.name].mean is not None for row in self.rows) for each in metrics)
+
+    @cached_property
+    def flaky(self) -> list[FlakyCase]:
+        """The cases on which repeats of one combination disagree."""
+        return self.result.flaky()
+
+    @cached_property
     def troubles(self) -> list[Trouble]:
         """The errors, each once: failed runs first, then failed evaluators, the most frequent first."""
         jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
@@ -363,15 +388,23 @@ class CaseScores:
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Formats the numbers of one metric, all with as many decimals as the largest needs for three digits."""
+    """Formats the numbers of one metric, all with as many decimals as the largest needs for three digits.
+
+    Much smaller ones get up to two decimals more, so that they keep digits that count.
+    """
 
     decimals: int
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> NumberFormat:
         """Choose the decimals for these numbers."""
-        largest = max((abs(value) for value in values if value is not None), default=1.0)
-        return cls(2 - math.floor(math.log10(largest)) if largest >= 1e-9 else 3)
+        sizes = [abs(value) for value in values if value is not None and abs(value) >= 1e-9]
+        if not sizes:
+            return cls(3)
+        enough, for_smallest = (
+            most - math.floor(math.log10(size)) for most, size in ((2, max(sizes)), (1, min(sizes)))
+        )
+        return cls(max(enough, min(for_smallest, enough + 2)))
 
     def number(self, value: float | None) -> str:
         """Return a number as text; a dash if there is none."""

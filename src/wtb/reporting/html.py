@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wtb.batch_results import JobResult
+from wtb.batch_results import MOST_FLAKY, JobResult
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
-from wtb.reporting.content import METHOD, NumberFormat, Report, Row, Trouble, counted
+from wtb.reporting.content import METHOD, Front, NumberFormat, Report, Row, Trouble, counted
 from wtb.reporting.effects import effect_parts
 from wtb.reporting.markup import Markup, element, joined
 
 MOST_LINES = 101
 MOST_TROUBLES = 50
 MOST_PLACES = 5
+MOST_TAGS = 12
 _LONGEST_ERROR = 300
 _LONGEST_TRACEBACK = 4_000
 
@@ -229,29 +230,51 @@ def _line(report: Report, row: Row, metric: Metric, axis: svg.Axis) -> Markup:
 
 
 def _front(report: Report) -> Section | None:
-    front = report.front
-    if front is None or len(report.rows) < 2:
+    if not report.fronts or len(report.rows) < 2:
         return None
+    note = (
+        "On the Pareto front are the combinations that no other is shown to beat. To beat one, another needs means "
+        "that are at least as good on both, and cases that show that it is better on one."
+    )
+    panels = [_front_panel(report, front, at) for at, front in enumerate(report.fronts)]
+    parts = element("p", note, class_="note"), *_axes(report.fronts), *panels
+    return Section(id="trade-off", name="Trade-off", title="Trade-off", parts=parts)
+
+
+def _axes(fronts: Sequence[Front]) -> list[Markup]:
+    """Return the choice of the two axes, if there is one."""
+    if len(fronts) < 2:
+        return []
+    options = [element("option", _front_title(front), value=at) for at, front in enumerate(fronts)]
+    choice = element("label", "Axes", element("select", *options, id="front-axes"))
+    return [element("div", choice, class_="controls", id="front-controls", hidden="")]
+
+
+def _front_title(front: Front) -> str:
+    return f"{front.quality.name} against {front.price.name}"
+
+
+def _front_panel(report: Report, front: Front, at: int) -> Markup:
     points = [
         svg.Point(key=row.key, label=row.name, x=x, y=y, on_front=row.name in front.names, is_baseline=row.is_baseline)
         for row in report.rows
         if (x := row.summaries[front.price.name].mean) is not None
         and (y := row.summaries[front.quality.name].mean) is not None
     ]
-    title = f"{front.quality.name} against {front.price.name}"
-    names = f"{front.price.name} (lower is better)", f"{front.quality.name} (higher is better)"
-    note = (
-        "On the Pareto front are the combinations that no other is shown to beat. To beat one, another needs means "
-        "that are at least as good on both, and cases that show that it is better on one."
-    )
+    title = _front_title(front)
+    names = _axis_name(front.price), _axis_name(front.quality)
     rows = [row for row in report.rows if row.name in front.names]
     names_of_columns = ("On the front", front.quality.name, front.price.name)
     heads = [element("th", "#", class_="key"), *(element("th", name) for name in names_of_columns)]
     body = [_front_row(report, row, (front.quality, front.price)) for row in rows]
     plots = [svg.scatter(points, title, names, format) for format in (svg.WIDE, svg.NARROW)]
-    drawn = element("figure", svg.legend(), *plots)
-    parts = element("p", note, class_="note"), drawn, _table("Pareto front", heads, body)
-    return Section(id="trade-off", name="Trade-off", title=title, parts=parts)
+    drawn = element("figure", element("figcaption", title), svg.legend(), *plots)
+    hidden = "" if at else None
+    return element("div", drawn, _table("Pareto front", heads, body), class_="front-panel", hidden=hidden)
+
+
+def _axis_name(metric: Metric) -> str:
+    return f"{metric.name} ({metric.direction} is better)"
 
 
 def _front_row(report: Report, row: Row, metrics: Sequence[Metric]) -> Markup:
@@ -270,7 +293,7 @@ def _effects(report: Report) -> Section | None:
 
 
 def _cases(report: Report) -> Section | None:
-    if len(report.rows) < 2 or not report.jobs:
+    if not report.jobs:
         return None
     return Section(id="cases", name="Cases", title="Cases", parts=cases(report))
 
@@ -328,6 +351,63 @@ def _comparison_row(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     )
 
 
+def _tags(report: Report) -> Section | None:
+    """Return the means by tag; no verdict stands beside them, as nobody tests each tag."""
+    tags, metric = report.result.tags, report.metrics[0]
+    if not tags:
+        return None
+    note = (
+        f"Mean {metric.name} on the cases of each tag. This is exploratory: no test stands behind these means, and "
+        "among many tags one looks good by chance. Check a finding with new cases."
+    )
+    shown, means, figures = [*tags][:MOST_TAGS], report.result.means_by_tag(metric.name), report.figures(metric)
+    heads = [element("th", "#", class_="key"), element("th", "Combination")]
+    heads += [element("th", tag, " ", element("small", counted(len(tags[tag]), "case"))) for tag in shown]
+    body = [
+        element(
+            "tr",
+            element("td", row.key, class_="key"),
+            element("th", _name(row.name), scope="row"),
+            *(element("td", figures.number(means[tag][row.name]), class_="number") for tag in shown),
+            class_="is-baseline" if row.is_baseline else None,
+        )
+        for row in report.rows
+    ]
+    left_out = _left_out(len(tags) - len(shown), "tag")
+    parts = element("p", note, class_="note"), _table("Means by tag", heads, body), *left_out
+    return Section(id="tags", name="Tags", title="Means by tag (exploratory)", parts=parts)
+
+
+def _flaky(report: Report) -> Section | None:
+    found = report.flaky
+    if not found:
+        return None
+    note = (
+        "Repeats of one combination on one case that disagree: on a score, or on whether the run fails. The node is "
+        "the first one after which the states of the runs differ."
+    )
+    heads = [element("th", name) for name in ("Combination", "Case", "Disagree on", "Node", "Runs")]
+    rows = [
+        element(
+            "tr",
+            element("th", _name(each.combination), scope="row"),
+            element("td", each.case_id),
+            element("td", ", ".join(each.metrics)),
+            element("td", each.node or "–"),
+            element("td", *(joined(element("code", run), " ") for run in each.runs)),
+        )
+        for each in found[:MOST_FLAKY]
+    ]
+    title = counted(len(found), "flaky result")
+    left_out = _left_out(len(found) - MOST_FLAKY, "flaky result")
+    return Section(
+        id="flaky",
+        name="Flaky",
+        title=title,
+        parts=(element("p", note, class_="note"), _table(title, heads, rows), *left_out),
+    )
+
+
 def _failures(report: Report) -> Section | None:
     troubles = report.troubles
     if not troubles:
@@ -368,7 +448,7 @@ def _method(report: Report) -> Section:
 
 
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
-    _matrix, _effects, _plots, _front, _cases, _failures, _comparisons, _method,
+    _matrix, _effects, _plots, _front, _cases, _tags, _flaky, _failures, _comparisons, _method,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
   const PAGE = 30;
   const FEW = 12;
   const SHOWN = 16;
+  const CUT = 300;
   const one = (id) => document.getElementById(id);
   const make = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -166,17 +167,90 @@
       more.hidden = found.length <= limit;
     }
 
+    /* The pieces of a text, each with whether the other text lacks it: the longest common row of words stays. */
+    function pieces(text, base) {
+      const [own, other] = [text, base].map((each) => each.match(/\s+|[^\s]+/g) || []);
+      if (own.length * other.length > 250_000) return [[text, text !== base]];
+      const common = own.map(() => new Uint16Array(other.length + 1));
+      common.push(new Uint16Array(other.length + 1));
+      for (let i = own.length - 1; i >= 0; i--)
+        for (let j = other.length - 1; j >= 0; j--)
+          common[i][j] =
+            own[i] === other[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+      const found = [];
+      let j = 0;
+      own.forEach((word, i) => {
+        while (j < other.length && word !== other[j] && common[i][j + 1] > common[i + 1][j]) j++;
+        const isNew = j >= other.length || word !== other[j];
+        if (!isNew) j++;
+        const last = found[found.length - 1];
+        if (last && last[1] === isNew) last[0] += word;
+        else found.push([word, isNew]);
+      });
+      return found;
+    }
+
+    /* A text that is cut until somebody asks for the whole. */
+    function told(number, base = null) {
+      const made = make("div", { className: "told" });
+      const whole = data.texts.all[number];
+      const size = data.texts.sizes[number] || whole.length;
+      function show(most) {
+        let room = most;
+        made.replaceChildren();
+        for (const [text, isNew] of base === null ? [[whole, false]] : pieces(whole, base)) {
+          const part = text.slice(0, Math.max(0, room));
+          room -= text.length;
+          if (part) made.append(isNew ? make("mark", { textContent: part }) : part);
+        }
+        if (whole.length > most) {
+          const count = whole.length.toLocaleString("en");
+          const button = make("button", { type: "button", textContent: `… show all ${count} characters` });
+          button.addEventListener("click", () => show(Infinity));
+          made.append(" ", button);
+        } else if (size > whole.length) {
+          const rest = `… cut; the whole has ${size.toLocaleString("en")} characters`;
+          made.append(" ", make("small", { textContent: rest }));
+        }
+      }
+      show(CUT);
+      return made;
+    }
+
+    /* Every answer of a combination once, with how many of its repeats gave it. */
+    function answers(at, column) {
+      const given = data.texts.answers[place(at, column)];
+      const baseline = data.texts.answers[place(at, 0)];
+      const isKnown = (number) => column === 0 || baseline.length === 0 || baseline.includes(number);
+      return [...new Set(given)].map((number) => {
+        const made = told(number, isKnown(number) ? null : data.texts.all[baseline[0]]);
+        const times = given.filter((each) => each === number).length;
+        if (times < given.length) made.prepend(make("small", { textContent: `${times} of ${given.length}: ` }));
+        return made;
+      });
+    }
+
+    function describe(at) {
+      const parts = [["Input", data.texts.inputs[at]], ["Expected", data.texts.expected[at]]];
+      const shown = parts.filter(([, number]) => number !== null);
+      one("case-texts").replaceChildren(
+        ...shown.flatMap(([name, number]) => [make("dt", { textContent: name }), make("dd", {}, told(number))]),
+      );
+    }
+
     function open(at) {
-      const heads = ["#", "Combination", ...data.metrics.map(({ name }) => name), "Run"];
+      const heads = ["#", "Combination", "Answer", ...data.metrics.map(({ name }) => name), "Run"];
       const rows = data.names.map(([key, name], column) => {
         const scores = data.metrics.map((_, measure) => make("td", { textContent: text(measure, at, column) }));
         const runs = data.runs.ids ? data.runs.ids[place(at, column)] : "";
         const ids = runs.split(" ").filter(Boolean).map((id) => make("code", { textContent: data.runs.prefix + id }));
         const combination = make("th", { scope: "row", textContent: name });
+        const answer = make("td", { className: "answers" }, ...answers(at, column));
         const kind = { className: column === 0 ? "is-baseline" : "" };
-        return make("tr", kind, make("td", { textContent: key }), combination, ...scores, make("td", {}, ...ids));
+        return make("tr", kind, make("td", { textContent: key }), combination, answer, ...scores, make("td", {}, ...ids));
       });
       one("case-title").textContent = data.cases[at];
+      describe(at);
       const head = make("thead", {}, make("tr", {}, ...heads.map((textContent) => make("th", { textContent }))));
       one("case-scores").replaceChildren(head, make("tbody", {}, ...rows));
       dialog.showModal();
@@ -200,6 +274,15 @@
     show();
   }
 
+  function fronts() {
+    const axes = one("front-axes");
+    if (!axes) return;
+    const panels = [...document.querySelectorAll(".front-panel")];
+    axes.addEventListener("input", () => panels.forEach((panel, at) => (panel.hidden = at !== Number(axes.value))));
+    one("front-controls").hidden = false;
+  }
+
   results();
+  fronts();
   cases();
 })();

@@ -20,6 +20,7 @@ from wtb.domain.errors import (
 )
 from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause, PauseKind
 from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.job_origin import JobOrigin, of_fork
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.testing.stories import Story, StoryFixtures
 
@@ -235,6 +236,20 @@ class ExecutionRepositoryContract(StoryFixtures):
         assert _ids(storage, prefix="é_") == ["é_1"]
         assert _ids(storage, prefix="abc%") == []
         assert len(_ids(storage, prefix="")) == 6
+
+    def test_runs_of_batches_are_found_and_left_out(self, storage: Storage, story: Story) -> None:
+        job = JobOrigin(batch_id="b", combination='x, "fork":true, %', case_id='","fork":true,"', repeat=0)
+        made = {
+            "job": job.to_data(),
+            "other": replace(job, batch_id="b2").to_data(),
+            "fork": of_fork(job.to_data()),
+            "alone": {"about": {"batch": "b"}},
+        }
+        _add(storage, *(story.new_execution(id=ExecutionId(id), metadata=each) for id, each in made.items()))
+        assert _ids(storage, batch="b") == ["job"]
+        assert _ids(storage, batch="no such batch") == []
+        assert set(_ids(storage, without_batches=True)) == {"fork", "alone", story.execution.id}
+        assert len(_ids(storage)) == 5
 
     def test_pages_follow_each_other(self, storage: Storage, story: Story) -> None:
         crowd = _crowd(storage, story)

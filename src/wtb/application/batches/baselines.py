@@ -127,6 +127,7 @@ def _pooled_record(batches: Sequence[Batch], chosen: str) -> BatchRecord:
         combinations=(chosen,),
         baseline=chosen,
         cases=tuple(dict.fromkeys(case for record in records for case in record.cases)),
+        inputs={case: text for record in reversed(records) for case, text in record.inputs.items()},
         repeats=sum(record.repeats for record in records),
         metrics=metrics,
         weights=weights if weights.keys() <= names else {},

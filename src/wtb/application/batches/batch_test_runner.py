@@ -126,7 +126,7 @@ class BatchTestRunner:
                 workflow_name=plan.definition.name,
                 status=BatchStatus.RUNNING,
                 record=replace(
-                    record_of(plan, self._services.codec),
+                    record_of(plan, known, self._services.codec, self._services.masker),
                     bools=bools,
                     trace=trace_id,
                     made_of=planned.made_of,
@@ -151,7 +151,7 @@ class BatchTestRunner:
                 name=batch.name,
                 jobs=len(planned.jobs),
                 workflow=batch.workflow_name,
-                variants=batch.record.combinations,
+                variants=tuple(plan.by_label),
                 cases=len(batch.record.cases),
                 by=self._services.user,
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from wtb.application.batches.attempt import JobCounts
 from wtb.application.batches.plan import BatchPlan
@@ -24,6 +23,7 @@ from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
@@ -221,7 +221,8 @@ class JobRunner:
     def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
         """Give a finished job the scores that are missing or out of date; return None if its run is gone."""
         plan, begin = self.plan, sharing.begin()
-        scored = self.services.scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored)
+        scoring, output = self.services.scoring, (plan.output, plan.output_digest)
+        scored = scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored, output=output)
         if scored is None:
             return None
         read, window = scored.record.scored_in, sharing.read_since(begin)
@@ -240,7 +241,7 @@ class JobRunner:
                 execution_id=job.execution_id,
                 sharing=sharing,
                 source=self.plan.source,
-                metadata=_origin(job),
+                metadata=_origin(job).to_data(),
             )
         except AlreadyExists:
             return None
@@ -291,6 +292,7 @@ class JobRunner:
         scored = evaluation.scored(context, plan.evaluators)
         record = replace(
             _counted(job, sharing),
+            output=evaluation.output(context, plan.output, plan.output_digest),
             scores=dict(scored.scores),
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
@@ -325,5 +327,5 @@ def _why(execution: Execution) -> Failure:
     return Failure(type="NotCompleted", message=reason, node=None if pause is None else pause.node)
 
 
-def _origin(job: Job) -> dict[str, Any]:
-    return {"batch": job.batch_id, "combination": job.combination, "case": job.case_id, "repeat": job.repeat}
+def _origin(job: Job) -> JobOrigin:
+    return JobOrigin(batch_id=job.batch_id, combination=job.combination, case_id=job.case_id, repeat=job.repeat)

@@ -10,13 +10,16 @@ from functools import cached_property
 
 from wtb.application.batches.scoring import cases_to_keep
 from wtb.application.dependencies.fingerprint import Fingerprint
-from wtb.application.evaluation_engine import prints
-from wtb.domain.batch import Job
+from wtb.application.dependencies.walk import fingerprint
+from wtb.application.evaluation_engine import OutputReader, prints
+from wtb.domain.batch import Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.domain.job_output import output_of
 from wtb.domain.ports import Codec
+from wtb.domain.secrets import Masker
 from wtb.domain.spending import Budget
 from wtb.domain.statistics.near_copies import find_near_copies
 from wtb.domain.variants import Combination, label
@@ -36,7 +39,11 @@ class BatchPlan:
     cases: Sequence[Case]
     repeats: int
     baseline: Combination
+    selection: Sequence[Combination]
+    """All combinations of the batch, of which only some may run now."""
     evaluators: Sequence[Evaluator]
+    output: OutputReader
+    """Reads the output of a run from its final state."""
     weights: Mapping[str, float] = field(default_factory=dict)
     primary: str | None = None
     share: bool = True
@@ -60,6 +67,11 @@ class BatchPlan:
     def digests(self) -> Mapping[str, str]:
         """The digests of these fingerprints."""
         return {name: print_.digest for name, print_ in self.evaluator_prints.items()}
+
+    @cached_property
+    def output_digest(self) -> str:
+        """A digest of the rule that reads outputs."""
+        return fingerprint(self.output.read).digest[:16]
 
     @cached_property
     def fresh_nodes(self) -> frozenset[str]:
@@ -92,13 +104,18 @@ def check_plan(plan: BatchPlan) -> None:
         raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")
 
 
-def record_of(plan: BatchPlan, codec: Codec) -> BatchRecord:
-    """Return the part of a plan that is stored with its batch."""
+def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Masker) -> BatchRecord:
+    """Return the part of a plan that is stored with its batch, given the jobs that the batch has.
+
+    A combination that does not run now stays in the batch if it has results.
+    """
+    shown = {*plan.by_label, *(job.combination for job in known if job.outcome is not JobStatus.PENDING)}
     return BatchRecord(
-        combinations=tuple(map(label, plan.combinations)),
+        combinations=tuple(name for name in map(label, plan.selection) if name in shown),
         baseline=label(plan.baseline),
         cases=tuple(case.id for case in plan.cases),
         expected=cases_to_keep(plan.cases, codec),
+        inputs={case.id: output_of(case.input, masker).text for case in plan.cases},
         repeats=plan.repeats,
         metrics=tuple(map(metric_of, plan.evaluators)),
         weights=dict(plan.weights),

@@ -237,7 +237,9 @@ class _Planning:
         job = job if job.fingerprint == digest else replace(job, fingerprint=digest)
         if job.status is JobStatus.FAILED:
             return self._planner.queued_again(job)
-        return waiting_for_scores(self._without_misread(job), scored_by) if job.has_run else job
+        if not job.has_run:
+            return job
+        return waiting_for_scores(self._without_misread(job), scored_by, self._plan.output_digest)
 
     def _without_misread(self, job: Job) -> Job:
         """Return a job whose scores are outdated if their evaluator read something that has changed since."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wtb.application.evaluation_engine import EvaluationEngine, Restore, check_cases, digests
+from wtb.application.evaluation_engine import EvaluationEngine, OutputReader, Restore, check_cases, digests
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, end_of
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
@@ -81,8 +81,13 @@ class Scoring:
         evaluators: Sequence[Evaluator],
         by_name: Mapping[str, str],
         restore: Restore | None = None,
+        *,
+        output: tuple[OutputReader, str] | None = None,
     ) -> Job | None:
-        """Return a finished job with its missing, failed or outdated scores made; None if its run is gone."""
+        """Return a finished job with its missing, failed or outdated scores made; None if its run is gone.
+
+        `output` reads the output of the run, too; the digest beside it says whether the known output is outdated.
+        """
         assert job.execution_id is not None
         known = true_scores(job, scored_by(case, by_name, self._codec))
         lacking = [evaluator for evaluator in evaluators if evaluator.name in known.lacking]
@@ -90,7 +95,8 @@ class Scoring:
             whole = self._evaluation.with_input(case, job.execution_id, restore)
             context = self._evaluation.context(job.execution_id, whole, restore)
         except ExecutionNotFound:
-            return None
+            # An output that can no longer be read is no reason to run the job again.
+            return None if lacking else replace(job, status=JobStatus.COMPLETED)
         new = self._evaluation.scored(context, lacking)
         # The caller notes in which window evaluators read what the new scores depend on.
         read = {name: window for name, window in job.record.scored_in.items() if name not in known.lacking}
@@ -100,6 +106,7 @@ class Scoring:
             bools=(*known.bools, *new.bools),
             scored_by={**job.record.scored_by, **known.wanted},
             scored_in=read,
+            output=job.record.output if output is None else self._evaluation.output(context, *output),
         )
         return job.ended(JobStatus.COMPLETED, job.execution_id, record)
 
@@ -128,10 +135,10 @@ def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
     return TrueScores(wanted=wanted, scores=kept, bools=bools, lacking=frozenset(changed | failed | absent))
 
 
-def waiting_for_scores(job: Job, wanted: Mapping[str, str]) -> Job:
-    """Return a finished job as pending if it lacks scores, else as it is."""
+def waiting_for_scores(job: Job, wanted: Mapping[str, str], output_by: str) -> Job:
+    """Return a finished job as pending if it lacks scores, or if another rule reads its output; else as it is."""
     known = true_scores(job, wanted)
-    if not known.lacking:
+    if not known.lacking and job.record.output is not None and job.record.output.made_by == output_by:
         return job
     return replace(job, status=JobStatus.PENDING).noted(scores=known.scores, bools=known.bools)
 

@@ -85,6 +85,9 @@ class BatchOverview:
     matrix: Sequence[MatrixRow]
     failures: Sequence[JobFailure]
     evaluator_failures: Sequence[EvaluatorFailures]
+    tags: Mapping[str, Any]
+    """The means on the primary metric by tag and combination; exploratory."""
+    flaky: Sequence[Mapping[str, Any]]
 
     @property
     def jobs(self) -> dict[str, int]:
@@ -109,6 +112,8 @@ class BatchOverview:
             "measured_apart": dict(self.measured_apart),
             "unpriced": list(self.unpriced),
             "matrix": [row.to_data() for row in self.matrix],
+            "exploratory_means_by_tag": dict(self.tags),
+            "flaky": list(self.flaky),
             "failures": [failure.to_data() for failure in self.failures],
             "evaluation_failures": [failures.to_data() for failures in self.evaluator_failures],
         }

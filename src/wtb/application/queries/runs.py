@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from wtb.application.queries.views import FileTotals, OpenRollback, RunRow, RunTimes, RunView
 from wtb.application.runs.run_figures import line_figures, measured_runs
 from wtb.domain.checkpoint import Checkpoint, NodeStatus, Snapshot
+from wtb.domain.errors import BatchNotFound, DamagedData
 from wtb.domain.event_catalogue import ExecutionCompleted
 from wtb.domain.events import EventType, RecordedEvent, bodies
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.ports import Clock, Owners, UnitOfWork
 from wtb.domain.run_scores import RunScores
 
@@ -51,6 +53,7 @@ class RunReader:
         snapshot = None if head_id is None else uow.checkpoints.load(head_id)
         end = _last(uow, execution.id, _ENDS[execution.status]) if execution.status in _ENDS else None
         neglect = self.row(uow, execution).neglect
+        origin = JobOrigin.find(execution.metadata)
         return RunView(
             execution=execution,
             neglect=neglect,
@@ -66,6 +69,8 @@ class RunReader:
             notes=_notes(end),
             times=self._times(uow, execution, end, is_neglected=neglect is not None),
             current_nodes=_current_nodes(uow, execution, snapshot),
+            origin=origin,
+            batch_name=None if origin is None else _batch_name(uow, origin.batch_id),
         )
 
     def _times(
@@ -84,6 +89,13 @@ class RunReader:
             ended_at=None if is_paused else stopped_at,
             duration=None if started_at is None else (stopped_at or last_heard_of) - started_at,
         )
+
+
+def _batch_name(uow: UnitOfWork, batch_id: str) -> str | None:
+    try:
+        return uow.batches.get(batch_id).name
+    except (BatchNotFound, DamagedData):
+        return None
 
 
 def _notes(end: RecordedEvent | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Methods take the id of a run, or a `Prefix` of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 from wtb.application.queries import checkpoints as pages
@@ -278,6 +278,19 @@ class Queries:
                 return _saved_results(uow, baseline)
             return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
 
+    def first_difference(self, runs: Sequence[str]) -> str | None:
+        """Return the first node after which the states of these runs differ; None if they do not, or are gone."""
+        with self._reading() as uow:
+            try:
+                lines = [_line_of(uow, ExecutionId(run)) for run in runs]
+            except (ExecutionNotFound, DamagedData):
+                return None
+        for steps in zip_longest(*lines):
+            present = [step for step in steps if step is not None]
+            if len(present) < len(steps) or len({(step.node, step.state_hash) for step in present}) > 1:
+                return next((step.node for step in present if step.node is not None), None)
+        return None
+
     def batch_record(self, name_or_id: str) -> Batch:
         """Return the record of a batch without its jobs, so that a damaged job does not matter."""
         with self._reading() as uow:
@@ -298,6 +311,18 @@ class Queries:
         """Return all baselines, sorted by name."""
         with self._reading() as uow:
             return uow.baselines.list_baselines()
+
+
+_LONGEST_LINE = 1_000
+"""How many checkpoints of a run are compared with those of another."""
+
+
+def _line_of(uow: UnitOfWork, run_id: ExecutionId) -> list[Checkpoint]:
+    """Return the checkpoints on the way to the head of a run, the first one first."""
+    head_id = uow.branches.get(uow.executions.get(run_id).branch_id).head_id
+    return (
+        [] if head_id is None else sorted(uow.pages.list_line(head_id, limit=_LONGEST_LINE), key=lambda each: each.step)
+    )
 
 
 def _saved_results(uow: UnitOfWork, baseline: Baseline) -> BatchView:

@@ -15,6 +15,7 @@ from wtb.domain.execution import Branch, Execution, Neglect
 from wtb.domain.figures import Usage
 from wtb.domain.files import EntryKind, FileTree
 from wtb.domain.ids import ExecutionId
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.ports import CheckpointCounts
 from wtb.domain.rollback import Rollback
 from wtb.domain.run_scores import RunScores
@@ -93,6 +94,10 @@ class RunView:
     times: RunTimes
     current_nodes: tuple[str, ...]
     """The nodes that are running or come next; none once the run has ended."""
+    origin: JobOrigin | None
+    """The job of a batch that made the run."""
+    batch_name: str | None
+    """The name of that batch; None if it was deleted."""
 
     @property
     def id(self) -> ExecutionId:

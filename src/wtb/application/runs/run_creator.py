@@ -14,6 +14,7 @@ from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated, StateUpd
 from wtb.domain.events import Event
 from wtb.domain.execution import Branch, Execution
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, check_id
+from wtb.domain.job_origin import of_fork
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
@@ -118,7 +119,7 @@ class RunCreator:
             workflow_source=source.workflow_source,
             branch_id=branch.id,
             options={**source.options, "break_before": (), "break_after": ()},
-            metadata=source.metadata,
+            metadata=of_fork(source.metadata),
             created_by=created_by,
             created_at=now,
             updated_at=now,

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from wtb.application.queries.batch_data import MatrixRow
-from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
+from wtb.batch_results import BatchResult, CaseText, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
@@ -23,22 +23,25 @@ from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_not
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
     best_first,
-    case_rows,
     failure_rows,
+    print_cases,
     print_crowding,
     print_evaluation_counts,
     print_evaluation_failures,
     print_failures,
+    print_flaky,
     print_matrix,
     print_measured_apart,
     print_sharing,
     print_spent,
+    print_tags,
     spending,
 )
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
+from wtb.domain.variants import label, parse_label
 from wtb.infrastructure.cases import read_cases
 
 _STOPPING = "Stopping: jobs that have started will finish; Ctrl-C again ends this process at once."
@@ -79,7 +82,7 @@ def batch() -> None:
     "--only",
     multiple=True,
     metavar="COMBINATION",
-    help="Run only this combination, such as 'answer=long', and the baseline; repeatable.",
+    help="Run only this combination, such as 'answer=long', and the baseline; others keep their results. Repeatable.",
 )
 @workers_number
 @click.option(
@@ -276,13 +279,17 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():
         result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, on_progress=display.told)
-    used_up = Budget.of(test.budget).reached(result.spent) if result.left else ()
-    _report(result, display.progress.kept, used_up=used_up, as_json=as_json)
-    if used_up or failed_jobs(result) or unscored_jobs(result):
+    progress = display.progress
+    is_stopped = progress.kept + progress.completed + progress.failed < progress.total
+    used_up = Budget.of(test.budget).reached(result.spent) if is_stopped else ()
+    _report(result, progress.kept, used_up=used_up, is_stopped=is_stopped, as_json=as_json)
+    ran = {label(parse_label(each)) for each in only} | {result.baseline} if only else set(result.combinations)
+    failed = [*failed_jobs(result), *(job for jobs in unscored_jobs(result).values() for job in jobs)]
+    if used_up or any(job.combination in ran for job in failed):
         sys.exit(WORK_FAILED)
 
 
-def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: bool) -> None:
+def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool, as_json: bool) -> None:
     rows = best_first(result)
     data = result.overview(rows).to_data()
     if as_json:
@@ -298,6 +305,8 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], as_json: 
         if used_up:
             larger = ", ".join(f"--budget-{name}" for name in used_up)
             echo(f"The budget is used up ({spending(result.spent)}) with {left}: raise {larger} to continue.")
+        elif not is_stopped:
+            echo(f"Other combinations have {left}: run the command without --only to run them.")
         else:
             echo(f"Stopped with {left}: run the same command again to continue.")
     echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
@@ -310,6 +319,8 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
     print_matrix(result, rows)
     echo()
+    print_tags(result)
+    print_flaky(result)
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
@@ -347,7 +358,12 @@ def _row(batch: Batch) -> dict[str, Any]:
 
 @batch.command("show")
 @click.argument("name", metavar="BATCH")
-@click.option("--cases", "by_case", is_flag=True, help="Show every combination on every case, with its run.")
+@click.option(
+    "--cases",
+    "by_case",
+    is_flag=True,
+    help="Show every case: input, expected value, and the output, scores and run of each combination.",
+)
 @click.option(
     "--different", metavar="METRIC", help="Show only cases on which combinations disagree, the widest spread first."
 )
@@ -357,6 +373,7 @@ def _row(batch: Batch) -> dict[str, Any]:
     metavar="METRIC",
     help="Show only combinations that are not shown to be beaten on these metrics; repeatable.",
 )
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable.")
 @click.option("--failed", is_flag=True, help="Show only failed jobs and failed evaluators, with their errors.")
 @click.option(
     "--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row per job to this file."
@@ -374,6 +391,7 @@ def show_batch(
     by_case: bool,
     different: str | None,
     pareto: tuple[str, ...],
+    tags: tuple[str, ...],
     failed: bool,
     csv_file: Path | None,
     url: str | None,
@@ -385,6 +403,8 @@ def show_batch(
     """
     with Bench(url) as bench:
         result = bench.get_batch(name)
+        if tags:
+            result = result.tagged(*tags)
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
         elif failed:
@@ -418,21 +438,28 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
     jobs = [job for job in result.results if job.case_id in place]
     jobs.sort(key=lambda job: (place[job.case_id], columns[job.combination], job.repeat))
     if as_json:
-        print_json([_plain(job) for job in jobs])
+        print_json([_plain(job, result.case_texts[job.case_id]) for job in jobs])
         return
     metrics = list(result.metrics) if different is None else [different]
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
-    show_rows(case_rows(jobs, metrics), as_json=False, empty=empty)
-    if jobs:
+    print_cases(result, jobs, metrics)
+    if not jobs:
+        echo(empty)
+    else:
         echo("Open the run of a row with `wtb show RUN`; try something else from one of its steps with `wtb fork RUN`.")
 
 
-def _plain(job: JobResult) -> dict[str, Any]:
+def _plain(job: JobResult, case: CaseText) -> dict[str, Any]:
     return {
         "case": job.case_id,
         "combination": job.combination,
         "repeat": job.repeat,
         "status": job.status,
+        "tags": case.tags,
+        "input": case.input,
+        "expected": case.expected,
+        "output": job.output,
+        "output_size": job.output_size,
         "scores": job.scores,
         "latency_s": job.latency_s,
         "error": error_line(job) if job.status == JobStatus.FAILED else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -24,19 +23,19 @@ from wtb.cli.output import (
     url,
 )
 from wtb.cli.views.checkpoint_rows import row_data, rows_for_people
+from wtb.cli.views.run_ids import short_ids
 from wtb.cli.views.tree import print_tree
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.tree import HistoryTree
 
+EVERY_BATCH = "all"
 CHECKPOINTS = 100
 """How many checkpoints people see by default."""
 _TABLE = 500
 """How many checkpoints one table holds if all are shown."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SHORT_UUID = 13
-"""The length of the timestamp in a run's id: short to type, and two runs hardly ever share it."""
 
 
 @click.command()
@@ -49,6 +48,9 @@ _SHORT_UUID = 13
 )
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--since", metavar="AGE", help="Only runs created within this time: 30m, 12h, 7d, 2w.")
+@click.option(
+    "--batch", metavar="BATCH|all", help="Only the runs of this batch; `all` shows runs with and without a batch."
+)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many runs.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many of the newest runs.")
 @url
@@ -59,18 +61,22 @@ def ls(
     statuses: tuple[str, ...],
     workflow: str | None,
     since: str | None,
+    batch: str | None,
     limit: int,
     offset: int,
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List runs, newest first.
+    """List runs, newest first, without those that batches made.
 
     The list shows the start of each id; that is enough for the other commands. A run that is recorded as running is
     marked `gone` if its process has ended, and `abandoned` if it has given no sign of life for an hour.
     """
     with Bench(url) as bench:
-        found = bench.services.queries.list_runs(
+        queries = bench.services.queries
+        found = queries.list_runs(
+            batch=None if batch in (None, EVERY_BATCH) else queries.batch_record(batch).id,
+            without_batches=batch is None,
             statuses=[ExecutionStatus(status) for status in statuses],
             workflow=workflow,
             since=None if since is None else datetime.now(UTC) - _age(since),
@@ -81,9 +87,11 @@ def ls(
     if as_json:
         print_json(rows)
         return
-    filtered = statuses or workflow is not None or since is not None or offset
+    filtered = statuses or workflow is not None or since is not None or batch not in (None, EVERY_BATCH) or offset
     empty = "No run matches." if filtered else "No runs here yet; `wtb run file.py` starts one."
-    show_rows(_for_people(rows), as_json=False, empty=empty)
+    if batch is None:
+        empty += " `--batch all` lists the runs of batches, too."
+    show_rows(_for_people(rows, with_jobs=batch is not None), as_json=False, empty=empty)
     if len(found) > limit:
         echo(f"There are more: add `--offset {offset + limit}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
@@ -91,7 +99,7 @@ def ls(
 
 
 def _run_row(row: RunRow) -> dict[str, Any]:
-    execution = row.execution
+    execution, origin = row.execution, JobOrigin.find(row.execution.metadata)
     return {
         "run": execution.id,
         "workflow": execution.workflow_name,
@@ -100,26 +108,29 @@ def _run_row(row: RunRow) -> dict[str, Any]:
         "created": execution.created_at,
         "updated": execution.updated_at,
         "created_by": execution.created_by,
+        "batch": None if origin is None else origin.batch_id,
+        "combination": None if origin is None else origin.combination,
+        "case": None if origin is None else origin.case_id,
+        "repeat": None if origin is None else origin.repeat,
     }
 
 
-def _for_people(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _for_people(rows: Sequence[dict[str, Any]], *, with_jobs: bool) -> list[dict[str, Any]]:
     """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status.
 
     Who created the runs is shown only if they are of several people.
     """
     people = {row["created_by"] for row in rows}
-    length = _SHORT_UUID
-    while len({row["run"][:length] for row in rows}) < len(rows):
-        length += 1
+    ids = short_ids(row["run"] for row in rows)
     return [
         {
-            "run": row["run"][:length] if _UUID.fullmatch(row["run"]) else row["run"],
+            "run": ids[row["run"]],
             "workflow": row["workflow"],
             "status": f"{row['status']} ({row['neglect']})" if row["neglect"] else row["status"],
             "created": row["created"],
             "updated": row["updated"],
             **({"by": row["created_by"] or ""} if len(people) > 1 else {}),
+            **({"case": row["case"] or "", "combination": row["combination"] or ""} if with_jobs else {}),
         }
         for row in rows
     ]

@@ -22,10 +22,13 @@ from wtb.cli.output import as_json, example, show, url
     type=click.Choice(["html", "md"]),
     help="Format of the report. Default: the ending of FILE, else html.",
 )
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable.")
 @url
 @as_json
 @example("wtb report support_qa", "wtb report support_qa --out comment.md")
-def report(*, batch: str, out: Path | None, format: str | None, url: str | None, as_json: bool) -> None:
+def report(
+    *, batch: str, out: Path | None, format: str | None, tags: tuple[str, ...], url: str | None, as_json: bool
+) -> None:
     """Write the results of a batch to one HTML or Markdown file.
 
     BATCH is the name or id of a batch. The report has the answer, the scores with verdicts, plots, cases and failures.
@@ -35,6 +38,8 @@ def report(*, batch: str, out: Path | None, format: str | None, url: str | None,
 
     with Bench(url) as bench:
         result = bench.get_batch(batch)
+        if tags:
+            result = result.tagged(*tags)
         path = out or Path(f"report-{_file_name(result.batch.name)}.{format or 'html'}")
         write_report(result, path, format)
     text = f"Wrote {path}."

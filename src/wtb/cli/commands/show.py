@@ -41,6 +41,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.events import Severity
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.summary import RunSummary
+from wtb.domain.variants import label
 from wtb.loading import load_workflow
 from wtb.runs import Run, usage_data
 
@@ -220,6 +221,8 @@ def _more(view: RunView) -> dict[str, Any]:
     is_completed = execution.status is ExecutionStatus.COMPLETED
     return {
         "source": execution.workflow_source,
+        "variants": dict(execution.options.get("variants", {})),
+        **_origin_data(view),
         "created": execution.created_at,
         "created_by": execution.created_by,
         "updated": execution.updated_at,
@@ -245,6 +248,33 @@ def _more(view: RunView) -> dict[str, Any]:
     }
 
 
+def _origin_data(view: RunView) -> dict[str, Any]:
+    """Return the job of a batch that made a run, for programs."""
+    origin = view.origin
+    return {
+        "batch": None if origin is None else {"id": origin.batch_id, "name": view.batch_name},
+        "combination": None if origin is None else origin.combination,
+        "case": None if origin is None else origin.case_id,
+        "repeat": None if origin is None else origin.repeat,
+    }
+
+
+def _origin_facts(view: RunView) -> dict[str, str]:
+    """Return the variants of a run, and the job of a batch that made it."""
+    variants, origin = view.execution.options.get("variants", {}), view.origin
+    facts = {"variants": label(variants)} if variants else {}
+    if origin is None:
+        return facts
+    batch = view.batch_name or f"{origin.batch_id} (deleted)"
+    fork = "a fork of a run of " if origin.is_fork else ""
+    return {
+        **facts,
+        "batch": f"{fork}{batch}",
+        "combination": origin.combination,
+        "case": f"{origin.case_id}, repeat {origin.repeat}",
+    }
+
+
 def _facts(view: RunView) -> dict[str, str]:
     """Return the facts that `wtb show` prints above the state."""
     execution, failure, used, spent = view.execution, view.execution.failure, view.usage, view.spent
@@ -252,6 +282,7 @@ def _facts(view: RunView) -> dict[str, str]:
     facts = {
         "run": view.id,
         "workflow": " ".join(filter(None, (execution.workflow_name, execution.workflow_source))),
+        **_origin_facts(view),
         "status": status if view.neglect is None else f"{status} ({view.neglect.value})",
         "created": _moment_by(execution.created_at, execution.created_by),
         **_times(view),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -13,8 +14,21 @@ from rich.text import Text
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
-from wtb.cli.output import Terminal, counted, duration, echo, printable, shown
+from wtb.cli.output import (
+    Terminal,
+    counted,
+    cut,
+    dollars,
+    duration,
+    echo,
+    print_table,
+    printable,
+    shown,
+    small_number,
+)
+from wtb.cli.views.run_ids import short_ids
 from wtb.domain.batch import JobStatus
+from wtb.domain.evaluation import Metric
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
@@ -23,6 +37,9 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.intervals import Interval
 
 _MARKS = {"better": ("▲", "green"), "worse": ("▼", "red"), "no evidence": ("·", "dim")}
+_LONGEST = 300
+"""Characters of an input or an output that people see; --json has all."""
+_NEWLINE = "\n"
 _FEW = 5
 """How many failures are listed."""
 
@@ -33,7 +50,7 @@ def number(value: float | None) -> str:
         return "–"
     if abs(value) >= 1_000:
         return f"{value:,.0f}"
-    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else small_number(value)
 
 
 def interval(found: Interval | None) -> str:
@@ -55,15 +72,34 @@ def best_first(result: BatchResult) -> list[MatrixRow]:
 def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     """Print a row per combination with mean, verdict and interval of each metric; on two lines if it is too wide."""
     console = Terminal.whole_lines()
-    table = _matrix(result, rows, " ")
-    if console.measure(table, options=console.options.update(width=1_000)).maximum > console.width:
-        table = _matrix(result, rows, "\n")
-    console.print(table)
+    metrics = list(result.shown_metrics.values())
+    if _width(console, _matrix(metrics, rows, " ")) <= console.width:
+        console.print(_matrix(metrics, rows, " "))
+    else:
+        _print_blocks(console, metrics, rows)
     if len(result.combinations) > 1:
         echo(f"▲ better, ▼ worse than {result.baseline}, · no evidence either way; ↑ higher, ↓ lower is better.")
         if len(result.shown_metrics) > 1:
             echo(f"{result.primary} decides who wins; the other metrics are judged together.")
     print_notes(result)
+
+
+def _print_blocks(console: Terminal, metrics: Sequence[Metric], rows: Sequence[MatrixRow]) -> None:
+    """Print as many metrics side by side as fit: the names of the combinations are the last to be cut."""
+    left = list(metrics)
+    while left:
+        fitting = [
+            count for count in range(1, len(left) + 1) if _width(console, _matrix(left[:count], rows)) <= console.width
+        ]
+        count = max(fitting, default=1)
+        console.print(_matrix(left[:count], rows))
+        left = left[count:]
+        if left:
+            echo()
+
+
+def _width(console: Terminal, table: Table) -> int:
+    return console.measure(table, options=console.options.update(width=1_000)).maximum
 
 
 def print_notes(result: BatchResult) -> None:
@@ -75,14 +111,14 @@ def print_notes(result: BatchResult) -> None:
         echo(f"Note: {note}")
 
 
-def _matrix(result: BatchResult, rows: Sequence[MatrixRow], between: str) -> Table:
+def _matrix(metrics: Sequence[Metric], rows: Sequence[MatrixRow], between: str = "\n") -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("combination", overflow="fold")
-    for metric in result.shown_metrics.values():
+    for metric in metrics:
         table.add_column(shown(f"{metric.name} {'↑' if metric.direction.sign > 0 else '↓'}"), no_wrap=True)
     for row in rows:
         name = Text(shown(row.combination), style="bold" if row.is_baseline else "")
-        table.add_row(name, *(_cell(row, metric, between) for metric in result.shown_metrics))
+        table.add_row(name, *(_cell(row, metric.name, between) for metric in metrics))
     return table
 
 
@@ -144,7 +180,7 @@ def print_spent(result: BatchResult) -> None:
 
 def spending(spent: Spent) -> str:
     """Return the money, tokens and time that a batch has used."""
-    money = [f"${spent.usd:.4f}"] if spent.usd else []
+    money = [dollars(spent.usd)] if spent.usd else []
     return ", ".join([*money, f"{spent.tokens:,} tokens", duration(spent.s)])
 
 
@@ -184,6 +220,74 @@ def print_evaluation_counts(result: BatchResult) -> None:
 def _how_often(result: BatchResult, metric: str, jobs: Sequence[JobResult]) -> str:
     finished = sum(job.status == JobStatus.COMPLETED for job in result.results)
     return f"Evaluator {metric} failed on {len(jobs):,} of {counted(finished, 'run')}"
+
+
+def print_cases(result: BatchResult, jobs: Sequence[JobResult], metrics: Sequence[str]) -> None:
+    """Print each case with its input and its expected value, and under it the output of every combination."""
+    ids = short_ids(job.run_id for job in result.results if job.run_id is not None)
+    for case, own in groupby(jobs, key=lambda job: job.case_id):
+        text = result.case_texts[case]
+        tags = f"  ({', '.join(text.tags)})" if text.tags else ""
+        echo(f"{case}{tags}")
+        for name, said in {"input": text.input, "expected": text.expected}.items():
+            if said is not None:
+                echo(f"  {name:<8}  {cut(said, _LONGEST).replace(_NEWLINE, _NEWLINE + ' ' * 12)}")
+        print_table(_answer_rows([*own], metrics, ids, has_repeats=result.batch.record.repeats > 1))
+        echo()
+
+
+def _answer_rows(
+    jobs: Sequence[JobResult], metrics: Sequence[str], ids: Mapping[str, str], *, has_repeats: bool
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "combination": job.combination,
+            **({"repeat": job.repeat} if has_repeats else {}),
+            **{metric: _score(job, metric) for metric in metrics},
+            "output": _output(job),
+            "run": ids.get(job.run_id or "", ""),
+        }
+        for job in jobs
+    ]
+
+
+def print_tags(result: BatchResult) -> None:
+    """Print the means by tag; they are exploratory, so no verdicts stand beside them."""
+    tags = result.tags
+    if not tags:
+        return
+    means = result.means_by_tag()
+    few = [*tags][:_FEW]
+    echo(f"Means of {result.primary} by tag (exploratory: no test stands behind these):")
+    names = {tag: f"{tag} ({counted(len(tags[tag]), 'case')})" for tag in few}
+    print_table(
+        [
+            {"combination": name, **{names[tag]: number(means[tag][name]) for tag in few}}
+            for name in [row.combination for row in best_first(result)]
+        ]
+    )
+    if len(tags) > _FEW:
+        echo(f"{len(tags) - _FEW:,} more tags: --json has all.")
+    echo()
+
+
+def print_flaky(result: BatchResult) -> None:
+    """List the cases on which repeats of one combination disagree, with the node at which their runs part."""
+    found = result.flaky()
+    if not found:
+        return
+    echo(f"{counted(len(found), 'flaky result')}: repeats of one combination disagree.")
+    for each in found[:_FEW]:
+        node = "" if each.node is None else f"; the runs part at {each.node}"
+        echo(f"  {each.combination} on {each.case_id}: {', '.join(each.metrics)}{node}")
+    if len(found) > _FEW:
+        echo(f"  … {len(found) - _FEW:,} more: `wtb report {shlex.quote(result.batch.name)}` lists them.")
+
+
+def _output(job: JobResult) -> str:
+    if job.output is None:
+        return error_line(job) or "–"
+    return cut(job.output, _LONGEST)
 
 
 def case_rows(results: Sequence[JobResult], metrics: Sequence[str]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wtb.bench import Bench
-from wtb.cli.output import Terminal, duration
+from wtb.cli.output import Terminal, dollars, duration
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.event_catalogue import NodeCompleted, NodeFailed, NodeRetried
 from wtb.domain.events import EventType, RecordedEvent
@@ -122,8 +122,8 @@ def usage(used: Mapping[str, Any]) -> str:
     """Return tokens and cost for people; a model without a price is never treated as free."""
     tokens, unpriced = f"{used['input_tokens']:,}+{used['output_tokens']:,} tokens", used.get("unpriced", ())
     if not unpriced:
-        return f"{tokens}, ${used['cost_usd']:.4f}"
-    known = f"${used['cost_usd']:.4f} and " if used["cost_usd"] else ""
+        return f"{tokens}, {dollars(used['cost_usd'])}"
+    known = f"{dollars(used['cost_usd'])} and " if used["cost_usd"] else ""
     return f"{tokens}, {known}no price known for {', '.join(unpriced)}"
 
 

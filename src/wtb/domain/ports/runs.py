@@ -79,10 +79,16 @@ class ExecutionRepository(Protocol):
         workflow: str | None = None,
         since: datetime | None = None,
         prefix: str = "",
+        batch: str | None = None,
+        without_batches: bool = False,
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
-        """Return those that fit all filters, newest first; `since` is inclusive, `prefix` is how their ids begin."""
+        """Return those that fit all filters, newest first; `since` is inclusive, `prefix` is how their ids begin.
+
+        `batch` is the id of a batch: only its runs are returned. `without_batches` leaves out the runs of all batches.
+        A fork of such a run was not made by the batch.
+        """
         ...
 
     def delete(self, execution_id: ExecutionId) -> None:

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Direction, EvaluationContext
-from wtb.infrastructure.evaluators.messages import is_message, is_spoken, refuse_messages, text_of
+from wtb.domain.messages import is_message
+from wtb.infrastructure.evaluators.messages import is_spoken, refuse_messages, text_of
 from wtb.infrastructure.evaluators.paths import is_path, value_at
 
 Key = str | Callable[[EvaluationContext], Any]

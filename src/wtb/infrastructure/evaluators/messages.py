@@ -1,4 +1,4 @@
-"""Read chat messages for evaluators; LangChain's classes are recognised by name and never imported."""
+"""Read chat messages for evaluators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext
+from wtb.domain.messages import is_message
 
 IsMessage = Callable[[Any], bool]
 
@@ -38,14 +39,6 @@ def _key_of_messages(state: Mapping[str, Any]) -> str:
     if not keys:
         raise InvalidInput(f"no key of the state holds messages; it has {', '.join(sorted(state)) or 'no keys'}")
     raise InvalidInput(f"{', '.join(keys)} hold messages; choose one with a path, such as '{keys[0]}.-1.content'")
-
-
-def is_message(value: Any) -> bool:
-    """Whether a value is a LangChain message."""
-    return any(
-        kind.__name__ == "BaseMessage" and kind.__module__.startswith("langchain_core.messages")
-        for kind in type(value).__mro__
-    )
 
 
 def is_spoken(value: Any) -> bool:

@@ -22,6 +22,7 @@ from wtb.domain.errors import (
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
+from wtb.domain.job_origin import JobOrigin
 from wtb.domain.ports import Codec
 from wtb.domain.ports.events import EventNumber
 from wtb.domain.values import evolve
@@ -124,6 +125,8 @@ class MemoryExecutionRepository:
         workflow: str | None = None,
         since: datetime | None = None,
         prefix: str = "",
+        batch: str | None = None,
+        without_batches: bool = False,
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
@@ -134,6 +137,8 @@ class MemoryExecutionRepository:
             and workflow in (None, execution.workflow_name)
             and (since is None or execution.created_at >= since)
             and execution.id.startswith(prefix)
+            and (batch is None or _batch_of(execution) == batch)
+            and not (without_batches and _batch_of(execution) is not None)
         ]
         found.sort(key=lambda execution: (execution.created_at, execution.id), reverse=True)
         return tuple(found[offset : offset + limit])
@@ -156,6 +161,12 @@ class MemoryExecutionRepository:
         drop_writes_of(self._transaction, execution_id)
         for score in list(self._transaction.group("evaluations", 0, execution_id)):
             self._transaction.drop("evaluations", (execution_id, score.id))
+
+
+def _batch_of(execution: Execution) -> str | None:
+    """Return the id of the batch that made a run."""
+    origin = JobOrigin.find(execution.metadata)
+    return None if origin is None or origin.is_fork else origin.batch_id
 
 
 class MemoryBranchRepository:

@@ -92,6 +92,11 @@ _ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = 
 _ADVANCE_FENCED = _ADVANCE + _FENCE
 
 
+_MADE_BY_A_BATCH = "(metadata LIKE ? AND metadata NOT LIKE ?)"
+_A_BATCH, _A_FORK = '{"batch":"%', '%,"fork":true,%'
+"""Metadata are JSON with sorted keys and without spaces, and quotes inside their values are escaped."""
+
+
 class SqlExecutionRepository:
     """Executions, guarded by version and lease token in the UPDATE itself."""
 
@@ -161,6 +166,8 @@ class SqlExecutionRepository:
         workflow: str | None = None,
         since: datetime | None = None,
         prefix: str = "",
+        batch: str | None = None,
+        without_batches: bool = False,
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
@@ -177,6 +184,13 @@ class SqlExecutionRepository:
         if prefix:
             wheres.append("substr(id, 1, ?) = ?")
             values += [len(prefix), prefix]
+        if batch is not None:
+            start = f'{{"batch":{json.dumps(batch)},'
+            wheres.append(f"substr(metadata, 1, ?) = ? AND {_MADE_BY_A_BATCH}")
+            values += [len(start), start, _A_BATCH, _A_FORK]
+        if without_batches:
+            wheres.append(f"NOT {_MADE_BY_A_BATCH}")
+            values += [_A_BATCH, _A_FORK]
         statement = (
             f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
             "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"

@@ -1,0 +1,47 @@
+"""JobOrigin: the job of a batch that made a run, as the metadata of the run says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrigin:
+    """The batch, combination, case and repeat of a run. A fork keeps those of the run that it was forked from."""
+
+    batch_id: str
+    combination: str
+    case_id: str
+    repeat: int
+    is_fork: bool = False
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as metadata of a run."""
+        fork = {"fork": True} if self.is_fork else {}
+        return {
+            "batch": self.batch_id,
+            "combination": self.combination,
+            "case": self.case_id,
+            "repeat": self.repeat,
+            **fork,
+        }
+
+    @classmethod
+    def find(cls, metadata: Mapping[str, Any]) -> JobOrigin | None:
+        """Return the origin of a run with this metadata; None if no batch made it."""
+        if not {"batch", "combination", "case", "repeat"} <= metadata.keys():
+            return None
+        return cls(
+            batch_id=metadata["batch"],
+            combination=metadata["combination"],
+            case_id=metadata["case"],
+            repeat=metadata["repeat"],
+            is_fork=metadata.get("fork", False),
+        )
+
+
+def of_fork(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of a fork, given those of its source: no batch made the fork, so it is marked."""
+    return metadata if JobOrigin.find(metadata) is None else {**metadata, "fork": True}
