@@ -88,7 +88,7 @@ _WORKFLOW = Described(
     groups={
         "Nodes and edges": ("node", "add_node", "edge", "reducer", "depends_on"),
         "Variants": ("variant", "add_variant", "variants", "deactivate", "activate"),
-        "Mocks": ("mocked",),
+        "Mocks": ("mocked", "mocked_tools"),
         "As data": ("to_dict", "from_dict", "definition"),
     },
     beside=("given",),

@@ -192,6 +192,7 @@ class JobRunner:
             attempt=self._attempt,
             enabled=self.plan.share and not job.record.alone,
             fresh=self.plan.fresh_nodes,
+            external=self.plan.external,
         )
 
     def _ended(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:

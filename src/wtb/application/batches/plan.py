@@ -19,6 +19,7 @@ from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.ports import Codec
 from wtb.domain.spending import Budget
 from wtb.domain.statistics.near_copies import find_near_copies
+from wtb.domain.tool_answers import External
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
@@ -48,6 +49,7 @@ class BatchPlan:
     runner: str = "threads"
     """The name of the runner."""
     budget: Budget = field(default_factory=Budget)
+    external: External = External.RUN
     remeasure: bool = False
     """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 
