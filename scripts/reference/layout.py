@@ -25,6 +25,7 @@ from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.agreement import Agreement
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
 from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.domain.statistics.gate import Gate
@@ -202,7 +203,8 @@ _RESULT = Described(
         "Metrics": ("metrics", "shown_metrics", "primary", "weights"),
         "Verdicts": ("matrix", "compare", "effects", "pareto", "weighted", "notes"),
         "Case by case": ("results", "different", "table"),
-        "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
+        "Judges": ("agreement",),
+        "Work and cost": ("sharing", "judging", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
     beside=("overview",),
@@ -272,6 +274,7 @@ SECTIONS = (
                 "NumericMatch",
                 "RegexMatch",
                 "FitsSchema",
+                "Judge",
                 "Latency",
                 "Cost",
                 "Tokens",
@@ -454,6 +457,7 @@ SECTIONS = (
                 "outside",
             ),
             Spent: ("usd", "tokens", "s"),
+            Agreement: ("scores", "unlabelled", "failed", "exact", "mean_difference", "mean_error", "kappa"),
         },
     ),
     Section(

@@ -62,7 +62,6 @@ class Usage:
             unpriced=_merged(self.unpriced, other.unpriced),
         )
 
-
     @classmethod
     def reported(
         cls, price: Price, *, model: str | None, input_tokens: int, output_tokens: int, cost_usd: float | None

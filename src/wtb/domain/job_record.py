@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.domain.execution import Failure
+from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.observation import Window
 from wtb.domain.spending import NOTHING_SPENT, Spent
 from wtb.domain.statistics.measurement import Measured
@@ -44,6 +45,8 @@ class JobRecord:
     traces: tuple[Window, ...] = ()
     """Where in which traces its node runs were executed: what was read there counts."""
     spent: Spent = NOTHING_SPENT
+    judging: Usage = NOTHING
+    """What its evaluators used; `spent` includes it, `usage` does not: it is no cost of the workflow."""
     alone: bool = False
     """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
 
@@ -75,6 +78,7 @@ class JobRecord:
             "trace": self.trace,
             "traces": [window.to_data() for window in self.traces],
             "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
+            "judging": None if self.judging == NOTHING else self.judging.to_data(),
             "alone": self.alone,
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
@@ -100,6 +104,7 @@ class JobRecord:
             trace=data.get("trace"),
             traces=tuple(map(Window.from_data, data.get("traces", ()))),
             spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
+            judging=Usage.from_data(data["judging"]) if "judging" in data else NOTHING,
             alone=data.get("alone", False),
         )
 

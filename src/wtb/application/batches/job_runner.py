@@ -290,8 +290,11 @@ class JobRunner:
         context = evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
         scored = evaluation.scored(context, plan.evaluators)
+        counted = _counted(job, sharing)
         record = replace(
-            _counted(job, sharing),
+            counted,
+            spent=counted.spent + Spent.of(scored.spent.totals()),
+            judging=scored.spent,
             scores=dict(scored.scores),
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),

@@ -14,6 +14,7 @@ from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.runner import ParallelMap
+from wtb.domain.spending import Spent
 
 
 class Scoring:
@@ -100,6 +101,8 @@ class Scoring:
             bools=(*known.bools, *new.bools),
             scored_by={**job.record.scored_by, **known.wanted},
             scored_in=read,
+            spent=job.record.spent + Spent.of(new.spent.totals()),
+            judging=job.record.judging + new.spent,
         )
         return job.ended(JobStatus.COMPLETED, job.execution_id, record)
 

@@ -21,6 +21,7 @@ from wtb.domain.secrets import Masker
 from wtb.domain.tools import Effects, Tool, ToolSpec
 from wtb.domain.workflow import WorkflowDefinition
 
+
 class Context:
     """The tools, recorded steps, files, questions and random numbers of one node run."""
 
