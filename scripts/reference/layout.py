@@ -8,7 +8,7 @@ from typing import Any
 
 import wtb
 import wtb.langgraph
-from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
 from wtb.batch_results import JobResult
@@ -455,7 +455,9 @@ SECTIONS = (
                 "coarse",
                 "changing",
                 "outside",
+                "external",
             ),
+            ExternalTool: ("name", "answer", "jobs", "earlier_calls", "earlier_jobs"),
             Spent: ("usd", "tokens", "s"),
             Agreement: ("scores", "unlabelled", "failed", "exact", "mean_difference", "mean_error", "kappa"),
         },

@@ -235,3 +235,19 @@ def test_a_job_that_would_call_an_external_tool_fails_if_the_batch_refuses_that(
 def test_an_unknown_rule_for_external_tools_is_refused_with_the_known_ones(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="external='ask' is unknown; it is one of run, refuse"):
         bench.plan(desk("http://127.0.0.1:1"), cases=CASES, evaluators=STEPS, external="ask")
+
+
+def test_a_batch_names_the_external_tools_that_it_knows_of_with_earlier_calls(
+    bench: Bench, server: TicketServer
+) -> None:
+    options: dict[str, Any] = {"cases": CASES, "evaluators": STEPS}
+    flow = desk(server.url, 0)
+    (first,) = bench.plan(flow, **options).external
+    assert (first.name, first.answer, first.jobs, first.earlier_calls) == ("desk_open_ticket", "run", 3, 0)
+    bench.batch(flow, **options)
+    (kept,) = bench.plan(flow, **options).external
+    assert (kept.jobs, kept.earlier_calls, kept.earlier_jobs) == (0, 9, 3)
+    (mocked,) = bench.plan(flow, tools={"desk_open_ticket": "record"}, **options).external
+    assert (mocked.answer, mocked.jobs, mocked.earlier_calls) == ("record", 3, 9)
+    (refused,) = bench.plan(flow, external="refuse", fresh=True, **options).external
+    assert (refused.answer, refused.jobs) == ("refuse", 3)

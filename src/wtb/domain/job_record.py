@@ -44,6 +44,8 @@ class JobRecord:
     """The trace of the process that ran the job."""
     traces: tuple[Window, ...] = ()
     """Where in which traces its node runs were executed: what was read there counts."""
+    external: Mapping[str, int] = field(default_factory=dict)
+    """How often its run called each external tool, for real."""
     spent: Spent = NOTHING_SPENT
     judging: Usage = NOTHING
     """What its evaluators used; `spent` includes it, `usage` does not: it is no cost of the workflow."""
@@ -78,6 +80,7 @@ class JobRecord:
             "trace": self.trace,
             "traces": [window.to_data() for window in self.traces],
             "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
+            "external": dict(self.external),
             "judging": None if self.judging == NOTHING else self.judging.to_data(),
             "alone": self.alone,
         }
@@ -104,6 +107,7 @@ class JobRecord:
             trace=data.get("trace"),
             traces=tuple(map(Window.from_data, data.get("traces", ()))),
             spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
+            external=data.get("external", {}),
             judging=Usage.from_data(data["judging"]) if "judging" in data else NOTHING,
             alone=data.get("alone", False),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -280,17 +281,24 @@ class JobRunner:
         failure = Failure(type=type(error).__qualname__, message=masked(str(error)), traceback=told)
         return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=failure))
 
+    def _counted_calls(self, job: Job, execution: Execution, sharing: Sharing) -> JobRecord:
+        """Return what a job executed, shared, spent, and called outside."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(execution.id)
+        external = Counter(call.tool for call in calls if call.may_have_happened)
+        return replace(_counted(job, sharing), external=dict(external))
+
     def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
         if sharing.begun_elsewhere:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
-            failed = replace(_counted(job, sharing), error=_why(execution))
+            failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution))
             return job.ended(JobStatus.FAILED, execution.id, failed)
         plan, evaluation = self.plan, self.services.evaluation
         context = evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
         scored = evaluation.scored(context, plan.evaluators)
-        counted = _counted(job, sharing)
+        counted = self._counted_calls(job, execution, sharing)
         record = replace(
             counted,
             spent=counted.spent + Spent.of(scored.spent.totals()),
