@@ -8,7 +8,7 @@ from typing import Any
 
 import wtb
 import wtb.langgraph
-from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.application.queries.views import CheckpointView, RunTimes, RunView, WorkflowView
 from wtb.batch_results import CaseText, FlakyCase, JobResult
@@ -26,6 +26,7 @@ from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.run_scores import RunScore, RunScores
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.agreement import Agreement
 from wtb.domain.statistics.comparisons import Comparison, NeededCases, Summary
 from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.domain.statistics.gate import Gate
@@ -90,7 +91,7 @@ _WORKFLOW = Described(
     groups={
         "Nodes and edges": ("node", "add_node", "edge", "reducer", "depends_on"),
         "Variants": ("variant", "add_variant", "variants", "deactivate", "activate"),
-        "Mocks": ("mocked",),
+        "Mocks": ("mocked", "mocked_tools"),
         "As data": ("to_dict", "from_dict", "definition"),
     },
     beside=("given",),
@@ -205,7 +206,8 @@ _RESULT = Described(
         "Verdicts": ("matrix", "compare", "effects", "pareto", "weighted", "notes"),
         "Case by case": ("results", "case_texts", "different", "flaky", "table"),
         "Tags": ("tags", "tagged", "means_by_tag"),
-        "Work and cost": ("sharing", "outside", "unpriced", "crowding", "measured_apart"),
+        "Judges": ("agreement",),
+        "Work and cost": ("sharing", "judging", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
     beside=("overview",),
@@ -275,6 +277,7 @@ SECTIONS = (
                 "NumericMatch",
                 "RegexMatch",
                 "FitsSchema",
+                "Judge",
                 "Latency",
                 "Cost",
                 "Tokens",
@@ -463,8 +466,11 @@ SECTIONS = (
                 "coarse",
                 "changing",
                 "outside",
+                "external",
             ),
+            ExternalTool: ("name", "answer", "jobs", "earlier_calls", "earlier_jobs"),
             Spent: ("usd", "tokens", "s"),
+            Agreement: ("scores", "unlabelled", "failed", "exact", "mean_difference", "mean_error", "kappa"),
         },
     ),
     Section(

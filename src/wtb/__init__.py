@@ -36,6 +36,7 @@ from wtb.infrastructure.evaluators.builtin import (
     ToolErrors,
 )
 from wtb.infrastructure.evaluators.functions import evaluator
+from wtb.infrastructure.evaluators.judge import Judge
 from wtb.runs import Run
 from wtb.settings import Settings
 from wtb.tools import reversible, tool, workspace
@@ -58,6 +59,7 @@ __all__ = [
     "FitsSchema",
     "InvalidInput",
     "InvalidWorkflow",
+    "Judge",
     "Latency",
     "NotFound",
     "NumericMatch",

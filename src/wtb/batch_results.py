@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,11 @@ from wtb.domain.evaluation import (
     overall,
     pareto,
 )
+from wtb.domain.figures import NOTHING
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.spending import Spent
+from wtb.domain.statistics.agreement import Agreement, agreement_of
 from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
 from wtb.domain.statistics.near_copies import NearCopies
 from wtb.domain.variants import parse_label
@@ -340,6 +342,29 @@ class BatchResult(Displayed):
     def _overall(self) -> ScoreTable | None:
         weights = self.weights
         return overall([self.table(name) for name in weights], weights) if weights else None
+
+    @property
+    def judging(self) -> dict[str, Any]:
+        """What the evaluators used: tokens, cost, and the models without a known price. `spent` includes it."""
+        used = sum((job.record.judging for job in self._jobs), NOTHING)
+        return {**used.totals(), **({"unpriced": list(used.unpriced)} if used.unpriced else {})}
+
+    def agreement(self, metric: str, label: str) -> Agreement:
+        """Return how well the scores of a judge agree with those that people gave, over all combinations.
+
+        `label` is the key in `expected` under which cases carry a person's score. Runs without a score, and cases
+        without a label, are left out and counted.
+        """
+        return agreement_of(self._labelled(metric, label))
+
+    def _labelled(self, metric: str, label: str) -> Iterator[tuple[float | None, float | None]]:
+        """Yield the score and the label of each finished job."""
+        cases = kept_cases(self.batch.record, self._bench.services.codec)
+        for job in self._jobs:
+            expected = cases[job.case_id].expected
+            given = expected.get(label) if isinstance(expected, Mapping) else None
+            if job.record.scores is not None:
+                yield job.record.numbers.get(metric), float(given) if isinstance(given, int | float) else None
 
     @property
     def sharing(self) -> dict[str, Any]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from wtb.application.batches.plan import BatchPlan, check_plan
 from wtb.application.evaluation_engine import check_cases
+from wtb.application.runs.mocks import tool_answers
 from wtb.batch_results import check_primary, check_weighted
 from wtb.domain.cases import clustered
 from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
+from wtb.domain.tool_answers import External
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
@@ -47,6 +49,10 @@ class BatchTest:
     - `share=False`: share and keep nothing; run every node of every job.
     - `fresh`: ignore earlier results of all nodes (`True`) or of those in a list.
     - `seed`: the seed of the runs and of random combinations.
+    - `tools`: who answers the calls of tools, by name: a function, a run whose answers are used, or `"record"`: each
+      call is made once for a case, and equal calls get its result.
+    - `external`: what happens to calls of external tools: they are made (`run`), or a job that makes one fails
+      (`refuse`).
     """
 
     flow: Workflow | Any
@@ -67,6 +73,8 @@ class BatchTest:
     share: bool = field(default=True, kw_only=True)
     fresh: bool | Sequence[str] = field(default=False, kw_only=True)
     seed: int = field(default=0, kw_only=True)
+    tools: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    external: str = field(default="run", kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flow", as_workflow(self.flow))  # takes LangGraph graphs, too
@@ -74,6 +82,7 @@ class BatchTest:
     def plan(self, only: Sequence[str] = ()) -> BatchPlan:
         """Check everything that can be checked before a run, and return the plan; `only` limits the combinations."""
         definition = self.flow.definition()
+        definition = replace(definition, tools={**definition.tools, **tool_answers(self.tools)})
         definition.validate()
         chosen = combinations(self.flow.variants, self.variants, baseline=self.baseline, seed=self.seed)
         selection = chosen
@@ -108,6 +117,7 @@ class BatchTest:
             workers=self.workers or default_workers(),
             runner=self.runner,
             budget=Budget.of(self.budget),
+            external=_external(self.external),
         )
         check_plan(plan)
         return plan
@@ -118,6 +128,13 @@ def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[
     if unknown:
         known = "; ".join(label(each) for each in chosen)
         raise InvalidInput(f"the batch has no combination {'; '.join(unknown)}; it has {known}")
+
+
+def _external(given: str) -> External:
+    try:
+        return External(given)
+    except ValueError:
+        raise InvalidInput(f"external={given!r} is unknown; it is one of {', '.join(External)}") from None
 
 
 def default_workers() -> int:

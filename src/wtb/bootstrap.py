@@ -23,6 +23,7 @@ from wtb.application.batches.run_scoring import RunScoring
 from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
+from wtb.application.judgements import Judgements
 from wtb.application.node_cache import NodeCache
 from wtb.application.queries.service import Queries
 from wtb.application.runs.execution_controller import ExecutionController
@@ -43,6 +44,7 @@ from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
+from wtb.domain.model_endpoint import ModelEndpoint
 from wtb.domain.ports import (
     NO_TELEMETRY,
     CallAnchor,
@@ -56,7 +58,7 @@ from wtb.domain.ports import (
     Owners,
     Telemetry,
 )
-from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker
+from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker, Secret
 from wtb.domain.workflow import WorkflowDefinition
 from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -182,7 +184,16 @@ def bootstrap(
     """Put everything together as the settings say."""
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
     controller = _controller(parts)
-    evaluation = EvaluationEngine(parts.storage, parts.masker, parts.caller, live)
+    cache = NodeCache(parts.storage, parts.clock, parts.owners, parts.masker)
+    evaluation = EvaluationEngine(
+        parts.storage,
+        parts.masker,
+        parts.caller,
+        live,
+        judgements=Judgements(parts.storage, parts.codec, cache),
+        price=price_usd,
+        endpoint=_judge_endpoint(parts.settings),
+    )
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(
         **vars(parts),
@@ -191,7 +202,7 @@ def bootstrap(
         run_editor=_run_editor(parts),
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=CheckpointComparison(parts.storage, parts.objects),
-        batches=_batches(parts, controller, evaluation, scoring),
+        batches=_batches(parts, controller, evaluation, scoring, cache),
         batch_editor=BatchEditor(parts.storage, parts.clock, user=parts.user),
         baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
@@ -299,7 +310,11 @@ def _run_editor(parts: _Parts) -> RunEditor:
 
 
 def _batches(
-    parts: _Parts, controller: ExecutionController, evaluation: EvaluationEngine, scoring: Scoring
+    parts: _Parts,
+    controller: ExecutionController,
+    evaluation: EvaluationEngine,
+    scoring: Scoring,
+    cache: NodeCache,
 ) -> BatchTestRunner:
     traces = Traces(parts.storage, parts.observer)
     services = BatchServices(
@@ -308,7 +323,7 @@ def _batches(
         ids=parts.ids,
         codec=parts.codec,
         controller=controller,
-        cache=NodeCache(parts.storage, parts.clock, parts.owners, parts.masker),
+        cache=cache,
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,
@@ -318,6 +333,11 @@ def _batches(
         user=parts.user,
     )
     return BatchTestRunner(services)
+
+
+def _judge_endpoint(settings: Settings) -> ModelEndpoint:
+    key = settings.judge_key
+    return ModelEndpoint(url=settings.judge_url, key=None if key is None else Secret(key.get_secret_value()))
 
 
 def _retention(parts: _Parts) -> Retention:

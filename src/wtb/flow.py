@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from wtb.application.runs.mocks import mock
+from wtb.application.runs.mocks import mock, tool_answers
 from wtb.application.runs.tool_nodes import tool_node
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
+from wtb.domain.tool_answers import ToolAnswer
 from wtb.domain.tools import Tool
 from wtb.domain.workflow import Condition, Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition, names_of
 
@@ -50,6 +51,7 @@ class Workflow:
         self._reducers: dict[str, Reducer] = {}
         self._variants: list[Variant] = []
         self._inactive: set[tuple[str, str]] = set()
+        self._tools: dict[str, ToolAnswer] = {}
 
     @overload
     def node(self, function: F, /) -> F: ...
@@ -277,6 +279,7 @@ class Workflow:
             metadata=dict(self.metadata),
             variants=tuple(self._variants),
             imports=self.imports,
+            tools=dict(self._tools),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -312,6 +315,17 @@ class Workflow:
         )
         flow = copy.copy(self)
         flow._nodes = list(nodes)
+        flow.source, flow.origin = None, flow  # another process would load the original from there, not this copy
+        return flow
+
+    def mocked_tools(self, tools: Mapping[str, Any]) -> Workflow:
+        """Return a copy of the workflow in which these tools are answered without being called.
+
+        `tools` maps the name of a tool to a function that is called instead, to a run whose answers are used, or to
+        `"record"`: a batch then makes each call once for a case, and answers equal calls with that result.
+        """
+        flow = copy.copy(self)
+        flow._tools = {**self._tools, **tool_answers(tools)}
         flow.source, flow.origin = None, flow  # another process would load the original from there, not this copy
         return flow
 

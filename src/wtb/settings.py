@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -96,6 +96,7 @@ class Settings(BaseSettings):
       (`fatal`).
     - `user`: the name that your runs, checkpoints and events carry; without one, your login name.
     - `secret_keys`, `secret_patterns`: what else to mask in events, logs and errors.
+    - `judge_url`, `judge_key`: the address of an OpenAI-compatible service that judges ask, and its key.
     - `retention`: the rules of `wtb prune`.
     - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
       step takes to store its files.
@@ -123,6 +124,8 @@ class Settings(BaseSettings):
     secret_keys: tuple[str, ...] = ()
     secret_patterns: tuple[str, ...] = ()
     retention: RetentionSettings = RetentionSettings()
+    judge_url: str | None = None
+    judge_key: SecretStr | None = None
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
 
     @property

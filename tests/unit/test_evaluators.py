@@ -13,7 +13,7 @@ import wtb
 import wtb.langgraph
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import EvaluationContext
+from wtb.domain.evaluation import EvaluationContext, RunUsage
 from wtb.infrastructure.evaluators.paths import value_at
 
 
@@ -59,7 +59,7 @@ def context(expected: Any = None, **state: Any) -> EvaluationContext:
         state=state or STATE,
         latency_s=0.0,
         steps=1,
-        usage={},
+        usage=RunUsage({}),
         tool_errors=0,
     )
 

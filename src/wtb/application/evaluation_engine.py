@@ -11,15 +11,17 @@ from typing import Any, Protocol
 
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
+from wtb.application.judgements import Judgements
 from wtb.application.runs.run_figures import line_figures
 from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
 from wtb.domain.engine import Runs
 from wtb.domain.errors import InvalidInput
-from wtb.domain.evaluation import EvaluationContext, Evaluator, metric_of
-from wtb.domain.figures import NOTHING
+from wtb.domain.evaluation import EvaluationContext, Evaluator, RunUsage, metric_of
+from wtb.domain.figures import NOTHING, Price, Usage
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.job_output import JobOutput, output_of
+from wtb.domain.model_endpoint import NO_ENDPOINT, ModelEndpoint
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
@@ -45,6 +47,8 @@ class Scored:
 
     scores: Mapping[str, Any]
     bools: tuple[str, ...] = ()
+    spent: Usage = NOTHING
+    """What the evaluators themselves used; a score that was stored before costs nothing."""
 
     @property
     def as_given(self) -> dict[str, Any]:
@@ -58,7 +62,20 @@ class EvaluationEngine:
     `restore` gives the objects of a stored state where the workflow that knows them is not at hand.
     """
 
-    def __init__(self, storage: Storage, masker: Masker, runs: Runs, restore: Restore) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        masker: Masker,
+        runs: Runs,
+        restore: Restore,
+        *,
+        judgements: Judgements,
+        price: Price,
+        endpoint: ModelEndpoint = NO_ENDPOINT,
+    ) -> None:
+        self._judgements = judgements
+        self._price = price
+        self._endpoint = endpoint
         self._storage = storage
         self._masker = masker
         self._runs = runs
@@ -83,9 +100,10 @@ class EvaluationEngine:
             state=(restore or self.restore)(state),
             latency_s=line.latency_s,
             steps=line.steps,
-            usage={} if line.usage is NOTHING else line.usage.totals(),
+            usage=RunUsage({} if line.usage is NOTHING else line.usage.totals()),
             tool_errors=line.tool_errors,
             unpriced=line.usage.unpriced,
+            endpoint=self._endpoint,
         )
 
     def with_input(self, case: Case, execution_id: ExecutionId, restore: Restore | None = None) -> Case:
@@ -99,10 +117,17 @@ class EvaluationEngine:
 
     def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:
         """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
+        used: list[Usage] = []
+
+        def report(**reported: Any) -> None:
+            used.append(Usage.reported(self._price, **reported))
+
+        context = replace(context, usage=RunUsage(context.usage, report))
         given = {evaluator.name: self._given(context, evaluator) for evaluator in evaluators}
         return Scored(
             scores={name: float(score) if isinstance(score, bool) else score for name, score in given.items()},
             bools=tuple(name for name, score in given.items() if isinstance(score, bool)),
+            spent=sum(used, NOTHING),
         )
 
     def output(self, context: EvaluationContext, reader: OutputReader, made_by: str) -> JobOutput:
@@ -116,16 +141,23 @@ class EvaluationEngine:
     def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
         """Return what an evaluator gives: a finite number, a truth value, or the error."""
         try:
-            score = evaluator.evaluate(context)
-            if inspect.isawaitable(score):
-                score = self._runs.run(evaluator.name, partial(_awaited, score), None)
-            return _checked(score)
+            asked = getattr(evaluator, "asked", None)
+            if asked is None:
+                return self._evaluated(context, evaluator)
+            made = partial(self._evaluated, context, evaluator)
+            return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
             told = str(error)
         except Exception as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
             place = own_place(error)
             told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
+
+    def _evaluated(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool:
+        score = evaluator.evaluate(context)
+        if inspect.isawaitable(score):
+            score = self._runs.run(evaluator.name, partial(_awaited, score), None)
+        return _checked(score)
 
 
 class _NoScore(Exception):

@@ -22,6 +22,7 @@ from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import Measured
+from wtb.domain.tool_answers import External
 from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
@@ -128,6 +129,13 @@ class NodeCache:
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
         return None if claimed else self.claim(key, attempt, state, is_current)
+
+    def find(self, key: bytes) -> SharedResult | None:
+        """Return a result that does not depend on a state, if there is one."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.cache.find(key)
+        is_done = found is not None and found.status is CacheStatus.DONE and found.value is not None
+        return _result(found, {}) if found is not None and is_done else None
 
     def is_being_made(self, key: bytes) -> bool:
         """Whether a living process is making the result."""
@@ -249,6 +257,7 @@ class Sharing:
     attempt: AttemptRef
     enabled: bool = True
     """Whether anything is shared; executed node runs are counted either way."""
+    external: External = External.RUN
     fresh: frozenset[str] = frozenset()
     """The nodes whose results are used only if they were made in this run of the batch."""
     begun_elsewhere: bool = False

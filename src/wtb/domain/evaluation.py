@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
+from wtb.domain.model_endpoint import NO_ENDPOINT, ModelEndpoint
 
 
 class Direction(StrEnum):
@@ -308,6 +309,25 @@ def beats(other: Mapping[str, float], own: Mapping[str, float], directions: Mapp
     return all(gain >= 0 for gain in gains) and any(gain > 0 for gain in gains)
 
 
+class RunUsage(dict[str, float]):
+    """What a run used, by name. Call it to report what the evaluator itself used, as `ctx.usage` of a node."""
+
+    def __init__(self, totals: Mapping[str, float], report: Callable[..., None] = lambda **used: None) -> None:
+        super().__init__(totals)
+        self._report = report
+
+    def __call__(
+        self,
+        *,
+        model: str | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Report the tokens and the cost of a model call that the evaluator made; they count in the budget."""
+        self._report(model=model, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
     """What an evaluator sees: the case, and the run that it produced.
@@ -320,10 +340,13 @@ class EvaluationContext:
     state: Mapping[str, Any]
     latency_s: float
     steps: int
-    usage: Mapping[str, float]
+    usage: RunUsage
+    """What the run used; call it to report what the evaluator itself used."""
     tool_errors: int
     unpriced: tuple[str, ...] = ()
     """Models without a known price: their calls are not in `usage["cost_usd"]`."""
+    endpoint: ModelEndpoint = NO_ENDPOINT
+    """Where judges ask a model."""
 
     @property
     def expected(self) -> Any:
@@ -335,8 +358,10 @@ class Evaluator(Protocol):
     """Scores a run. `name` is the name of the metric; `direction`, `worst` and `best` are optional.
 
     An optional `check_case(case)` is called before anything runs, and raises InvalidInput for a case that the evaluator
-    could not score. `evaluate` may be async; it returns a number or a bool. If all scores are bools, the scale is 0 to
-    1. An exception is recorded as the failure of that score.
+    could not score. An optional `asked(context)` returns a text with everything in the run that the score depends on:
+    the score is then stored, and given again for an equal question about the same case. `evaluate` may be async; it
+    returns a number or a bool. If all scores are bools, the scale is 0 to 1. An exception is recorded as the failure of
+    that score.
     """
 
     @property

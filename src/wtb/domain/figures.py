@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from wtb.domain.errors import InvalidInput
+
+Price = Callable[[str, int, int], float | None]
+"""The price of a model for input and output tokens, in dollars; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,25 @@ class Usage:
             cost_usd=self.cost_usd + other.cost_usd,
             models=_merged(self.models, other.models),
             unpriced=_merged(self.unpriced, other.unpriced),
+        )
+
+    @classmethod
+    def reported(
+        cls, price: Price, *, model: str | None, input_tokens: int, output_tokens: int, cost_usd: float | None
+    ) -> Usage:
+        """Return the usage of one model call; a model without a known price is never treated as free."""
+        if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
+            raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
+        unpriced: tuple[str, ...] = ()
+        if cost_usd is None and input_tokens + output_tokens:
+            cost_usd = None if model is None else price(model, input_tokens, output_tokens)
+            unpriced = () if cost_usd is not None else (model or "a model without a name",)
+        return cls(
+            input_tokens=int(input_tokens),
+            output_tokens=int(output_tokens),
+            cost_usd=float(cost_usd or 0.0),
+            models=() if model is None else (model,),
+            unpriced=unpriced,
         )
 
 

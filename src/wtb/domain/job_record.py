@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.domain.execution import Failure
+from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.job_output import JobOutput
 from wtb.domain.observation import Window
 from wtb.domain.spending import NOTHING_SPENT, Spent
@@ -44,9 +45,13 @@ class JobRecord:
     """The trace of the process that ran the job."""
     traces: tuple[Window, ...] = ()
     """Where in which traces its node runs were executed: what was read there counts."""
+    external: Mapping[str, int] = field(default_factory=dict)
+    """How often its run called each external tool, for real."""
     spent: Spent = NOTHING_SPENT
     output: JobOutput | None = None
     """None for jobs that failed, and for jobs of earlier versions until their batch runs again."""
+    judging: Usage = NOTHING
+    """What its evaluators used; `spent` includes it, `usage` does not: it is no cost of the workflow."""
     alone: bool = False
     """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
 
@@ -79,6 +84,8 @@ class JobRecord:
             "traces": [window.to_data() for window in self.traces],
             "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
             "output": None if self.output is None else self.output.to_data(),
+            "external": dict(self.external),
+            "judging": None if self.judging == NOTHING else self.judging.to_data(),
             "alone": self.alone,
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
@@ -105,6 +112,8 @@ class JobRecord:
             traces=tuple(map(Window.from_data, data.get("traces", ()))),
             spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
             output=None if output is None else JobOutput.from_data(output),
+            external=data.get("external", {}),
+            judging=Usage.from_data(data["judging"]) if "judging" in data else NOTHING,
             alone=data.get("alone", False),
         )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import THREAD
 from wtb.domain.state import Reducer
+from wtb.domain.tool_answers import ToolAnswer
 
 if TYPE_CHECKING:
     from wtb.domain.engine import Engine, Runs
@@ -196,6 +197,8 @@ class WorkflowDefinition:
     """Says how an input is stored whose objects only another library can write."""
     restored: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, compare=False)
     """Gives a stored state as the nodes see it, where only another library can; None when they see what is stored."""
+    tools: Mapping[str, ToolAnswer] = field(default_factory=dict, compare=False)
+    """What answers the calls of tools, by their names; tools that are not here answer themselves."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one does not change.

@@ -115,6 +115,7 @@ class BatchAttempt:
         *,
         progress: Progress,
         budget: Budget,
+        is_scoring_free: bool = True,
         workers: int,
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
@@ -123,7 +124,7 @@ class BatchAttempt:
         self._workers = workers
         self._stop = stop
         self._on_progress = on_progress
-        self._schedule = JobSchedule(pending, workers=workers, budget=budget)
+        self._schedule = JobSchedule(pending, workers=workers, budget=budget, is_scoring_free=is_scoring_free)
         self._news: queue.SimpleQueue[JobReport | bytes] = queue.SimpleQueue()
         self._began = self._looked_at = self._kept_at = self._asked_at = time.monotonic()
         self._error: BaseException | None = None

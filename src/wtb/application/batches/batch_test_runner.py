@@ -59,6 +59,7 @@ class BatchTestRunner:
             self._services.cache,
             progress=Progress.of(planned.jobs, spent),
             budget=plan.budget,
+            is_scoring_free=not any(hasattr(evaluator, "asked") for evaluator in plan.evaluators),
             workers=plan.workers,
             stop=stop,
             on_progress=on_progress,

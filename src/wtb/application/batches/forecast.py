@@ -13,6 +13,21 @@ from wtb.domain.batch_record import MadeOf
 from wtb.domain.workflow import WorkflowDefinition
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalTool:
+    """An external tool that a batch may call."""
+
+    name: str
+    answer: str
+    """What happens to its calls: `run`, `refuse`, `mock`, `record`, or `run answers`."""
+    jobs: int
+    """The jobs to run whose nodes name it, or that called it the last time."""
+    earlier_calls: int
+    """How often earlier runs of the batch called it, for real."""
+    earlier_jobs: int
+    """In how many jobs they did."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """What running a batch would do: how many jobs and node runs, and what has changed in each node.
@@ -32,6 +47,8 @@ class Forecast:
     coarse: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     changing: tuple[str, ...] = ()
     outside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    external: tuple[ExternalTool, ...] = ()
+    """The external tools that the batch knows of; a node may call others."""
 
 
 NodeRunKey = tuple[Any, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -192,6 +193,7 @@ class JobRunner:
             attempt=self._attempt,
             enabled=self.plan.share and not job.record.alone,
             fresh=self.plan.fresh_nodes,
+            external=self.plan.external,
         )
 
     def _ended(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Job:
@@ -280,19 +282,29 @@ class JobRunner:
         failure = Failure(type=type(error).__qualname__, message=masked(str(error)), traceback=told)
         return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=failure))
 
+    def _counted_calls(self, job: Job, execution: Execution, sharing: Sharing) -> JobRecord:
+        """Return what a job executed, shared, spent, and called outside."""
+        with self.services.storage.unit_of_work(readonly=True) as uow:
+            calls = uow.tool_calls.list_calls(execution.id)
+        external = Counter(call.tool for call in calls if call.may_have_happened)
+        return replace(_counted(job, sharing), external=dict(external))
+
     def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
         if sharing.begun_elsewhere:
             self._recount(execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
-            failed = replace(_counted(job, sharing), error=_why(execution))
+            failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution))
             return job.ended(JobStatus.FAILED, execution.id, failed)
         plan, evaluation = self.plan, self.services.evaluation
         context = evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
         scored = evaluation.scored(context, plan.evaluators)
+        counted = self._counted_calls(job, execution, sharing)
         record = replace(
-            _counted(job, sharing),
+            counted,
             output=evaluation.output(context, plan.output, plan.output_digest),
+            spent=counted.spent + Spent.of(scored.spent.totals()),
+            judging=scored.spent,
             scores=dict(scored.scores),
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),

@@ -22,6 +22,7 @@ from wtb.domain.ports import Codec
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Budget
 from wtb.domain.statistics.near_copies import find_near_copies
+from wtb.domain.tool_answers import External
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
 
@@ -55,6 +56,7 @@ class BatchPlan:
     runner: str = "threads"
     """The name of the runner."""
     budget: Budget = field(default_factory=Budget)
+    external: External = External.RUN
     remeasure: bool = False
     """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from wtb.application.batches.forecast import Forecast, NodeRunCount, NodeRunKey
+from wtb.application.batches.external_tools import external_tools
+from wtb.application.batches.forecast import ExternalTool, Forecast, NodeRunCount, NodeRunKey
 from wtb.application.batches.plan import BatchPlan
 from wtb.application.batches.scoring import scored_by, waiting_for_scores
 from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
@@ -130,7 +131,7 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that will run again, as a new run; what it has spent so far still counts."""
-        kept = JobRecord(spent=job.spent, alone=job.record.alone)
+        kept = JobRecord(spent=job.spent, alone=job.record.alone, external=job.record.external)
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
@@ -144,6 +145,12 @@ class BatchPlanner:
     def changed_in(self, windows: Sequence[Window], prints: Sequence[Fingerprint]) -> list[str]:
         """Return what these functions read in these windows that has changed since, in words."""
         return list(in_words(self._traces.changed(windows, prints)))
+
+    def external(
+        self, plan: BatchPlan, prints: Prints, known: Sequence[Job], waiting: Sequence[Job]
+    ) -> tuple[ExternalTool, ...]:
+        """Return the external tools that the jobs to run may call, as far as that is known."""
+        return external_tools(plan, prints, known, waiting, self._find_tool)
 
     def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the nodes that were seen to use the network or other programs, with what they used."""
@@ -312,6 +319,7 @@ class _Planning:
             coarse={node: print_.coarse for node, print_ in nodes.items() if print_.coarse},
             changing=tuple(sorted(self._before.changing)),
             outside=self._planner.outside(self._plan, self._prints, traces),
+            external=self._planner.external(self._plan, self._prints, self._known, waiting),
         )
 
     def _node_runs(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> tuple[int, int, int]:

@@ -16,10 +16,10 @@ class JobSchedule:
     stopped or the budget is used up, no job starts; those that have started continue to their ends.
     """
 
-    def __init__(self, jobs: Sequence[Job], *, workers: int, budget: Budget) -> None:
+    def __init__(self, jobs: Sequence[Job], *, workers: int, budget: Budget, is_scoring_free: bool = True) -> None:
         self._workers = workers
         self._budget = budget
-        self._only_scored = {job.number for job in jobs if job.has_run}
+        self._only_scored = {job.number for job in jobs if job.has_run and is_scoring_free}
         self._ready = deque(job.number for job in jobs)
         self._begun: set[int] = set()
         self._running: set[int] = set()

@@ -14,6 +14,7 @@ from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.runner import ParallelMap
+from wtb.domain.spending import Spent
 
 
 class Scoring:
@@ -107,6 +108,8 @@ class Scoring:
             scored_by={**job.record.scored_by, **known.wanted},
             scored_in=read,
             output=job.record.output if output is None else self._evaluation.output(context, *output),
+            spent=job.record.spent + Spent.of(new.spent.totals()),
+            judging=job.record.judging + new.spent,
         )
         return job.ended(JobStatus.COMPLETED, job.execution_id, record)
 

@@ -73,6 +73,7 @@ def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroun
     if around.state_types:
         # A node may call methods of objects that come with the state, which its own code does not name.
         extra["the classes of states"] = around.state_types
+    extra |= {f"the answers of tool `{name}`": answer.depends_on for name, answer in definition.tools.items()}
     return fingerprint(node.function, node.config, {**extra, **declared(node.depends_on, _DIGESTS)}, around)
 
 

@@ -15,14 +15,11 @@ from wtb.application.runs.node_calls import NodeCalls, with_idempotency_key
 from wtb.application.runs.question_schema import check_schema
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
-from wtb.domain.figures import Usage
+from wtb.domain.figures import Price, Usage
 from wtb.domain.history import check_name
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import Tool, ToolSpec
+from wtb.domain.tools import Effects, Tool, ToolSpec
 from wtb.domain.workflow import WorkflowDefinition
-
-Price = Callable[[str, int, int], float | None]
-"""The price of a model for input and output tokens, in dollars; None if it is unknown."""
 
 
 class Context:
@@ -82,16 +79,19 @@ class Context:
         Calls with equal arguments are told apart by their order, or by a `key`, which is not passed to the tool.
         """
         known = self._known(tool)
-        if inspect.iscoroutinefunction(known.function):
+        mock = self._calls.answers.mock_of(known.spec.name)
+        if inspect.iscoroutinefunction(mock or known.function):
             raise InvalidInput(f"tool {known.spec.name!r} is async: call it with `await ctx.atool(…)` in an async node")
         call = self._calls.tool(known, _bound(known, args, kwargs, key), key)
-        return self._calls.make(call, lambda: with_idempotency_key(known, call)(*args, **kwargs))
+        return self._calls.make(call, lambda: (mock or with_idempotency_key(known, call))(*args, **kwargs))
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Like `tool`, for async nodes. Sync tools run on a thread, so gathered calls run at the same time."""
         known = self._known(tool)
+        mock = self._calls.answers.mock_of(known.spec.name)
         call = await asyncio.to_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
-        return await self._calls.make_either(call, partial(with_idempotency_key(known, call), *args, **kwargs))
+        function = mock or with_idempotency_key(known, call)
+        return await self._calls.make_either(call, partial(function, *args, **kwargs))
 
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function whose result may differ each time, such as a model, and record its result under `key`."""
@@ -135,24 +135,20 @@ class Context:
         Without `cost_usd`, the price comes from genai-prices if that is installed. A call without a known price is
         reported as such and never treated as free.
         """
-        if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
-            raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
-        unpriced: tuple[str, ...] = ()
-        if cost_usd is None and input_tokens + output_tokens:
-            cost_usd = None if model is None else self._price(model, input_tokens, output_tokens)
-            unpriced = () if cost_usd is not None else (model or "a model without a name",)
-        used = Usage(
-            input_tokens=int(input_tokens),
-            output_tokens=int(output_tokens),
-            cost_usd=float(cost_usd or 0.0),
-            models=() if model is None else (model,),
-            unpriced=unpriced,
+        used = Usage.reported(
+            self._price, model=model, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd
         )
         self._calls.journal.use(used)
 
     def _known(self, tool: str | Callable[..., Any]) -> Tool:
         if isinstance(tool, str):
-            return self._find_tool(tool)
+            mock = self._calls.answers.mock_of(tool)
+            try:
+                return self._find_tool(tool)
+            except InvalidInput:
+                if mock is None:
+                    raise
+                return Tool(spec=ToolSpec(name=tool, effects=Effects.NONE), function=mock)
         if isinstance(tool, Tool):
             return tool
         name = getattr(tool, "__qualname__", type(tool).__qualname__)

@@ -60,6 +60,10 @@ class EngineContext:
         """The current node run."""
         return self.context.run
 
+    def mock_of(self, tool: str) -> Callable[..., Any] | None:
+        """Return the function that is called instead of a tool; None if it has no mock."""
+        return self._calls.answers.mock_of(tool)
+
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
         """Call a tool of another library and record these arguments."""
         with self._waited_for():
@@ -91,6 +95,7 @@ class EngineContext:
 
     def saw_begin(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
         """Record a call to a tool that does not ask us first; refuse it if an earlier attempt already made it."""
+        self._calls.answers.check_seen(tool)
         journal = self._calls.journal
         call = journal.lookup(CallKind.TOOL, tool, Effects.EXTERNAL, arguments, None)
         if journal.is_recorded(call) and call.may_have_happened:

@@ -11,7 +11,6 @@ from typing import Any
 
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.node_cache import Sharing
-from wtb.application.runs.context import Price
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
@@ -30,6 +29,7 @@ from wtb.domain.anchor import Act, AnchoredCall, begun_again
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
+from wtb.domain.figures import Price
 from wtb.domain.ids import ExecutionId
 from wtb.domain.options import Keep, OnFailure, RunOptions
 from wtb.domain.ports import NO_TELEMETRY, CallAnchor, Clock, Codec, Conditions, Owners, Storage, Telemetry

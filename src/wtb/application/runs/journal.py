@@ -87,6 +87,7 @@ class CallJournal:
         place: Callable[[], tuple[int, int]],
         note: Callable[[NodeRun, ToolCall], None],
         lost: dict[str, AnchoredCall],
+        answered: frozenset[str] = frozenset(),
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -98,6 +99,8 @@ class CallJournal:
         self._fine_grained = fine_grained
         self._place = place
         self._note = note
+        self._answered = answered
+        """Tools whose calls are answered by mocks or recordings: any other job gets the same answers."""
         self._lost = lost
         """Calls of this visit that the store has lost, by identity; those that are taken up are removed."""
         self._lock = threading.Lock()
@@ -403,7 +406,7 @@ class CallJournal:
         for call in self._calls.values():
             if call.kind is CallKind.ASK:
                 return "it asked a person"
-            if call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL:
+            if call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL and call.tool not in self._answered:
                 return f"it called {call.tool}, an external tool"
         return None
 

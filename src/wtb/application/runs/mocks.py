@@ -7,6 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.tool_answers import MockedTool, Recording, RunAnswers, ToolAnswer
+from wtb.domain.tools import CallKind, CallStatus
 
 
 def mock(node: str, given: Any) -> Callable[..., Any]:
@@ -45,3 +47,44 @@ def _kept(node: str, result: Any) -> Any:
 
 def _is_error(given: Any) -> bool:
     return isinstance(given, BaseException) or (isinstance(given, type) and issubclass(given, BaseException))
+
+
+def tool_answers(given: Mapping[str, Any]) -> dict[str, ToolAnswer]:
+    """Return what answers the calls of each tool."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"tools={given!r}: give a mapping of tool names, as {{'open_ticket': 'record'}}")
+    return {name: _answer(name, each) for name, each in given.items()}
+
+
+def _answer(tool: str, given: Any) -> ToolAnswer:
+    if isinstance(given, MockedTool | RunAnswers | Recording):
+        return given
+    if given == "record":
+        return Recording()
+    if callable(given):
+        return MockedTool(given)
+    if hasattr(given, "calls") and hasattr(given, "history"):
+        return _answers_of(tool, given)
+    raise InvalidInput(
+        f"tool {tool!r} cannot be mocked with {given!r}; give a function that is called instead, a run whose answers "
+        "to use, or 'record' to make each call once for a case"
+    )
+
+
+def _answers_of(tool: str, run: Any) -> RunAnswers:
+    """Return the answers that a tool gave in a run."""
+    made_by = {each.id: each for each in run.history.node_runs}
+    calls = sorted(
+        (
+            call
+            for call in run.calls
+            if call.kind is CallKind.TOOL and call.tool == tool and call.status is not CallStatus.FAILED
+        ),
+        key=lambda call: call.start_order,
+    )
+    ended = [call for call in calls if call.ended_at is not None]
+    if not ended:
+        raise InvalidInput(f"run {run.id} has no answers of tool {tool!r}: it never called it, or never got a result")
+    return RunAnswers(
+        str(run.id), tuple((made_by[call.node_run_id].node, made_by[call.node_run_id].visit, call) for call in ended)
+    )

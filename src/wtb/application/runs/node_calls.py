@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
+from wtb.application.runs.tool_answers import ToolAnswers
 from wtb.domain.anchor import first_id
-from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry, measured
+from wtb.domain.ports import Measure, Telemetry, measured
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, WhenInDoubt
 
 
 class NodeCalls:
     """Looks each call up in the journal, makes it unless its result is recorded, and records how it ended."""
 
-    def __init__(self, journal: CallJournal, telemetry: Telemetry = NO_TELEMETRY) -> None:
+    def __init__(self, journal: CallJournal, telemetry: Telemetry, answers: ToolAnswers) -> None:
         self.journal = journal
         self.telemetry = telemetry
+        self.answers = answers
 
     def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
         """Return the call of a tool: with its result if that is recorded, or to be made."""
-        call = self.journal.lookup(CallKind.TOOL, tool.spec.name, tool.spec.effects, arguments, key)
+        effects = self.answers.effects(tool)
+        call = self.journal.lookup(CallKind.TOOL, tool.spec.name, effects, arguments, key)
         return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
 
     def step(self, key: str, args: tuple[Any, ...]) -> ToolCall:
@@ -42,6 +45,7 @@ class NodeCalls:
         """Make a call and return its result; if the result is recorded, the function is not called."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
+        call, function = self.answers.prepared(self.journal.run, call, function)
         return measured(self.telemetry, Measure.CALL, call.tool, made)(self.journal, call, function)
 
     async def make_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
@@ -54,16 +58,18 @@ class NodeCalls:
             return await self.amake(call, function)
         if call.status is CallStatus.SUCCEEDED:
             return call.result
+        call, function = await asyncio.to_thread(self.answers.prepared, self.journal.run, call, function)
         with self._span(call):
             returned = await asyncio.to_thread(made, self.journal, call, function, is_awaited=True)
             if isinstance(returned, Unawaited):
                 return await self._awaited(returned.call, lambda: returned.coroutine)
             return returned
 
-    async def amake(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
+    async def amake(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         """Like `make`, for a function that is awaited."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
+        call, function = await asyncio.to_thread(self.answers.prepared, self.journal.run, call, function)
         with self._span(call):
             call = await asyncio.to_thread(self.journal.intend, call)
             return await self._awaited(call, function)
@@ -71,12 +77,14 @@ class NodeCalls:
     def _span(self, call: ToolCall) -> AbstractContextManager[None]:
         return self.telemetry.span(Measure.CALL, call.tool) if self.telemetry.is_on else nullcontext()
 
-    async def _awaited(self, call: ToolCall, function: Callable[[], Awaitable[Any]]) -> Any:
+    async def _awaited(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         """Await a call whose intent is recorded, and record its end; if it is cancelled, it stays in doubt."""
         with self.journal.flying(call):
             try:
                 with self.journal.inside(call):
-                    result = await function()
+                    result = function()
+                    if inspect.isawaitable(result):  # what answers instead of an async tool may be sync
+                        result = await result
             except (Exception, Interruption) as error:
                 await asyncio.to_thread(self.journal.fail, call, error)
                 raise
@@ -84,8 +92,11 @@ class NodeCalls:
 
     def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
         """Decide about a call that an earlier attempt began and did not finish."""
-        if not self.journal.is_recorded(call):
+        if not self.journal.is_recorded(call) or call.effects is Effects.NONE:
             return call
+        known = self.answers.find_own(self.journal.run, call)
+        if known is not None:
+            return self.journal.settled(call, known.result)
         with self.journal.flying(call):  # a later attempt must not decide about it at the same time
             return self._decided(tool, call)
 

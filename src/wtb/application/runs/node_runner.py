@@ -15,7 +15,7 @@ from typing import Any
 
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
 from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
-from wtb.application.runs.context import Context, Price
+from wtb.application.runs.context import Context
 from wtb.application.runs.engine_context import EngineContext
 from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, RunTimeout, failure_of, may_retry
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
@@ -24,6 +24,7 @@ from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.steps import NO_REPORT, NodeReport
+from wtb.application.runs.tool_answers import ToolAnswers
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import NodeRun
@@ -31,7 +32,7 @@ from wtb.domain.engine import Call
 from wtb.domain.errors import LeaseLost, StorageReplaced
 from wtb.domain.event_catalogue import NodeRetried, ToolAwaited
 from wtb.domain.execution import Failure, Pause, PauseKind
-from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Usage
+from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Price, Usage
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.observation import Window
@@ -238,6 +239,9 @@ class NodeRunner:
         self._unshared_keys: dict[NodeRunId, tuple[bytes, Window]] = {}
         self._watch = watch
         self._sharing = sharing
+        self._answers = ToolAnswers(
+            workflow=definition.name, answers=definition.tools, codec=equipment.codec, sharing=sharing
+        )
         self._lost: dict[tuple[str, int], dict[str, AnchoredCall]] = {}
         for call in lost:
             self._lost.setdefault(call.place, {})[call.identity] = call
@@ -387,10 +391,11 @@ class NodeRunner:
             place=self._place,
             note=self._note,
             lost=self._lost.get((run.node, run.visit), {}),
+            answered=self._answers.names,
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
-        calls = NodeCalls(journal, self._equipment.telemetry)
+        calls = NodeCalls(journal, self._equipment.telemetry, self._answers)
         context = Context(
             calls,
             find_tool=self._equipment.find_tool,

@@ -19,7 +19,7 @@ from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
-from wtb.cli.views.batch_changes import forecast_data, print_forecast, print_noticed
+from wtb.cli.views.batch_changes import forecast_data, print_external, print_forecast, print_noticed
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
     best_first,
@@ -274,7 +274,9 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
 
 def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
-    test.plan(only)  # reports mistakes before the display starts
+    forecast = bench.plan(test, only=only)  # reports mistakes before the display starts
+    if not as_json:
+        print_external(forecast)
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     with display.shown(), interrupts.handled():

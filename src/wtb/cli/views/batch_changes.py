@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from wtb.application.batches.forecast import Forecast
@@ -27,6 +28,25 @@ def print_forecast(forecast: Forecast, name: str) -> None:
     print_coarse(forecast.coarse)
     print_changing(forecast.changing)
     print_outside(forecast.outside, name)
+    print_external(forecast)
+
+
+_ANSWERS = {
+    "run": "called for real",
+    "refuse": "refused",
+    "mock": "mocked",
+    "record": "called once for each case, then recorded",
+    "run answers": "answered from a recorded run",
+}
+
+
+def print_external(forecast: Forecast) -> None:
+    """Name the external tools that the jobs to run may call, and what happens to their calls."""
+    for tool in forecast.external:
+        if tool.jobs:
+            earlier = f"; earlier runs called it {tool.earlier_calls:,} times" if tool.earlier_calls else ""
+            answer = _ANSWERS[tool.answer]
+            echo(f"  External tool {printable(tool.name)}: {answer}, in up to {counted(tool.jobs, 'job')}{earlier}.")
 
 
 def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
@@ -92,4 +112,5 @@ def forecast_data(forecast: Forecast) -> dict[str, Any]:
         "coarse": {node: list(words) for node, words in forecast.coarse.items()},
         "changing": list(forecast.changing),
         "outside": {node: list(names) for node, names in forecast.outside.items()},
+        "external": [asdict(tool) for tool in forecast.external],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Any
@@ -70,11 +71,13 @@ def _recorded(tool: BaseTool, known: Tool, function: Callable[..., Any], store: 
         if context is None:
             return function(*args, **kwargs)
 
+        arguments, mock = _arguments(tool, args, kwargs), context.mock_of(tool.name)
+
         def made(call: ToolCall) -> Any:
             with questions_of(call, context):
-                return store(function(*args, **kwargs), tool.name)
+                return store(function(*args, **kwargs) if mock is None else _mocked(mock, arguments), tool.name)
 
-        return _as_returned(tool, context.recorded(known, _arguments(tool, args, kwargs), made))
+        return _as_returned(tool, context.recorded(known, arguments, made))
 
     recorded.__module__ = __name__  # so that the user's function, not this one, counts as the tool's code
     return recorded
@@ -87,14 +90,25 @@ def _arecorded(tool: BaseTool, known: Tool, function: Callable[..., Any], store:
         if context is None:
             return await function(*args, **kwargs)
 
+        arguments, mock = _arguments(tool, args, kwargs), context.mock_of(tool.name)
+
         async def made(call: ToolCall) -> Any:
             with questions_of(call, context):
-                return store(await function(*args, **kwargs), tool.name)
+                if mock is None:
+                    return store(await function(*args, **kwargs), tool.name)
+                given = _mocked(mock, arguments)
+                return store(await given if inspect.isawaitable(given) else given, tool.name)
 
-        return _as_returned(tool, await context.arecorded(known, _arguments(tool, args, kwargs), made))
+        return _as_returned(tool, await context.arecorded(known, arguments, made))
 
     recorded.__module__ = __name__
     return recorded
+
+
+def _mocked(mock: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a mock with the arguments that the model or the node gave, without those that LangChain adds."""
+    named = {name: _VALUES.restore(value) for name, value in arguments.items()}
+    return mock(*named.pop("args", ()), **named)
 
 
 def _as_returned(tool: BaseTool, stored: Any) -> Any:

@@ -1,0 +1,224 @@
+"""ToolAnswers: answers calls of tools in a run with mocks, recorded runs, or earlier calls of the batch."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.application.dependencies.walk import fingerprint
+from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
+from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.observation import Window
+from wtb.domain.ports import Codec
+from wtb.domain.tool_answers import External, MockedTool, Recording, RunAnswers, ToolAnswer
+from wtb.domain.tools import CallKind, Effects, Tool, ToolCall
+from wtb.domain.values import evolve
+
+_POLL_S = 0.02
+
+
+class ExternalRefused(WTBError):
+    """A node wanted to call an external tool in a batch that refuses such calls."""
+
+
+@dataclass(kw_only=True)
+class ToolAnswers:
+    """Decides who answers each call of a run: the tool itself, a mock, a recorded run, or an earlier call."""
+
+    workflow: str
+    answers: Mapping[str, ToolAnswer]
+    codec: Codec
+    sharing: Sharing | None = None
+    _of_runs: dict[str, _RunIndex] = field(default_factory=dict)
+    _tools: dict[str, Tool] = field(default_factory=dict)
+    _codes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The tools that do not answer themselves."""
+        return frozenset(self.answers)
+
+    def mock_of(self, tool: str) -> Callable[..., Any] | None:
+        """Return the function that is called instead of a tool; None if it has no mock."""
+        answer = self.answers.get(tool)
+        return answer.function if isinstance(answer, MockedTool) else None
+
+    def effects(self, tool: Tool) -> Effects:
+        """Return the effects that a call of this tool will have; only a recording may still call it."""
+        answer = self.answers.get(tool.spec.name)
+        self._tools[tool.spec.name] = tool
+        return tool.spec.effects if answer is None or isinstance(answer, Recording) else Effects.NONE
+
+    def check_seen(self, tool: str) -> None:
+        """Refuse a call that nobody can answer or hold back, because its tool does not ask WTB first."""
+        if tool in self.answers:
+            raise InvalidInput(
+                f"{tool} cannot be mocked where this node calls it: WTB only sees the call. Declare the tool with "
+                "wtb.langgraph.recorded, or call it with ctx.tool"
+            )
+        self._check_allowed(tool)
+
+    def prepared(self, run: NodeRun, call: ToolCall, function: Callable[[], Any]) -> tuple[ToolCall, Callable[[], Any]]:
+        """Return a call that is to be made and the function that makes it; wait if another job makes the same one."""
+        if call.kind is not CallKind.TOOL:
+            return call, function
+        answer = self.answers.get(call.tool)
+        if isinstance(answer, MockedTool):
+            return call, function
+        if isinstance(answer, RunAnswers):
+            return call, lambda: self._of_run(run, call, answer)
+        if isinstance(answer, Recording) and self.sharing is not None:
+            return self._recorded(run, call, function, self.sharing)
+        if call.effects is Effects.EXTERNAL:
+            self._check_allowed(call.tool)
+        return call, function
+
+    def _check_allowed(self, tool: str) -> None:
+        if self.sharing is not None and self.sharing.external is External.REFUSE:
+            raise ExternalRefused(
+                f"{tool} is an external tool, and this batch refuses such calls (external='refuse'); mock it with "
+                f"tools={{{tool!r}: …}}, or allow the calls with external='run'"
+            )
+
+    # A recorded run
+
+    def _of_run(self, run: NodeRun, call: ToolCall, answer: RunAnswers) -> Any:
+        if call.tool not in self._of_runs:
+            self._of_runs[call.tool] = _RunIndex(answer, self._digest)
+        return self._of_runs[call.tool].find(run, call)
+
+    def _digest(self, call: ToolCall) -> str:
+        return self.codec.digest(self.codec.encode(dict(call.arguments), f"{call.tool}()")[1]).hex()
+
+    # Calls that are recorded once for a case
+
+    def _recorded(
+        self, run: NodeRun, call: ToolCall, function: Callable[[], Any], sharing: Sharing
+    ) -> tuple[ToolCall, Callable[[], Any]]:
+        key = self._key(call, sharing)
+        found = self._claim(key, run, sharing)
+        while isinstance(found, Busy):
+            time.sleep(_POLL_S)
+            found = self._claim(key, run, sharing)
+        if isinstance(found, SharedResult):
+            answer = found.returned["answer"]
+            return evolve(call, effects=Effects.NONE), lambda: answer
+        sharing.claimed.add(key)
+        try:
+            if call.effects is Effects.EXTERNAL:
+                self._check_allowed(call.tool)
+        except ExternalRefused:
+            self._release(key, sharing)
+            raise
+        return call, _Kept(self, key, call, sharing, function).made
+
+    def _claim(self, key: bytes, run: NodeRun, sharing: Sharing) -> SharedResult | SharedFailure | Busy | None:
+        def is_current(result: SharedResult) -> bool:
+            made_in = None if result.window is None else result.window.trace_id
+            return run.node not in sharing.fresh or made_in == sharing.trace_id
+
+        return sharing.cache.claim(key, sharing.attempt, {}, is_current)
+
+    def _key(self, call: ToolCall, sharing: Sharing) -> bytes:
+        """Return what the answer depends on: the case, the tool's code, the arguments, and which equal call it is."""
+        code = self._code_of(call.tool)
+        facts = ["tool", self.workflow, sharing.case_id, code, call.identity, self._digest(call)]
+        return self.codec.digest(*(self.codec.digest(each.encode()) for each in facts))
+
+    def _code_of(self, tool: str) -> str:
+        if tool not in self._codes:
+            self._codes[tool] = fingerprint(self._tools[tool].function).fixed_digest
+        return self._codes[tool]
+
+    def find_own(self, run: NodeRun, call: ToolCall) -> ToolCall | None:
+        """Return a call that was cut off with its result, if the call itself has been recorded before that."""
+        if self.sharing is None or not isinstance(self.answers.get(call.tool), Recording):
+            return None
+        found = self.sharing.cache.find(self._key(call, self.sharing))
+        if found is None or found.returned.get("by") != _by(call):
+            return None
+        return evolve(call, result=found.returned["answer"])
+
+    def keep(self, key: bytes, call: ToolCall, result: Any, sharing: Sharing) -> None:
+        """Record the result of a real call for all later ones."""
+        answer = SharedResult(
+            returned={"answer": result, "by": _by(call)},
+            file_commit=None,
+            usage={},
+            ms=0.0,
+            window=Window(sharing.trace_id, 0, 0),
+        )
+        sharing.settle_now(key, answer)
+
+    def _release(self, key: bytes, sharing: Sharing) -> None:
+        sharing.cache.release(key)
+        sharing.claimed.discard(key)
+
+
+def _by(call: ToolCall) -> str:
+    return f"{call.execution_id}/{call.node_run_id}/{call.identity}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Makes a real call, and keeps its result for later ones; a call that fails is made again by the next one."""
+
+    answers: ToolAnswers
+    key: bytes
+    call: ToolCall
+    sharing: Sharing
+    function: Callable[[], Any]
+
+    def made(self) -> Any:
+        try:
+            result = self.function()
+        except BaseException:
+            self.answers._release(self.key, self.sharing)
+            raise
+        if inspect.isawaitable(result):
+            return self._awaited(result)
+        self.answers.keep(self.key, self.call, result, self.sharing)
+        return result
+
+    async def _awaited(self, result: Any) -> Any:
+        try:
+            result = await result
+        except BaseException:
+            self.answers._release(self.key, self.sharing)
+            raise
+        self.answers.keep(self.key, self.call, result, self.sharing)
+        return result
+
+
+class _RunIndex:
+    """Finds the answers of a recorded run: of the same visit of the same node if it has one, else of any node."""
+
+    def __init__(self, answer: RunAnswers, digest: Callable[[ToolCall], str]) -> None:
+        self._run_id = answer.run_id
+        self._digest = digest
+        self._at: dict[tuple[str, int, str], list[Any]] = defaultdict(list)
+        self._anywhere: dict[str, list[Any]] = defaultdict(list)
+        for node, visit, call in answer.calls:
+            self._at[node, visit, digest(call)].append(call.result)
+            self._anywhere[digest(call)].append(call.result)
+
+    def find(self, run: NodeRun, call: ToolCall) -> Any:
+        number = _occurrence(call)
+        same = self._digest(call)
+        for results in (self._at.get((run.node, run.visit, same), []), self._anywhere.get(same, [])):
+            if number <= len(results):
+                return results[number - 1]
+        raise InvalidInput(
+            f"run {self._run_id} has no answer to call {number} of {call.tool} with {dict(call.arguments)!r}; mock "
+            f"{call.tool} with a function, or record a run that makes this call"
+        )
+
+
+def _occurrence(call: ToolCall) -> int:
+    number = call.identity.rpartition("#")[2]
+    return int(number) if number.isdigit() else 1
