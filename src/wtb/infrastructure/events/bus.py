@@ -191,8 +191,11 @@ class QueueSubscription:
         )
 
     def _deliver(self) -> None:
-        with asyncio.Runner() as runner:  # makes a loop only when a coroutine is awaited; all of a handler share it
+        runner = asyncio.Runner()  # entering it would make a loop; `run` makes one when a handler returns a coroutine
+        try:
             self._deliver_in(runner)
+        finally:
+            runner.close()
 
     def _deliver_in(self, runner: asyncio.Runner) -> None:
         while (event := self._next()) is not None:
