@@ -57,15 +57,16 @@ _numbers = itertools.count(1)
 def _own_tools(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a test registers is gone when it ends: another one may give its tool the same name.
 
-    So are the files that it loaded: a file that stays loaded does not register its tools for the next test.
+    So are the files that registered them: a file that stays loaded does not register its tools for the next test.
     """
-    monkeypatch.setattr(TOOLS, "_tools", dict(TOOLS._tools))
-    before = set(sys.modules)
+    known = dict(TOOLS._tools)
+    monkeypatch.setattr(TOOLS, "_tools", dict(known))
     yield
     written = str(tmp_path_factory.getbasetemp())
-    for name in set(sys.modules) - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
-            del sys.modules[name]
+    for name, tool in TOOLS._tools.items():
+        module = getattr(tool.function, "__module__", None) if name not in known else None
+        if module is not None and (getattr(sys.modules.get(module), "__file__", None) or "").startswith(written):
+            del sys.modules[module]
 
 
 @pytest.fixture

@@ -408,7 +408,17 @@ SECTIONS = (
                 "combination",
                 "method",
             ),
-            VariantEffects: ("metric", "main", "interactions", "confounded", "is_complete", "nodes", "of", "sentence"),
+            VariantEffects: (
+                "metric",
+                "main",
+                "interactions",
+                "confounded",
+                "is_complete",
+                "nodes",
+                "ranked",
+                "of",
+                "sentence",
+            ),
             VariantEffect: (
                 "name",
                 "factors",

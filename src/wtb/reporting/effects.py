@@ -56,7 +56,7 @@ def _forest(found: VariantEffects) -> Markup:
 
 def _line(effect: VariantEffect, axis: svg.Axis, figures: NumberFormat) -> Markup:
     ((_, variant),) = effect.factors
-    finding = ("better" if effect.gain > 0 else "worse") if effect.is_shown else "no evidence"
+    finding = effect.finding.value
     change = figures.change(effect.difference)
     told = f"{effect.name}: {change}{figures.interval(effect.interval, ' ({})', signed=True)}"
     return element(

@@ -11,6 +11,7 @@ from wtb.domain.spending import Spent
 
 if TYPE_CHECKING:  # numpy and scipy take half a second to load
     from wtb.domain.statistics.comparisons import NeededCases, Summary
+    from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.intervals import Interval
     from wtb.domain.statistics.verdicts import Verdict
 
@@ -156,6 +157,33 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "comparisons": verdict.family.comparisons,
         },
     }
+
+
+def effects_data(found: VariantEffects) -> list[dict[str, Any]]:
+    """Return the effects of variants on a metric for programs; those that cannot be told apart have no figures."""
+    known = [
+        {
+            **_effect_place(found, effect.factors),
+            "difference": effect.difference,
+            "interval": interval_data(effect.interval),
+            "p_value": effect.p_value,
+            "shown": effect.is_shown,
+            "units": effect.units,
+            "confounded_with": [],
+        }
+        for effect in (*found.ranked, *found.interactions)
+    ]
+    nothing = {"difference": None, "interval": None, "p_value": None, "shown": False, "units": 0}
+    refused = [
+        {**_effect_place(found, each.factors), **nothing, "confounded_with": list(each.with_)}
+        for each in found.confounded
+    ]
+    return [*known, *refused]
+
+
+def _effect_place(found: VariantEffects, factors: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    variants = [{"node": node, "variant": variant} for node, variant in factors]
+    return {"metric": found.metric.name, "variants": variants}
 
 
 def needed_cases_data(found: NeededCases | None) -> Mapping[str, int | None] | None:

@@ -46,7 +46,7 @@ class HeadEditor:
     ) -> Checkpoint:
         """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
         facts: dict[str, Any] = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
-        draft = self._drafts.beside(at, created_by=created_by or self._user, **facts)
+        draft = self._drafts.beside(at, created_by=created_by, **facts)
         if files is not None:
             draft = evolve(draft, file_commit=files(uow))
         return uow.checkpoints.save(draft, StateDelta(), memory=memory)
@@ -55,7 +55,7 @@ class HeadEditor:
         self, at: Position, begun: NodeRun | None, *, created_by: str | None = None, **facts: Any
     ) -> Checkpoint:
         """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
-        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL, "created_by": created_by or self._user}
+        facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL, "created_by": created_by}
         draft = self._drafts.beside(at, **facts)
         if begun is not None:
             draft = evolve(draft, node=begun.node, visit=begun.visit, node_run_id=begun.id)

@@ -30,7 +30,8 @@ class HeadDrafts:
     def after(self, at: Position, **facts: Any) -> CheckpointDraft:
         """Return the next checkpoint; without other facts the same nodes come next as after the head."""
         head = at.head
-        known = {"next_nodes": head.next_nodes, "joins": head.joins, "created_by": self._user, **facts}
+        known = {"next_nodes": head.next_nodes, "joins": head.joins, **facts}
+        known["created_by"] = facts.get("created_by") or self._user
         return evolve(
             _DRAFT,
             id=CheckpointId(self._ids.new()),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wtb.application.queries.batch_data import effects_data
 from wtb.bench import Bench
 from wtb.cli.commands.verdicts import signed
 from wtb.cli.output import as_json, counted, echo, example, show_rows, url
@@ -42,23 +43,24 @@ def effects(*, name: str, metrics: tuple[str, ...], errors: str, url: str | None
     """
     with Bench(url) as bench:
         result = bench.get_batch(name)
-        found = [result.effects(metric, errors=errors) for metric in metrics or result.metrics]
-        prices = [result.effects(metric, errors=errors) for metric in result.metrics if metric in PRICES]
+        chosen = metrics or tuple(result.metrics)
+        wanted = chosen if as_json else (*chosen, *(metric for metric in result.metrics if metric in PRICES))
+        found = {metric: result.effects(metric, errors=errors) for metric in wanted}
     if as_json:
-        show_rows([row for each in found for row in _for_programs(each)], as_json=True, empty="")
+        show_rows([row for metric in chosen for row in effects_data(found[metric])], as_json=True, empty="")
         return
-    for number, each in enumerate(found):
+    prices = [each for metric, each in found.items() if metric in PRICES]
+    for number, metric in enumerate(chosen):
         if number:
             echo("")
-        _print(each, [] if each.metric.name in PRICES else prices)
+        _print(found[metric], [] if metric in PRICES else prices)
 
 
 def _print(found: VariantEffects, prices: Sequence[VariantEffects]) -> None:
     echo(found.sentence(prices))
     shown = [effect for effect in found.interactions if effect.is_shown]
-    rows = [effect for node in found.nodes for effect in found.of(node)]
-    if rows:
-        show_rows([_for_people(effect) for effect in (*rows, *shown)], as_json=False, empty="")
+    if found.main:
+        show_rows([_for_people(effect) for effect in (*found.ranked, *shown)], as_json=False, empty="")
     hidden = len(found.interactions) - len(shown)
     if hidden:
         echo(f"{counted(hidden, 'interaction')} of two variants not shown to be there; --json has all of them.")
@@ -83,43 +85,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _for_people(effect: VariantEffect) -> dict[str, Any]:
-    finding = "no evidence"
-    if effect.is_shown:
-        finding = "better" if effect.gain > 0 else "worse"
     return {
         "variant": effect.name,
-        "effect": "interaction" if effect.is_interaction else finding,
+        "effect": "interaction" if effect.is_interaction else effect.finding.value,
         "difference": f"{signed(effect.difference)} {interval(effect.interval)}",
         "p": f"{effect.p_value:.3f}" if effect.p_value >= 0.001 else "<0.001",
         "cases": effect.units,
     }
-
-
-def _for_programs(found: VariantEffects) -> list[dict[str, Any]]:
-    rows = [
-        {
-            "metric": found.metric.name,
-            "variants": [{"node": node, "variant": variant} for node, variant in effect.factors],
-            "difference": effect.difference,
-            "interval": None if effect.interval is None else [effect.interval.low, effect.interval.high],
-            "p_value": effect.p_value,
-            "shown": effect.is_shown,
-            "units": effect.units,
-            "confounded_with": [],
-        }
-        for effect in (*(each for node in found.nodes for each in found.of(node)), *found.interactions)
-    ]
-    refused = [
-        {
-            "metric": found.metric.name,
-            "variants": [{"node": node, "variant": variant} for node, variant in each.factors],
-            "difference": None,
-            "interval": None,
-            "p_value": None,
-            "shown": False,
-            "units": 0,
-            "confounded_with": list(each.with_),
-        }
-        for each in found.confounded
-    ]
-    return [*rows, *refused]

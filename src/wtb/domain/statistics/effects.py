@@ -23,6 +23,7 @@ from wtb.domain.statistics.comparisons import ALPHA, SEED
 from wtb.domain.statistics.differences import unit_means
 from wtb.domain.statistics.intervals import Interval, Method, Sample
 from wtb.domain.statistics.resampling import Array, Columns, highest_reach, step_down
+from wtb.domain.statistics.verdicts import Finding
 
 Factor = tuple[str, str]
 """A node and one of its variants."""
@@ -71,6 +72,13 @@ class VariantEffect:
         """The difference, positive where the metric gets better."""
         return self.difference * self.metric.direction.sign
 
+    @property
+    def finding(self) -> Finding:
+        """Whether the variant is shown to be better or worse than the default."""
+        if not self.is_shown:
+            return Finding.NO_EVIDENCE
+        return Finding.BETTER if self.gain > 0 else Finding.WORSE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confounded:
@@ -103,6 +111,11 @@ class VariantEffects:
     def of(self, node: str) -> tuple[VariantEffect, ...]:
         """Return the effects of a node's variants."""
         return tuple(effect for effect in self.main if effect.factors[0][0] == node)
+
+    @property
+    def ranked(self) -> tuple[VariantEffect, ...]:
+        """The effects of single variants, those of the node that matters most first."""
+        return tuple(effect for node in self.nodes for effect in self.of(node))
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -152,6 +165,7 @@ def effects(
     if not defaults:
         raise InvalidInput("no node of this batch has more than one variant, so there are no effects to tell apart")
     design = _Design.of(settings, defaults)
+    means = {name: table.case_means(name, errors) for name in settings}
     single, pairs = design.singles(), design.pairs()
     found: list[tuple[tuple[Factor, ...], dict[str, float]]] = []
     confounded: list[Confounded] = []
@@ -159,19 +173,19 @@ def effects(
         aliases = design.aliases(model)
         confounded += [Confounded(factors=term, with_=aliases[term]) for term in terms if term in aliases]
         clear = [term for term in terms if term not in aliases]
-        found += _by_unit(table, design, model, clear, errors).items()
+        found += _by_unit(table, means, _Contrasts(design, model, clear), errors).items()
     estimated = _estimated(table, [each for each in found if each[1]], seed)
     return VariantEffects(
         metric=table.metric,
         defaults=dict(defaults),
         main=tuple(effect for effect in estimated if not effect.is_interaction),
         interactions=tuple(
-            replace(effect, means=_means(table, design, defaults, effect.factors, errors))
+            replace(effect, means=_means(means, settings, defaults, effect.factors))
             for effect in estimated
             if effect.is_interaction
         ),
         confounded=tuple(confounded),
-        is_complete=design.is_complete and _is_complete(table, settings, errors),
+        is_complete=design.is_complete and all(len(own) == len(table.cases) for own in means.values()),
     )
 
 
@@ -228,60 +242,58 @@ def _null_space(matrix: Array) -> Array:
     return np.asarray(rows[rank:].T, dtype=np.float64)
 
 
+class _Contrasts:
+    """The weight of each combination in each effect, for the combinations that a case has run."""
+
+    def __init__(
+        self, design: _Design, model: Sequence[tuple[Factor, ...]], terms: Sequence[tuple[Factor, ...]]
+    ) -> None:
+        self.design = design
+        self.terms = terms
+        self._model = model
+        self._known: dict[tuple[str, ...], dict[tuple[Factor, ...], Array]] = {}
+
+    def of(self, names: tuple[str, ...]) -> Mapping[tuple[Factor, ...], Array]:
+        """Return the effects that these combinations can tell apart; most cases have run the same ones."""
+        if names not in self._known:
+            self._known[names] = dict(self._made(names)) if names else {}
+        return self._known[names]
+
+    def _made(self, names: Sequence[str]) -> Iterator[tuple[tuple[Factor, ...], Array]]:
+        matrix = self.design.matrix(self._model, names)
+        nulls, inverse = _null_space(matrix), np.linalg.pinv(matrix)
+        for index, term in enumerate(self._model, start=1):
+            if term in self.terms and not (np.abs(nulls[index]) > _EXACT).any():
+                yield term, inverse[index]
+
+
 def _by_unit(
-    table: ScoreTable,
-    design: _Design,
-    model: Sequence[tuple[Factor, ...]],
-    terms: Sequence[tuple[Factor, ...]],
-    errors: Errors,
+    table: ScoreTable, means: Mapping[str, Mapping[str, float]], contrasts: _Contrasts, errors: Errors
 ) -> dict[tuple[Factor, ...], dict[str, float]]:
     """Return each effect on each unit that has run enough combinations to tell it apart."""
-    by_case: dict[tuple[Factor, ...], dict[str, float]] = {term: {} for term in terms}
-    means = {name: table.case_means(name, errors) for name in design.names}
-    lost = _lost(table, design, model, terms, errors)
-    weights: dict[tuple[str, ...], dict[tuple[Factor, ...], Array]] = {}
+    by_case: dict[tuple[Factor, ...], dict[str, float]] = {term: {} for term in contrasts.terms}
+    lost = _lost(table, contrasts, errors)
     for case in table.cases:
-        run = tuple(name for name in design.names if case in means[name])
+        run = tuple(name for name in contrasts.design.names if case in means[name])
         scores = np.array([means[name][case] for name in run])
-        if run not in weights:
-            weights[run] = dict(_contrasts(design, model, terms, run))
-        for term, contrast in weights[run].items():
+        for term, contrast in contrasts.of(run).items():
             value = float(contrast @ scores)
             by_case[term][case] = value if abs(value) > _NOISE * float(np.abs(scores).max()) else 0.0
     return {term: unit_means(_with_lost(found, lost[term]), table.clusters) for term, found in by_case.items()}
 
 
-def _contrasts(
-    design: _Design, model: Sequence[tuple[Factor, ...]], terms: Sequence[tuple[Factor, ...]], names: Sequence[str]
-) -> Iterator[tuple[tuple[Factor, ...], Array]]:
-    """Yield, for each effect that these combinations can tell apart, the weight of each combination in it."""
-    if not names:
-        return
-    matrix = design.matrix(model, names)
-    nulls, inverse = _null_space(matrix), np.linalg.pinv(matrix)
-    for index, term in enumerate(model, start=1):
-        if term in terms and not (np.abs(nulls[index]) > _EXACT).any():
-            yield term, inverse[index]
-
-
-def _lost(
-    table: ScoreTable,
-    design: _Design,
-    model: Sequence[tuple[Factor, ...]],
-    terms: Sequence[tuple[Factor, ...]],
-    errors: Errors,
-) -> dict[tuple[Factor, ...], dict[str, int]]:
+def _lost(table: ScoreTable, contrasts: _Contrasts, errors: Errors) -> dict[tuple[Factor, ...], dict[str, int]]:
     """Return the cases that failed runs decide, on a metric without a worst score, with the side they fall to."""
-    found: dict[tuple[Factor, ...], dict[str, int]] = {term: {} for term in terms}
+    found: dict[tuple[Factor, ...], dict[str, int]] = {term: {} for term in contrasts.terms}
     if errors is Errors.DROP or table.metric.worst is not None:
         return found
-    failed = {name: table.failed(name) for name in design.names}
+    failed = {name: table.failed(name) for name in contrasts.design.names}
     for case in table.cases:
-        run = [name for name in design.names if case in failed[name]]
+        run = tuple(name for name in contrasts.design.names if case in failed[name])
         shares = np.array([failed[name][case] for name in run])
         if not shares.any():
             continue
-        for term, contrast in _contrasts(design, model, terms, run):
+        for term, contrast in contrasts.of(run).items():
             more = float(contrast @ shares)
             if abs(more) > _EXACT:
                 found[term][case] = -table.metric.direction.sign * (1 if more > 0 else -1)
@@ -352,20 +364,19 @@ def _interval(sample: Sample, centre: float, reach: float) -> Interval | None:
 
 
 def _means(
-    table: ScoreTable, design: _Design, defaults: Mapping[str, str], factors: Sequence[Factor], errors: Errors
+    means: Mapping[str, Mapping[str, float]],
+    settings: Settings,
+    defaults: Mapping[str, str],
+    factors: Sequence[Factor],
 ) -> tuple[float, ...]:
     """Return the mean over all combinations with neither variant, with one of them, and with both."""
     (first, variant), (second, other) = factors
     wanted = [(a, b) for b in (defaults[second], other) for a in (defaults[first], variant)]
     found = []
     for chosen in wanted:
-        names = [name for name, own in design.settings.items() if (own[first], own[second]) == chosen]
-        found.append([score for name in names for score in table.case_means(name, errors).values()])
+        names = [name for name, own in settings.items() if (own[first], own[second]) == chosen]
+        found.append([score for name in names for score in means[name].values()])
     return tuple(mean_of(scores) for scores in found) if all(found) else ()
-
-
-def _is_complete(table: ScoreTable, settings: Settings, errors: Errors) -> bool:
-    return all(len(table.case_means(name, errors)) == len(table.cases) for name in settings)
 
 
 def _weight(found: Sequence[VariantEffect]) -> tuple[float, float]:

@@ -8,6 +8,8 @@ there were seals have none until they are written again.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -268,21 +270,24 @@ batches = Table(
     Index("wtb_batches_name", "name", "created_at_us"),
 )
 
-batch_jobs = Table(
-    "wtb_batch_jobs",
-    metadata,
-    Column("batch_id", Text, primary_key=True),
-    Column("number", BigInteger, primary_key=True),
-    Column("combination", Text, nullable=False),
-    Column("case_id", Text, nullable=False),
-    Column("repeat", Integer, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("execution_id", Text),
-    Column("result", Text, nullable=False),
-    Column("seal", LargeBinary),
-    sqlite_with_rowid=False,
-)
+
+def _job_columns() -> list[Column[Any]]:
+    """Return the columns of a job; a baseline keeps its results in the same form."""
+    return [
+        Column("batch_id", Text, primary_key=True),
+        Column("number", BigInteger, primary_key=True),
+        Column("combination", Text, nullable=False),
+        Column("case_id", Text, nullable=False),
+        Column("repeat", Integer, nullable=False),
+        Column("fingerprint", Text, nullable=False),
+        Column("status", Text, nullable=False),
+        Column("execution_id", Text),
+        Column("result", Text, nullable=False),
+        Column("seal", LargeBinary),
+    ]
+
+
+batch_jobs = Table("wtb_batch_jobs", metadata, *_job_columns(), sqlite_with_rowid=False)
 
 baselines = Table(
     "wtb_baselines",
@@ -297,21 +302,7 @@ baselines = Table(
     Column("seal", LargeBinary),
 )
 
-baseline_results = Table(
-    "wtb_baseline_results",
-    metadata,
-    Column("batch_id", Text, primary_key=True),
-    Column("number", BigInteger, primary_key=True),
-    Column("combination", Text, nullable=False),
-    Column("case_id", Text, nullable=False),
-    Column("repeat", Integer, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("execution_id", Text),
-    Column("result", Text, nullable=False),
-    Column("seal", LargeBinary),
-    sqlite_with_rowid=False,
-)
+baseline_results = Table("wtb_baseline_results", metadata, *_job_columns(), sqlite_with_rowid=False)
 
 evaluations = Table(
     "wtb_evaluations",
