@@ -19,14 +19,11 @@ from typing import Any
 import wtb
 from tests.crash import engine_worker as engine
 from wtb.domain.evaluation import EvaluationContext
-from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
 
 WORKERS = 3
 CASES = 3
 ROUNDS = 2
-
-CelConditions().compile("round < 2")  # the first one imports the language, which every fork would have to do again
 
 flow = wtb.Workflow("killed batch")
 
@@ -155,14 +152,9 @@ def wait(job: Mapping[str, Any], pid: int) -> None:
     """Let the time pass that a child has from the beginning of its first node on, if it ever gets there."""
     log = Path(job["effects"]) / "log"
     before = log.stat().st_size if log.exists() else 0
-    while job["at_work"] and not has_ended(pid) and (not log.exists() or log.stat().st_size == before):
+    while job["at_work"] and not engine.has_ended(pid) and (not log.exists() or log.stat().st_size == before):
         time.sleep(0.001)
     time.sleep(job["kill_after_s"])
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a child is over; it is left for others to be waited for."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def serve() -> None:

@@ -22,9 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import alembic.command  # noqa: F401  imported on first use otherwise, which every fork would have to do again
-import psycopg  # noqa: F401
-
+import tests.crash.preloaded  # noqa: F401
 import wtb
 from wtb.domain.errors import ExecutionNotFound
 from wtb.domain.execution import ExecutionStatus
@@ -292,6 +290,11 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
 def wait(job: Mapping[str, Any], pid: int) -> None:
     """Let the time pass that a child has."""
     time.sleep(job["kill_after_s"])
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child is over; it is left for others to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def serve() -> None:

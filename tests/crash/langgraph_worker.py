@@ -1,10 +1,14 @@
-"""Runs or resumes a LangGraph thread with the saver, saying what each node has done, and is killed doing so."""
+"""Runs or resumes a LangGraph thread with the saver, and is killed doing so; served as `engine_worker` is.
+
+Its nodes note in a file what they have done.
+"""
 
 from __future__ import annotations
 
 import operator
 import os
-import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -12,6 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
+from tests.crash import engine_worker as engine
 from wtb.langgraph import Saver
 
 ROUNDS = 60
@@ -56,17 +61,28 @@ def graph(log: int) -> StateGraph[Any]:
     return made
 
 
-def main(url: str, folder: Path, durability: Any) -> None:
+def run(job: Mapping[str, Any]) -> dict[str, Any]:
     """Go on with the thread until it has ended, or somebody kills this process."""
-    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with Saver(url or None, folder=folder / "wtb") as saver:
+    log = os.open(job["log"], os.O_WRONLY | os.O_APPEND)
+    with Saver(job["url"], folder=job["folder"]) as saver:
         compiled = graph(log).compile(checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 10_000}
+        config: Any = {"configurable": {"thread_id": job["run"]}, "recursion_limit": 10_000}
         begun = saver.get_tuple(config) is not None
         given: Any = None if begun else {"messages": [], "left": [], "right": []}
         os.write(log, b"started\n")
-        compiled.invoke(given, config, durability=durability)
+        compiled.invoke(given, config, durability=job["durability"])
+    return {"error": None}
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+def wait(job: Mapping[str, Any], pid: int) -> None:
+    """Wait until the nodes have noted as many lines as the job says, or the child has ended."""
+    log = Path(job["log"])
+    while log.read_bytes().count(b"\n") < job["lines"] and not engine.has_ended(pid):
+        time.sleep(0.002)
+
+
+def serve() -> None:
+    """Fork a child for every job."""
+    engine.run = run
+    engine.wait = wait
+    engine.serve()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from wtb.bootstrap import open_database
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
 
-TIMES = 10 if os.environ.get("WTB_SOAK") else 1
+SOAK = bool(os.environ.get("WTB_SOAK"))
+TIMES = 10 if SOAK else 1
+AT_ONCE = 8
+"""Steps that a writer takes before the next one goes on from them."""
 
 
 def kill_again_and_again(writer: WriterProcess, witness: Witness, kills: int) -> None:
@@ -42,16 +47,50 @@ def test_killed_writers_lose_nothing_that_they_acknowledged_on_sqlite(
 
 
 def test_a_writer_can_be_killed_before_every_single_statement(tmp_path: Path) -> None:
-    """Random moments fall mostly into the slow statements; here are the others."""
-    witness = Witness({"folder": str(tmp_path / "wtb")}, "run")
+    """Random moments fall mostly into the slow statements; here are the others.
+
+    Each kill begins with a copy of what the steps before have left, so a late one costs no more than the first. What
+    steps change repeats after 50 of them: `make soak` kills in every kind of step, `make test` in a few in a row.
+    """
+    witness = Witness({"folder": str(tmp_path / "begun")}, "run")
     with WriterProcess(tmp_path / "errors") as writer:
-        for number in range(1, 60 * TIMES):
-            before = max(witness.last, 0)
-            writer.start(witness.settings, witness.run, dies_at=number)
-            witness.hear(*writer.finish())
-            witness.check(since=before)
-    assert witness.check() > 60
-    check_file(tmp_path / "wtb" / "wtb.db")
+        write(writer, witness, 0 if SOAK else random.randrange(50))
+        end, kills = witness.last + (80 if SOAK else AT_ONCE), 0
+        while witness.last < end:
+            witness, more = kill_before_each_statement(writer, witness, tmp_path)
+            kills += more
+    assert kills > 7 * AT_ONCE
+    check_file(Path(witness.settings["folder"]) / "wtb.db")
+
+
+def kill_before_each_statement(writer: WriterProcess, witness: Witness, home: Path) -> tuple[Witness, int]:
+    """Kill a writer before each statement of its next steps; return the store of the one that survived, and the kills.
+
+    What each of the others left is checked, and written on.
+    """
+    kills = 0
+    while True:
+        copy = copied(witness, home / f"step-{witness.last}-kill-{kills}")
+        write(writer, copy, AT_ONCE, dies_at=kills + 1)
+        if copy.last == witness.last + AT_ONCE:
+            return copy, kills
+        kills += 1
+        write(writer, copy, 1)
+        shutil.rmtree(copy.settings["folder"])
+
+
+def copied(witness: Witness, folder: Path) -> Witness:
+    """Return a copy of a store, and of what is known about it."""
+    shutil.copytree(witness.settings["folder"], folder)
+    return replace(witness, settings={"folder": str(folder)}, seen=dict(witness.seen))
+
+
+def write(writer: WriterProcess, witness: Witness, steps: int, *, dies_at: int = 0) -> None:
+    """Write some steps or die, and check what is there then."""
+    before = max(witness.last, 0)
+    writer.start(witness.settings, witness.run, steps=steps, dies_at=dies_at)
+    witness.hear(*writer.finish())
+    witness.check(since=before)
 
 
 def test_a_killed_writer_does_not_disturb_another_process_on_sqlite(tmp_path: Path) -> None:

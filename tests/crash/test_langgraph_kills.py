@@ -4,40 +4,41 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.crash.engine_process import EngineProcess, prepared_database
 from tests.crash.langgraph_worker import ROUNDS, graph
-from wtb.bench import Bench
 from wtb.langgraph import Saver
 
-ROOT = Path(__file__).parents[2]
 KILLS = 60 if os.environ.get("WTB_SOAK") else 5
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> Iterator[EngineProcess]:
+    url = prepared_database(request, tmp_path, sqlite_template)
+    with EngineProcess(tmp_path, url, "langgraph_worker") as process:
+        yield process
+
+
 @pytest.mark.parametrize("durability", ["sync", "async"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_thread_survives_kills_anywhere(
-    kind: str, durability: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    url = "" if kind == "sqlite" else _postgres(request)
+def test_a_thread_survives_kills_anywhere(engine: EngineProcess, durability: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
+    job = {"log": str(log), "durability": durability}
     for number in range(KILLS):
-        process = _started(url, tmp_path, durability)
-        _wait_for_lines(log, len(log.read_text().splitlines()) + random.Random(number).randint(2, 40), process)
-        process.kill()
-        process.wait()
-    last = _started(url, tmp_path, durability)
-    assert last.wait(timeout=120) == 0
+        lines = len(log.read_text().splitlines()) + random.Random(number).randint(2, 40)
+        engine.send("t", **job, lines=lines, kill_after_s=0)
+        said = engine.receive()
+        assert said is None or said["error"] is None, said
+    engine.send("t", **job, kill_after_s=None)
+    assert engine.receive() == {"error": None}
 
-    with Bench(url or None, folder=tmp_path / "wtb") as bench:
+    with engine.bench() as bench:
         compiled = graph(os.open(os.devnull, os.O_WRONLY)).compile(checkpointer=Saver(bench))
         config: Any = {"configurable": {"thread_id": "t"}}
         values = compiled.get_state(config).values
@@ -63,20 +64,3 @@ def _check_little_was_repeated(lines: list[str]) -> None:
             number = int(line.split()[1])
             assert furthest - number < 2, "a finished superstep was run again"
             furthest = max(furthest, number)
-
-
-def _postgres(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue("postgres").url(request.getfixturevalue("migrated_database")))
-
-
-def _started(url: str, folder: Path, durability: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.crash.langgraph_worker", url, str(folder), durability]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return subprocess.Popen(command, cwd=ROOT, env=environment)
-
-
-def _wait_for_lines(log: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
-    while len(log.read_text().splitlines()) < count and process.poll() is None:
-        assert time.monotonic() < end, "the worker does not get on"
-        time.sleep(0.002)

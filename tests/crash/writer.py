@@ -24,9 +24,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-import alembic.command  # noqa: F401  imported on first use otherwise, which every fork would have to do again
-import psycopg  # noqa: F401
-
+import tests.crash.preloaded  # noqa: F401
 from tests.run_writer import RunWriter
 from wtb.application.runs.steps import Position
 from wtb.bootstrap import Services, bootstrap
