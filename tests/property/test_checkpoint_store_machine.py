@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import random
 import sys
 import threading
@@ -62,6 +63,7 @@ from wtb.testing.fakes import FakeClock
 
 Result = TypeVar("Result")
 
+SOAK = bool(os.environ.get("WTB_SOAK"))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -769,12 +771,11 @@ class Thread(threading.Thread):
 
 
 def run_machine(backend: Backend, *, scale: int, examples: int, at_once: bool = False) -> None:
-    """Run so many examples, and as many times over as the profile asks for.
+    """Run so many examples, in a soak twenty times over.
 
     Again and again instead of all at once: hypothesis remembers every choice of a run, several MB an example.
     """
-    profile = settings()
-    for _ in range(max(1, profile.max_examples // 250)):
+    for _ in range(20 if SOAK else 1):
         run_state_machine_as_test(
             cast("type[StoreMachine]", partial(StoreMachine, backend, scale=scale, at_once=at_once)),
             settings=settings(max_examples=examples, report_multiple_bugs=False),
@@ -803,12 +804,12 @@ def scale(request: pytest.FixtureRequest) -> int:
 
 
 def test_a_memory_store_is_a_dictionary_of_full_copies(scale: int) -> None:
-    run_machine(InMemory(), scale=scale, examples=25)
+    run_machine(InMemory(), scale=scale, examples=25 if SOAK else 15)
 
 
 def test_a_sqlite_store_is_a_dictionary_of_full_copies(scale: int, tmp_path: Path) -> None:
     backend = InDatabase(Settings(folder=tmp_path / "wtb"))
-    run_machine(backend, scale=scale, examples=20)
+    run_machine(backend, scale=scale, examples=20 if SOAK else 12)
     backend.close()
 
 
@@ -817,7 +818,7 @@ def test_a_postgres_store_is_a_dictionary_of_full_copies(scale: int, postgres_ur
     schema.upgrade(database)
     database.close()
     backend = InDatabase(Settings(url=postgres_url))
-    run_machine(backend, scale=scale, examples=10, at_once=True)
+    run_machine(backend, scale=scale, examples=10 if SOAK else 6, at_once=True)
     backend.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.unit_of_work import TransactionalUnitOfWork
 from wtb.testing.fakes import CrashPoints
 
+SOAK = bool(os.environ.get("WTB_SOAK"))
 LIMIT = 9
 """Steps that a run may take: loops that would go on are ended by it."""
 INPUT = {"text": "x" * 300, "grow": [1, 2]}
@@ -439,7 +441,7 @@ def test_every_way_through_a_random_workflow_leads_to_the_same(places: dict[str,
     folder = tmp_path / "model"
     ends: Counter[str] = Counter()
 
-    @settings(max_examples=settings().max_examples // 5)
+    @settings(max_examples=1_000 if SOAK else 10)
     @given(graphs(), CRASHES, st.sampled_from([("sqlite", "postgres"), ("postgres", "sqlite")]))
     @example(diamond(plan("log", "own", flaky=True), plan("log", "deep", asynchronous=True)), AROUND_6, SQL)
     @example(diamond(plan("shared"), plan("shared")), AROUND_6, SQL)

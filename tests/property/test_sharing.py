@@ -251,7 +251,7 @@ def distinct(bench: Bench, flow: wtb.Workflow, result: wtb.BatchResult) -> int:
 def test_results_with_sharing_equal_those_without_and_each_distinct_node_run_is_executed_once(
     storage: str, sqlite_template: Path, tmp_path: Path
 ) -> None:
-    @settings(max_examples=300 if SOAK else 20 if storage == "memory" else 10)
+    @settings(max_examples=300 if SOAK else 12 if storage == "memory" else 6)
     @given(shape=shapes, repeats=st.integers(1, 2), workers=st.sampled_from([1, 4]))
     def holds(shape: list[Segment], repeats: int, workers: int) -> None:
         flow = workflow(shape)

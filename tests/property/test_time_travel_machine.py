@@ -670,11 +670,11 @@ class TimeTravelMachine(RuleBasedStateMachine):
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "memory":
-        return Place("memory://", None, examples=30)
+        return Place("memory://", None, examples=18)
     if request.param == "sqlite":
-        return Place(None, request.getfixturevalue("sqlite_template"), examples=20)
+        return Place(None, request.getfixturevalue("sqlite_template"), examples=12)
     server: PostgresServer = request.getfixturevalue("postgres")
-    return Place(server.url(request.getfixturevalue("migrated_database")), None, examples=8)
+    return Place(server.url(request.getfixturevalue("migrated_database")), None, examples=6)
 
 
 def test_state_files_and_effects_move_together(place: Place) -> None:
