@@ -10,15 +10,14 @@ WORKERS ?= 2
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
-# Tests start hundreds of processes, which begin in two thirds of the time with our modules compiled; those that tests
-# write are not, since two within a second and of a size would be taken for one.
-COMPILED := $(PY) -m compileall -q src && PYTHONDONTWRITEBYTECODE=1
+# Tests start hundreds of processes, which begin in two thirds of the time with our modules compiled.
+COMPILED := $(PY) -m compileall -q src tests/crash &&
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --custom-compile-command "make requirements"
 
 .PHONY: help
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: .venv/.dev  ## Create .venv with everything that development needs
@@ -80,12 +79,26 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, long values, t
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.langgraph
 
+SOAK := WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200
+
 .PHONY: soak
-soak: .venv/.dev  ## Crash and property tests, wrong clocks, containers, simulated batches, LangGraph's own tests: the long version
+soak: soak-kills soak-properties soak-suite  ## The long tests, all of them: hours; each of these three runs alone too
+
+.PHONY: soak-kills
+soak-kills: .venv/.dev  ## Part of soak: processes killed anywhere, wrong clocks, containers and mounts as they really are
 	@scripts/services soak
+	$(COMPILED) $(SOAK) tests/crash
+
+.PHONY: soak-properties
+soak-properties: .venv/.dev  ## Part of soak: many more random examples, and many more simulated batches
+	@scripts/services
+	$(COMPILED) $(SOAK) tests/property tests/statistics
+
+.PHONY: soak-suite
+soak-suite: .venv/.dev  ## Part of soak: all of LangGraph's own tests that take a checkpointer, on every storage
+	@scripts/services
 	@scripts/langgraph_tests
-	$(COMPILED) WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property \
-	    tests/statistics tests/langgraph_suite
+	$(COMPILED) $(SOAK) tests/langgraph_suite
 
 .PHONY: docs
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error
