@@ -32,10 +32,6 @@ pytest.register_assert_rewrite(
     "wtb.testing", "tests.crash", "tests.integration", "tests.property", "tests.shell", "tests.unit", "tests.upkeep"
 )
 
-# Of a module that a test writes twice within a second and of one size, Python would run what it compiled first.
-sys.dont_write_bytecode = True
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-
 # Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.
 _EXAMPLES = DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples")
 # No deadline: the first example pays for starting a database, and a busy machine is not a failure.
@@ -51,6 +47,15 @@ settings.register_profile("soak", settings.get_profile("ci"), max_examples=5_000
 settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    """Keep no compiled code from now on: only that of our tests, which takes ten seconds to make, was kept until here.
+
+    If a test writes a module twice within a second, in the same size, Python would run what it compiled first.
+    """
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 @pytest.fixture(autouse=True)
@@ -120,22 +125,22 @@ def pgbouncer_url(pgbouncer: PgBouncer, postgres_database: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def _migrated_database(postgres: PostgresServer) -> str:
-    """The url of a database with wtb's tables, made once a session: a new one takes longer than most tests."""
+def _migrated_database(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
+    """A connection to a database with wtb's tables, made once a session: a new one takes longer than most tests."""
     url = postgres.create_database("migrated")
     database = PostgresDatabase(url, pool_size=1)
     schema.upgrade(database)
     database.close()
-    return url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '10s'")  # a test that left a transaction open must not hang the next
+        yield connection
 
 
 @pytest.fixture
-def migrated_database(_migrated_database: str) -> str:
+def migrated_database(_migrated_database: psycopg.Connection) -> str:
     """The name of a database of the session's server that has wtb's tables, all empty."""
     empty = "; ".join(f"DELETE FROM {table}" for table in metadata.tables)
-    with psycopg.connect(_migrated_database) as connection:
-        connection.execute("SET lock_timeout = '10s'")  # a test that left a transaction open must not hang this one
-        connection.execute(sql.SQL(empty))
+    _migrated_database.execute(sql.SQL(empty))
     return "migrated"
 
 
@@ -147,6 +152,15 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema.upgrade(database)
     database.close()
     return path
+
+
+@pytest.fixture
+def sqlite_folder(sqlite_template: Path, tmp_path: Path) -> Path:
+    """A folder for a bench, with a database that has wtb's tables: to make them takes longer than most tests."""
+    folder = tmp_path / "wtb"
+    folder.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, folder / "wtb.db")
+    return folder
 
 
 @pytest.fixture

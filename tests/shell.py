@@ -2,20 +2,90 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pty
 import re
 import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 WTB = (sys.executable, "-P", "-m", "wtb")
 """As the installed command: -m alone would make Python look for modules in the folder."""
+
+SERVERS = 2
+"""They differ in how Python hashes strings, and so do two commands in a row: an order by chance is seen."""
+
+TIMEOUT_S = 120
+
+
+class CommandServer:
+    """A process that has imported `wtb` and forks itself for each command (see command_server.py)."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="wtb-commands-"))
+        source = Path(__file__).with_name("command_server.py").read_text()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", source, self._folder / "socket"],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n", "the server of commands did not start"
+
+    def run(
+        self, arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end and return what it printed, as subprocess.run does."""
+        with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+            files = {"stdout": out.name, "stderr": err.name}
+            job = {"arguments": arguments, "folder": str(folder), "variables": dict(variables), **files}
+            code = self._run(json.dumps(job))
+            return subprocess.CompletedProcess(["wtb", *arguments], code, out.read(), err.read())
+
+    def _run(self, job: str) -> int:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(str(self._folder / "socket"))
+            with connection.makefile("rw") as stream:
+                stream.write(f"{job}\n")
+                stream.flush()
+                pid = int(stream.readline())
+                try:
+                    return int(stream.readline())
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise
+
+    def close(self) -> None:
+        """Let the server end."""
+        self._process.communicate()
+        shutil.rmtree(self._folder)
+
+
+@cache
+def _servers() -> Iterator[CommandServer]:
+    servers = [CommandServer() for _ in range(SERVERS)]
+    for server in servers:
+        atexit.register(server.close)
+    return cycle(servers)
+
+
+def run_wtb(*arguments: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run one command in a process of its own, with these environment variables."""
+    return next(_servers()).run(arguments, folder, variables)
 
 
 class Shell:
@@ -27,15 +97,7 @@ class Shell:
             (folder / f"{name}.py").write_text(text)
 
     def wtb(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*WTB, *arguments],
-            cwd=self.folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = run_wtb(*arguments, folder=self.folder, variables=environment())
         assert done.returncode == code, done.stderr
         return done
 

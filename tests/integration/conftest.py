@@ -27,7 +27,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         case "memory":
             opened = Bench("memory://")
         case "sqlite":
-            opened = Bench(folder=tmp_path / "wtb")
+            opened = Bench(folder=request.getfixturevalue("sqlite_folder"))
         case _:
             name = request.getfixturevalue("migrated_database")
             opened = Bench(request.getfixturevalue("postgres").url(name), folder=tmp_path / "wtb")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import wtb
-from tests.shell import WTB, environment
+from tests.shell import WTB, environment, run_wtb
 from tests.ways_to_depend import COARSE, GRAPH, GRAPH_EDITS, SEEN, WORKFLOW_EDITS, WORKFLOW_FILES, Way, app
 
 VARIABLES = {"VARIABLE_ONE": "one"}
@@ -35,9 +35,7 @@ class Project:
         """Run a command; return all that came of it."""
         # Two edits within a second would leave Python with the code that it compiled before.
         known = {**environment(), **VARIABLES, "PYTHONDONTWRITEBYTECODE": "1", **(variables or {})}
-        done = subprocess.run(
-            [*WTB, *arguments], cwd=self.folder, env=known, capture_output=True, text=True, check=False, timeout=120
-        )
+        done = run_wtb(*arguments, folder=self.folder, variables=known)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
