@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,39 @@ from typing import Any
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
 from wtb.infrastructure.json_text import read_json
+
+_SITE = "/site-packages/"
+_OWN_FOLDERS = (f"{Path(os.__file__).parent}/", f"{Path(__file__).parent}/")
+"""Where the modules of Python and of WTB are."""
+
+_LIBRARIES = frozenset(
+    {
+        "_pytest",
+        "alembic",
+        "hypothesis",
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "langsmith",
+        "matplotlib",
+        "numpy",
+        "openai",
+        "pandas",
+        "playwright",
+        "psycopg",
+        "pydantic",
+        "pydantic_settings",
+        "pygments",
+        "pytest",
+        "rich",
+        "scipy",
+        "sqlalchemy",
+        "torch",
+        "transformers",
+        "wtb",
+    }
+)
+"""Large packages that hold nobody's workflow."""
 
 
 def load_workflow(reference: str) -> Workflow:
@@ -190,8 +225,19 @@ def source_of(flow: Workflow) -> str | None:
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
         # Thousands of modules may be loaded, and every new run asks: ids are compared without a loop in Python.
-        if file and not file.endswith("__main__.py") and not wanted.isdisjoint(map(id, list(vars(module).values()))):
+        if file and _may_hold_workflows(file) and not wanted.isdisjoint(map(id, list(vars(module).values()))):
             name = next(name for name, value in list(vars(module).items()) if id(value) in wanted)
             place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
             return f"{place}:{name}"
     return None
+
+
+@cache
+def _may_hold_workflows(file: str) -> bool:
+    """Whether to look into the module of this file: most modules are libraries, and to look takes time."""
+    if file.endswith("__main__.py"):
+        return False
+    _, found, inside = file.rpartition(_SITE)
+    if found:
+        return inside.partition("/")[0] not in _LIBRARIES
+    return not file.startswith(_OWN_FOLDERS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import wtb
 from wtb.domain.errors import InvalidInput
-from wtb.loading import load_workflow
+from wtb.loading import load_workflow, source_of
 
 FLOW = """
 import wtb
@@ -92,3 +95,25 @@ def test_a_traceback_begins_with_the_lines_of_the_user(folder: Path) -> None:
         f'  File "{file}", line 8, in stop',
         f'  File "{file}", line 14, in helper',
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_found"),
+    [
+        ("/home/ann/project/statistics.py", True),
+        ("/home/ann/.venv/lib/python3.13/site-packages/anns_flows/main.py", True),
+        ("/home/ann/.venv/lib/python3.13/site-packages/numpy/random.py", False),
+        (f"{Path(os.__file__).parent}/statistics.py", False),
+        (f"{Path(wtb.__file__).parent}/domain/state.py", False),
+    ],
+    ids=["a project", "an installed package", "a large library", "Python itself", "WTB itself"],
+)
+def test_a_workflow_is_found_by_name_in_all_modules_but_those_of_libraries(
+    file: str, is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("anns_flows")
+    module.__file__ = file
+    flow = wtb.Workflow("a")
+    vars(module)["flow"] = flow
+    monkeypatch.setitem(sys.modules, "anns_flows", module)
+    assert source_of(flow) == ("anns_flows:flow" if is_found else None)
