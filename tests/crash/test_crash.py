@@ -35,13 +35,13 @@ def kill_again_and_again(writer: WriterProcess, witness: Witness, kills: int) ->
         witness.check(since=max(before, 0))
 
 
-@pytest.mark.parametrize(("synchronous", "kills"), [("NORMAL", 50), ("FULL", 20)])
+@pytest.mark.parametrize(("synchronous", "kills"), [("NORMAL", 500 if SOAK else 25), ("FULL", 200 if SOAK else 12)])
 def test_killed_writers_lose_nothing_that_they_acknowledged_on_sqlite(
     synchronous: str, kills: int, tmp_path: Path
 ) -> None:
     witness = Witness({"folder": str(tmp_path / "wtb"), "sqlite_synchronous": synchronous}, "run")
     with WriterProcess(tmp_path / "errors") as writer:
-        kill_again_and_again(writer, witness, kills * TIMES)
+        kill_again_and_again(writer, witness, kills)
     assert witness.check() >= kills
     check_file(tmp_path / "wtb" / "wtb.db")
 
@@ -124,8 +124,8 @@ def test_killed_writers_lose_nothing_that_they_acknowledged_on_postgres(postgres
     migrate(postgres_url)
     witness = Witness({"url": postgres_url}, "run")
     with WriterProcess(tmp_path / "errors") as writer:
-        kill_again_and_again(writer, witness, 30 * TIMES)
-    assert witness.check() >= 30
+        kill_again_and_again(writer, witness, 300 if SOAK else 15)
+    assert witness.check() >= 15
 
 
 def test_a_killed_server_loses_nothing_and_its_writer_says_so_and_goes_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from wtb.domain.checkpoint import Kind
 from wtb.domain.ports import Storage
 
 ACTIONS = 100
+SEEDS = range(60 if os.environ.get("WTB_SOAK") else 3)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_left_after_pruning_loads_verifies_and_restores(storage: Storage, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     world = World(storage, tmp_path, keep_last=chance.randrange(5))
