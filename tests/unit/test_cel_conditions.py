@@ -329,6 +329,19 @@ def test_the_library_is_imported_only_when_a_condition_is_compiled() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_command_line_of_the_library_is_loaded_only_for_whoever_imports_it() -> None:
+    code = """
+import sys
+from wtb.infrastructure.conditions.cel import CelConditions
+assert CelConditions().compile("x > 1")({"x": 2})
+assert not {"typer", "prompt_toolkit", "cel.cli"} & sys.modules.keys()
+import cel
+from cel import cli
+assert cli is sys.modules["cel.cli"] and cli.app and "typer" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize(
     ("expression", "state", "expected"),
     [

@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wtb.infrastructure.conditions.condition import ASKED, FAILURES, GUARD, INSTEAD, CelCondition, invalid, sentence
+from wtb.infrastructure.conditions.library import cel_library
 from wtb.infrastructure.conditions.pattern import unrolled_length
 from wtb.infrastructure.conditions.source import CelSource
 
@@ -102,16 +103,14 @@ class CelConditions:
 
 
 def _parse(text: str, expression: str) -> Program:
-    # Not at the top: importing it brings its command line with it, which takes 0.2 s.
-    import cel
-
     try:
-        return cel.compile(text)
+        program: Program = cel_library().compile(text)
     except FAILURES as error:
         syntax = _SYNTAX.search(str(error))
         where = f"line {syntax[1]}, column {syntax[2]}: {syntax[3]}" if syntax else sentence(error)
         advice = f"; {_WRITTEN}" if _PYTHON_WORDS.search(expression) else ""
         raise invalid(expression, f"cannot be read: {where}{advice}") from error
+    return program
 
 
 def _pattern_faults(literal: str | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import InvalidCondition
+from wtb.infrastructure.conditions.library import cel_library
 
 if TYPE_CHECKING:
     from cel import Program
@@ -166,10 +167,8 @@ def _field_names(value: Any) -> list[str] | None:
 
 
 def _conversion_error(name: str, value: Any) -> str | None:
-    import cel
-
     try:
-        cel.Context({name: value})
+        cel_library().Context({name: value})
     except FAILURES as error:
         return sentence(error).rpartition("Conversion Error: ")[2]
     return None
