@@ -69,7 +69,8 @@ class _Model(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
