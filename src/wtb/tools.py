@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, overload
 
-from wtb.application.runs.engine_context import current, is_in_node
+from wtb.application.runs.engine_context import current, may_be_in_node
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.errors import InvalidInput
 from wtb.domain.secrets import masked_logger
@@ -115,12 +115,12 @@ def workspace() -> Path:
 
     Outside a run, as when you invoke a graph yourself, it is an ordinary folder: the setting `workspace_fallback`.
     """
-    return current().workspace if is_in_node() else _folder_outside(load_settings().outside_folder)
+    return current().workspace if may_be_in_node() else _folder_outside(load_settings().outside_folder)
 
 
 @cache
 def _folder_outside(folder: Path) -> Path:
-    """Make the folder for code outside a run, and say so once: a thread without its node's context gets it too."""
+    """Make the folder for code outside a run, and say so once."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     _log.warning("wtb.workspace() was called outside a run: its files are in %s, and are not versioned", folder)

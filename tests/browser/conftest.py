@@ -12,9 +12,12 @@ from playwright.sync_api import Browser, expect, sync_playwright
 expect.set_options(timeout=60_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for the session; a test opens its own window."""
+    """One browser for the tests of a module; each opens its own window.
+
+    Playwright runs an event loop in this thread, so that nobody can call `asyncio.run` before it ends.
+    """
     chromium = shutil.which("chromium")
     assert chromium is not None, "these tests need Chromium: run scripts/services, or apt-get install chromium"
     with sync_playwright() as playwright:

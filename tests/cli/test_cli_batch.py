@@ -163,7 +163,8 @@ def test_ctrl_c_finishes_what_has_begun_and_the_same_command_goes_on(shell: Shel
     assert (process.returncode, "elsewhere" in err) == (0, False)
     assert "left to run: run the same command again to continue." in out
     part = shell.json("batch", "run", "batch.py", "--only", "baseline")
-    assert (part["status"], part["jobs"]["total"], part["jobs"]["missing"]) == ("completed", 20, 0)
+    assert (part["status"], part["jobs"]["total"]) == ("completed", 80)
+    assert 0 < part["jobs"]["missing"] <= 60
     again = shell.json("batch", "run", "batch.py")
     assert again["status"] == "completed"
     assert 8 <= again["jobs"]["kept"] < 80

@@ -18,6 +18,7 @@ from wtb.domain.events import EventType
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import Tool, ToolSpec
 from wtb.flow import Workflow
+from wtb.notebooks import KnownFlows
 from wtb.runs import Run
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
@@ -609,6 +610,7 @@ def test_a_workflow_that_lost_the_next_node_is_an_error_that_names_it(bench: Ben
 
 def test_a_workflow_made_in_a_notebook_must_be_passed_again(bench: Bench) -> None:
     run = bench.run(chain(one, two), {}, break_before=["two"])
+    bench._flows = KnownFlows()  # as in a new process
     with pytest.raises(InvalidInput, match=r"pass it: bench\.resume"):
         bench.resume(run.id)
 

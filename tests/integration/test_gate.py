@@ -67,6 +67,17 @@ def test_a_single_error_is_inconclusive_unless_it_is_tolerated(bench: Bench) -> 
     assert bench.gate("quiz", baseline="main", metric="exact_match", max_errors=1).gate.outcome == "fine"
 
 
+def test_a_candidate_that_is_surely_better_is_said_to_be_so(bench: Bench) -> None:
+    batch(bench, quiz(wrong=12))
+    bench.set_baseline("main", "quiz")
+    batch(bench, quiz(wrong=0))
+    text = said(bench.gate("quiz", baseline="main", metric="exact_match"))
+
+    assert text.startswith("FINE")
+    assert "it is better, by at least 0." in text
+    assert "-0." not in text
+
+
 def test_a_candidate_with_jobs_left_does_not_pass(bench: Bench) -> None:
     batch(bench, quiz())
     bench.set_baseline("main", "quiz")

@@ -48,7 +48,7 @@ class _Model(BaseHTTPRequestHandler):
     server: ModelServer
 
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
         with self.server.lock:
             self.server.requests.append({"path": self.path, **request})
             self.server.headers.append(self.headers["Authorization"])
@@ -63,9 +63,14 @@ class _Model(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 429:
             self.send_header("Retry-After", "0")
+        if status == 302:
+            self.send_header("Location", f"{self.server.url}/elsewhere")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
@@ -125,6 +130,13 @@ def test_a_judge_is_asked_with_the_rubric_and_without_the_label(judged: Bench, m
     assert "human" not in json.dumps(model.requests)
     assert first["response_format"]["json_schema"]["strict"] is True
     assert result.judging == {"input_tokens": 400, "output_tokens": 40, "cost_usd": 0.0, "unpriced": ["some-model"]}
+
+
+def test_a_judge_follows_no_redirect_since_its_key_would_go_along(judged: Bench, model: ModelServer) -> None:
+    model.prepared = [(302, "elsewhere")]
+    result = judged.batch(greeter(), cases=CASES[:1], evaluators=[judge()], variants=[{}])
+    assert "HTTP 302" in str(result.results[0].scores["judge"])
+    assert [each["path"] for each in model.requests] == ["/v1/chat/completions"]
 
 
 def test_a_judge_is_not_asked_again_about_the_same_case_and_output(judged: Bench, model: ModelServer) -> None:

@@ -15,6 +15,7 @@ from langgraph.types import Command, RetryPolicy, Send, interrupt
 from pydantic import BaseModel
 
 import wtb
+from wtb.notebooks import KnownFlows
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -239,4 +240,5 @@ def test_a_state_that_siblings_cannot_share_is_shown_as_it_was_before_them(bench
 
 def test_without_its_graph_a_run_shows_the_state_that_is_stored(bench: wtb.Bench) -> None:
     run = bench.run(graph(asks, beside), {"log": ["given"]})
+    bench._flows = KnownFlows()  # as in a new process
     assert bench.get(run.id).state == {"log": ["given"]}

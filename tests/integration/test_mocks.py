@@ -11,6 +11,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.flow import Workflow
+from wtb.notebooks import KnownFlows
 from wtb.runs import Run
 
 COMPLETED, PAUSED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.PAUSED, ExecutionStatus.FAILED
@@ -164,6 +165,7 @@ def test_a_mocked_run_is_never_resumed_for_real(bench: Bench) -> None:
     flow = drafting()
     flow.source = "somewhere.py:flow"
     run = bench.run(flow.mocked({"plan": {"round": 1}}), {}, break_after=["plan"])
+    bench._flows = KnownFlows()  # as in a new process
     with pytest.raises(InvalidInput, match="does not know where its workflow came from"):
         bench.resume(run.id)
 

@@ -86,7 +86,7 @@ def test_a_batch_that_ran_without_prices_has_them_when_it_is_run_anew_as_it_says
 
 def test_people_are_told_what_has_no_price(tmp_path: Path) -> None:
     shell = Shell(tmp_path, asking=PROGRAM)
-    known = f"2,000+200 tokens, ${price('gpt-4o'):.4f} and no price known for mine"
+    known = f"2,000+200 tokens, ${price('gpt-4o'):.5f} and no price known for mine"
     assert known in shell.wtb("run", "asking.py").stderr
     done = shell.wtb("batch", "run", "asking.py", code=3).stdout
     assert "No price is known for mine: their cost is missing from all figures and budgets." in done

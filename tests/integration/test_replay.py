@@ -24,6 +24,7 @@ from wtb.infrastructure.checkpoints.cache import ManifestCache
 from wtb.infrastructure.checkpoints.rows import row_of
 from wtb.infrastructure.sql import tables
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
+from wtb.notebooks import KnownFlows
 from wtb.runs import Run
 
 SAME, DIFFERENT, TAKEN, UNKNOWN = (
@@ -302,6 +303,7 @@ def test_a_workflow_with_faults_is_refused(bench: Bench) -> None:
 
 def test_a_workflow_that_cannot_be_found_must_be_passed(bench: Bench) -> None:
     run = bench.run(chain(one=None), {})
+    bench._flows = KnownFlows()  # as in a new process
     with pytest.raises(InvalidInput, match=r"pass it: run\.replay\(flow\)"):
         bench.get(run.id).replay()
 

@@ -31,7 +31,8 @@ def telemetry() -> MemoryTelemetry:
 
 @pytest.fixture
 def bench(telemetry: MemoryTelemetry, tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench.__new__(Bench)
+    bench = Bench("memory://")
+    bench.services.close()
     bench.services = bootstrap(load_settings(folder=tmp_path / "folder"), telemetry=telemetry)
     with bench:
         yield bench

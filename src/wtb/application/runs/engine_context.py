@@ -22,12 +22,16 @@ CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
 """The node run that is being made here, for code that does not get it as an argument."""
 
 
-def is_in_node() -> bool:
-    """Whether a node of a run is running here, even one that does not take `ctx`: it has no context to give."""
+RUNS_HERE: set[object] = set()
+"""The drivers that run nodes in this process."""
+
+
+def may_be_in_node() -> bool:
+    """Whether this code may belong to a node: the node is known, or it may be a node's thread without its context."""
     try:
         CURRENT.get()
     except LookupError:
-        return False
+        return bool(RUNS_HERE)
     return True
 
 

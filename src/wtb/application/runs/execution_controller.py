@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.node_cache import Sharing
+from wtb.application.runs.engine_context import RUNS_HERE
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
@@ -273,6 +274,7 @@ class ExecutionController:
         execution_id = driver.at.execution.id
         with self._lock:
             self._drivers[execution_id] = driver
+        RUNS_HERE.add(driver)
         try:
             ended = driver.drive(pass_breakpoint=pass_breakpoint)
             if driver.waits_for is not None:
@@ -284,6 +286,7 @@ class ExecutionController:
             check_not_set_back(self._storage, driver.at)
             raise
         finally:
+            RUNS_HERE.discard(driver)
             with self._lock:
                 del self._drivers[execution_id]
 
@@ -321,7 +324,7 @@ class ExecutionController:
         if update or rerun_node:
             raise InvalidInput(
                 f"{'an update of the state' if update else 'rerun_node'} starts the node over, and the node then asks "
-                "again: resume without the answer first, and then with it"
+                f"again: resume with the {'update' if update else 'rerun'} first, and then with the answer"
             )
         self._recovery.check_answer(at, at.execution.pause, answer)
 

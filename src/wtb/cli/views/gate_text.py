@@ -47,6 +47,8 @@ def why(found: GateResult) -> str:
 
 
 def _not_shown(gate: Gate) -> str:
+    if gate.at_most is not None and gate.at_most < 0:
+        return f"it is better, by at least {amount(-gate.at_most, gate)} (95 %)"
     beyond = f" beyond {amount(gate.allowed, gate)}" if gate.allowed else ""
     hidden = "" if gate.at_most is None else f"; it may be up to {amount(gate.at_most, gate)} (95 %)"
     return f"no drop{beyond} was shown{hidden}; --non-inferior asks for proof"

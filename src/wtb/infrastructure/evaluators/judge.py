@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.evaluation import Direction, EvaluationContext
@@ -29,6 +29,16 @@ _LONGEST_TOLD = 200
 
 class JudgeFailed(WTBError):
     """A judge gave no score."""
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the key to another address: it is an error instead."""
+
+    def redirect_request(self, *args: Any) -> None:
+        """Follow nothing."""
+
+
+_opener = build_opener(_NoRedirect)
 
 
 class _TryAgain(Exception):
@@ -133,7 +143,7 @@ class Judge:
             raise InvalidInput(f"judge_url must begin with http:// or https://, not {url!r}")
         request = Request(address, json.dumps(self._request(question)).encode(), headers)
         try:
-            with urlopen(request, timeout=self.timeout_s) as reply:
+            with _opener.open(request, timeout=self.timeout_s) as reply:
                 return json.load(reply)
         except HTTPError as error:
             with error:
