@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import io
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -365,6 +368,14 @@ def test_looking_at_anything_runs_no_code_and_gives_the_same_again(
     found = fingerprint(node)
     assert TOUCHED == []
     assert fingerprint(node).parts == found.parts
+    close_files(sys.modules[f"hostile_{name.replace(' ', '_')}"])
+
+
+def close_files(module: ModuleType) -> None:
+    """Close what a program opened: Python would warn of it when the tests end."""
+    for value in vars(module).values():
+        if issubclass(type(value), io.IOBase):
+            value.close()
 
 
 def test_a_value_that_holds_too_much_counts_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
