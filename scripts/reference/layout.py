@@ -104,7 +104,7 @@ _CONTEXT = Described(
     groups={
         "Call and record": ("tool", "atool", "step", "astep"),
         "Files, checkpoints and people": ("workspace", "checkpoint", "ask"),
-        "Report and configure": ("usage", "log", "config", "run", "rng"),
+        "Report and configure": ("emit", "log", "usage", "config", "run", "rng"),
     },
     beside=(
         "answers",

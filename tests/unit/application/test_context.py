@@ -16,6 +16,7 @@ USERS = {
     "atool",
     "checkpoint",
     "config",
+    "emit",
     "log",
     "rng",
     "run",

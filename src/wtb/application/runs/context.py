@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.runs.node_calls import NodeCalls, with_idempotency_key
+from wtb.application.runs.node_messages import NodeLog
 from wtb.application.runs.question_schema import check_schema
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
@@ -57,11 +58,23 @@ class Context:
         return dict(self._config)
 
     @cached_property
-    def log(self) -> logging.Logger:
-        """The node's logger; secrets are masked in it."""
+    def log(self) -> NodeLog:
+        """The node's log: `ctx.log("…")`, `ctx.log.warning("…")`. Lines from `info` up are kept with the run.
+
+        It is a logger of Python's, too. Secrets are masked in it.
+        """
         logger = logging.getLogger(f"wtb.run.{self._workflow.name}.{self.run.node}")
         logger.addFilter(self._masker)
-        return logger
+        return NodeLog(logger, self._calls.journal.messages.log)
+
+    def emit(self, data: Any) -> None:
+        """Report something while the node runs, such as progress: an event `node.emitted` of the run.
+
+        `data` is a text, a number, a list or a dict of such; about 16,000 characters of it are kept, without secrets.
+        Another thread stores it at once, so the node does not wait, and an async node does not block its event loop.
+        Of one attempt, 10,000 messages are kept.
+        """
+        self._calls.journal.messages.emit(data)
 
     @cached_property
     def rng(self) -> random.Random:

@@ -150,6 +150,11 @@ class Attempt:
         """Return why others must not take its result: it asked a person, or made an external call."""
         return None if self._journal is None else self._journal.unshareable()
 
+    def end_messages(self) -> None:
+        """Write what it has emitted and logged, before anything is written about its end."""
+        if self._journal is not None:
+            self._journal.end_messages()
+
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
         if self._journal is not None:
@@ -417,9 +422,12 @@ class NodeRunner:
 
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
-        with self._watch(attempt.run) if self._watch else nullcontext():
-            call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
-            returned = self._in_time(work.node, partial(call, attempt.context))
+        try:
+            with self._watch(attempt.run) if self._watch else nullcontext():
+                call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
+                returned = self._in_time(work.node, partial(call, attempt.context))
+        finally:
+            attempt.end_messages()
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
