@@ -74,6 +74,7 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, long values, t
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
 	$(PY) -m benchmarks.engine
+	$(PY) -m benchmarks.awaiting
 	$(PY) -m benchmarks.long_values
 	$(PY) -m benchmarks.time_travel
 	$(PY) -m benchmarks.reading

@@ -105,20 +105,20 @@ def test_async_nodes_and_parallel_branches_say_things_too(bench: Bench) -> None:
     assert sorted(told(bench.run(flow, {}))) == ["left", "right"]
 
 
-class Counted(TypedDict):
+class SaidCount(TypedDict):
     n: int
 
 
 def test_nodes_of_a_graph_say_things_through_the_context_function(bench: Bench) -> None:
-    def plain(state: Counted) -> Counted:
+    def plain(state: SaidCount) -> SaidCount:
         wtb.langgraph.context().emit({"n": state["n"]})
         return {"n": 1}
 
-    async def awaited(state: Counted) -> Counted:
+    async def awaited(state: SaidCount) -> SaidCount:
         wtb.langgraph.context().log("awaited")
         return {"n": 2}
 
-    graph: Any = StateGraph(Counted)
+    graph: Any = StateGraph(SaidCount)
     graph.add_node("plain", plain)
     graph.add_node("awaited", awaited)
     graph.set_entry_point("plain")

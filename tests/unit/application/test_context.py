@@ -11,6 +11,7 @@ from wtb.flow import Workflow
 from wtb.tools import workspace
 
 USERS = {
+    "acheckpoint",
     "ask",
     "astep",
     "atool",

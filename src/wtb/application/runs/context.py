@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import random
@@ -14,6 +13,7 @@ from typing import Any
 from wtb.application.runs.node_calls import NodeCalls, with_idempotency_key
 from wtb.application.runs.node_messages import NodeLog
 from wtb.application.runs.question_schema import check_schema
+from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.figures import Price, Usage
@@ -102,7 +102,7 @@ class Context:
         """Like `tool`, for async nodes. Sync tools run on a thread, so gathered calls run at the same time."""
         known = self._known(tool)
         mock = self._calls.answers.mock_of(known.spec.name)
-        call = await asyncio.to_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
+        call = await in_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
         function = mock or with_idempotency_key(known, call)
         return await self._calls.make_either(call, partial(function, *args, **kwargs))
 
@@ -114,7 +114,7 @@ class Context:
 
     async def astep(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Like `step`, for async nodes. A sync function runs on a thread."""
-        call = await asyncio.to_thread(self._calls.step, key, args)
+        call = await in_thread(self._calls.step, key, args)
         return await self._calls.make_either(call, partial(function, *args))
 
     def ask(self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None) -> Any:
@@ -134,6 +134,10 @@ class Context:
         """
         check_name(name, [node.name for node in self._workflow.nodes])
         self._calls.journal.checkpoint(name, description)
+
+    async def acheckpoint(self, name: str, description: str = "") -> None:
+        """Like `checkpoint`, for async nodes: it is written on a thread."""
+        await in_thread(self.checkpoint, name, description)
 
     def usage(
         self,
