@@ -69,7 +69,7 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, engine, long values, time travel, reading, batches, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 import httpx
 import pytest
+from langchain_core.tools import tool as langchain_tool
 from langgraph.graph import StateGraph
 
 import wtb
@@ -486,6 +487,46 @@ async def test_async_nodes_of_a_graph_run_on_the_callers_loop(bench: Bench) -> N
     graph.add_conditional_edges("left", route)
     run = await bench.arun(graph.compile(), {"n": 0})
     assert (run.status, run.state, set(seen)) == ("completed", {"n": 3}, {True})
+
+
+@in_a_loop
+async def test_a_cancelled_graph_repeats_no_tool_of_its_async_nodes(bench: Bench) -> None:
+    desk = PayDesk()
+
+    @langchain_tool
+    async def pay() -> int:
+        """Pay."""
+        return await desk.pay()
+
+    recorded = wtb.langgraph.recorded(pay)
+
+    async def left(state: LoopCount) -> LoopCount:
+        return {"n": await recorded.ainvoke({})}
+
+    async def right(state: LoopCount) -> LoopCount:
+        return {"n": state["n"] + 10}
+
+    graph: Any = StateGraph(LoopCount)
+    graph.add_node("left", left)
+    graph.add_node("right", right)
+    graph.set_entry_point("left")
+    graph.add_edge("left", "right")
+    app = graph.compile()
+    stream = bench.astream(app, {"n": 0})
+
+    async def read() -> None:
+        async for _ in stream:
+            pass
+
+    task = asyncio.create_task(read())
+    await desk.entered.wait()
+    task.cancel()
+    desk.let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (stream.run.status, stream.run.state) == ("paused", {"n": 1})
+    run = await bench.aresume(stream.id, app)
+    assert (run.status, run.state, desk.calls) == ("completed", {"n": 11}, 1)
 
 
 @in_a_loop
