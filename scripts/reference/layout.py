@@ -35,6 +35,7 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.gates import GateResult
+from wtb.streams import RunStream
 
 START = """# Python API
 
@@ -103,8 +104,8 @@ _CONTEXT = Described(
     attributes={"seed": "A number that stays the same whenever this visit of the node is tried again."},
     groups={
         "Call and record": ("tool", "atool", "step", "astep"),
-        "Files, checkpoints and people": ("workspace", "checkpoint", "ask"),
-        "Report and configure": ("usage", "log", "config", "run", "rng"),
+        "Files, checkpoints and people": ("workspace", "checkpoint", "acheckpoint", "ask"),
+        "Report and configure": ("emit", "log", "usage", "config", "run", "rng"),
     },
     beside=(
         "answers",
@@ -123,11 +124,12 @@ _BENCH = Described(
     cls=wtb.Bench,
     called="bench",
     groups={
-        "Run": ("run", "create", "resume"),
+        "Run": ("run", "create", "resume", "stream"),
         "Find runs": ("get", "view", "list_runs", "list_executions", "list_workflows", "neglect"),
         "Batches": ("batch", "plan", "evaluate", "get_batch", "list_batches", "cancel_batch", "delete_batch"),
         "Baselines and gates": ("set_baseline", "get_baseline", "list_baselines", "delete_baseline", "gate"),
         "Listen and close": ("subscribe", "events", "close"),
+        "In async programs": ("arun", "aresume", "astream", "abatch", "aevaluate"),
     },
     beside=("services",),
 )
@@ -166,6 +168,13 @@ _RUN = Described(
             "delete",
         ),
     },
+)
+_STREAM = Described(
+    cls=RunStream,
+    called="stream",
+    is_made=False,
+    attributes={"id": "The id of the run, even before it begins."},
+    groups={"After the loop": ("run", "aclose")},
 )
 _HISTORY = Described(
     cls=ExecutionHistory,
@@ -253,7 +262,7 @@ SECTIONS = (
         text="Guides: [Running workflows](running.md), [Time travel](time-travel.md). A `target` is a checkpoint. Give "
         "a step number, a node (its latest visit), `node#2` (its second visit), the name of a checkpoint, its id, or "
         "the beginning of its id.",
-        classes=(_BENCH, _RUN, _HISTORY),
+        classes=(_BENCH, _RUN, _STREAM, _HISTORY),
     ),
     Section(
         title="Compare versions",

@@ -14,6 +14,9 @@ from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
 from wtb.application.queries.lookup import Prefix
 from wtb.application.queries.views import RunView, WorkflowView
+from wtb.application.runs.callers_loop import awaited
+from wtb.application.runs.run_request import RunRequest
+from wtb.application.runs.threads import in_thread
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest, default_workers
 from wtb.bootstrap import Services, bootstrap
@@ -35,6 +38,7 @@ from wtb.notebooks import KnownFlows, notebook_progress
 from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
+from wtb.streams import RunStream
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -139,8 +143,35 @@ class Bench:
 
         It takes the same options as `create`. If a node fails, nothing is raised: see `run.error`.
         """
-        flow, new = self._new_run(flow, input, **options)
-        return Run(self, self.services.controller.start(**new).id, flow)
+        return self._run(None, flow, input, **options)
+
+    def _run(self, request: RunRequest | None, *given: Any, **options: Any) -> Run:
+        flow, new = self._new_run(*given, **options)
+        return Run(self, self.services.controller.start(**new, request=request).id, flow)
+
+    @_taking_what(_new_run)
+    async def arun(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
+        """Like `run`, for async programs: async nodes run on your event loop, and everything else on threads.
+
+        If the task is cancelled, the run pauses at the next boundary. The task waits for that, and is cancelled then.
+        """
+        request = RunRequest()
+        return await awaited(lambda: self._run(request, flow, input, **options), request.pause)
+
+    @_taking_what(_new_run)
+    def stream(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> RunStream:
+        """Run a workflow and return its events as they happen: `for event in stream`. `stream.run` is the run.
+
+        It takes the same options as `run`. The run begins with the loop. Leave the loop early, and the run pauses at
+        the next boundary.
+        """
+        run_id = options.pop("run_id", None) or self.services.ids.new()
+        return RunStream(self, run_id, lambda request: self._run(request, flow, input, run_id=run_id, **options))
+
+    @_taking_what(_new_run)
+    def astream(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> RunStream:
+        """Like `stream`, for async programs: `async for event in stream`. Async nodes run on your event loop."""
+        return self.stream(flow, input, **options)
 
     def get(self, run_id: str) -> Run:
         """Return a run by its id, or by the beginning of its id, of at least four characters.
@@ -160,8 +191,16 @@ class Bench:
 
         Pass `flow` if the workflow cannot be loaded again, for example because a notebook defined it.
         """
-        run = self.get(run_id)
-        return Run(self, run.id, None if flow is None else as_workflow(flow)).resume(**how)
+        return self._resume(None, run_id, flow, **how)
+
+    def _resume(self, request: RunRequest | None, run_id: str, flow: Workflow | Any | None, **how: Any) -> Run:
+        found = self.get(run_id).id
+        return Run(self, found, None if flow is None else as_workflow(flow), request).resume(**how)
+
+    async def aresume(self, run_id: str, flow: Workflow | Any | None = None, **how: Any) -> Run:
+        """Like `resume`, for async programs; see `arun`."""
+        request = RunRequest()
+        return await awaited(lambda: self._resume(request, run_id, flow, **how), request.pause)
 
     def list_runs(self, **filters: Any) -> tuple[Run, ...]:
         """Return runs, newest first. Filters: `statuses`, `workflow`, `since`, `prefix` (of ids), `limit`, `offset`.
@@ -215,6 +254,16 @@ class Bench:
         )
         return self.get_batch(batch.id)
 
+    @_taking_what(batch)
+    async def abatch(self, flow: Workflow | BatchTest | Any, **options: Any) -> BatchResult:
+        """Like `batch`, for async programs: async nodes and evaluators run on your event loop.
+
+        If the task is cancelled, no more jobs start. The task waits for those that run, and is cancelled then. Call it
+        again to continue.
+        """
+        stop = options.pop("stop", None) or threading.Event()
+        return await awaited(lambda: self.batch(flow, stop=stop, **options), stop.set)
+
     def plan(self, flow: Workflow | BatchTest | Any, *, only: Sequence[str] = (), **options: Any) -> Forecast:
         """Return what `batch` would do with the same arguments, without running anything.
 
@@ -265,6 +314,14 @@ class Bench:
         given = None if cases is None else read_cases(cases)
         self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
         return self.get_batch(what.id)
+
+    @_taking_what(evaluate)
+    async def aevaluate(self, what: Run | BatchResult | str, evaluators: Sequence[Any], **options: Any) -> Any:
+        """Like `evaluate`, for async programs: async evaluators run on your event loop.
+
+        If the task is cancelled, it first waits until all scores are there.
+        """
+        return await awaited(lambda: self.evaluate(what, evaluators, **options), lambda: None)
 
     def _run_or_batch(self, name: str) -> Run | BatchResult:
         try:
@@ -376,6 +433,14 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await in_thread(self.close)
 
 
 def _score_or_error(score: RunScore) -> float | dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.application.queries.service import Queries
 from wtb.application.queries.views import CheckpointView, RunView
 from wtb.application.runs.node_runner import Watch
+from wtb.application.runs.run_request import RunRequest
 from wtb.application.time_travel.run_editor import Forked
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
@@ -52,8 +53,9 @@ def usage_data(usage: Usage) -> dict[str, Any]:
 class Run(Displayed):
     """One run. Every property reads the store when you ask for it."""
 
-    def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None) -> None:
+    def __init__(self, bench: Bench, id: ExecutionId, flow: Workflow | None, request: RunRequest | None = None) -> None:
         self._bench = bench
+        self._request = request
         self._flow = bench._flows.noted(id, flow)
         self.id = id
 
@@ -307,6 +309,7 @@ class Run(Displayed):
             take_over=take_over,
             options=options,
             watch=watch,
+            request=self._request,
         )
         return Run(self._bench, self.id, flow)
 

@@ -40,6 +40,14 @@ def test_an_example_runs(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_snippets_for_libraries_that_are_not_installed_are_python_at_least() -> None:
+    fence = re.compile(r"^```py\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    snippets = {page.name: code for page in PAGES for code in fence.findall(page.read_text())}
+    assert "asyncio.md" in snippets
+    for name, code in snippets.items():
+        compile(code, name, "exec")
+
+
 def test_the_commands_of_the_quick_start_work(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     (commands,) = re.findall(r"^```\n(wtb run.*?)^```", text, re.DOTALL | re.MULTILINE)

@@ -64,6 +64,18 @@ def questions(bench: Bench) -> None:
     bench.run(flow, {}, run_id="asked").resume(answer="yes, with token=abc12345")
 
 
+def messages(bench: Bench) -> None:
+    """A node reports its progress and logs a line."""
+
+    def work(state: Any, ctx: Any) -> None:
+        ctx.emit({"done": 1})
+        ctx.log("half way")
+
+    flow = Workflow("messages")
+    flow.add_node("work", work, start=True)
+    bench.run(flow, {})
+
+
 def trouble(bench: Bench) -> None:
     """A node is tried again, fails for good, and is begun afresh."""
     tries = iter([OSError("one"), OSError("two"), None])
@@ -190,6 +202,7 @@ def full_disk(folder: Path) -> set[EventType]:
 CHAPTERS: list[Callable[[Bench], None]] = [
     everyday,
     questions,
+    messages,
     trouble,
     waiting,
     failing_tool,

@@ -26,6 +26,7 @@ from wtb.cli.commands.upkeep import doctor, prune
 from wtb.cli.commands.verdicts import baseline, compare, gate
 from wtb.cli.exit_codes import EXIT_CODES
 from wtb.cli.output import echo, shown
+from wtb.cli.views.live import is_shown_live
 from wtb.domain.errors import InvalidInput, WTBError
 
 UNEXPECTED, USAGE = 1, 2
@@ -86,7 +87,8 @@ class _Echo(logging.Handler):
     """Prints warnings to the current stderr, so that they appear above the spinner of a running run."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{shown(self.format(record))}\n")  # click.echo would bypass the spinner's stderr
+        if not is_shown_live(record):
+            sys.stderr.write(f"{shown(self.format(record))}\n")  # click.echo would bypass the spinner's stderr
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

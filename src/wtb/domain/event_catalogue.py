@@ -33,6 +33,8 @@ class EventType(StrEnum):
     NODE_SKIPPED = "node.skipped"
     NODE_REPLACED = "node.replaced"
     NODE_INSIDE = "node.inside"
+    NODE_EMITTED = "node.emitted"
+    NODE_LOGGED = "node.logged"
     STATE_UPDATED = "state.updated"
     QUESTION_ANSWERED = "question.answered"
     CHECKPOINT_CREATED = "checkpoint.created"
@@ -322,6 +324,38 @@ class NodeInside(EventBody):
     """Tokens that the model read."""
     output_tokens: int | None = None
     """Tokens that the model wrote."""
+
+
+@_event(EventType.NODE_EMITTED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEmitted(EventBody):
+    """A node reported something with `ctx.emit`, while it ran. It stays if the attempt fails or is rolled back."""
+
+    node: str
+    """The node."""
+    visit: int
+    """Which visit of the node."""
+    data: Any
+    """What it reported, without secrets; shortened if it is large."""
+    attempt: int = 1
+    """Which attempt of this visit."""
+
+
+@_event(EventType.NODE_LOGGED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLogged(EventBody):
+    """A node wrote a line with `ctx.log`, of level `info` or above. It stays if the attempt fails or is rolled back."""
+
+    node: str
+    """The node."""
+    visit: int
+    """Which visit of the node."""
+    level: str
+    """`info`, `warning`, `error` or `critical`."""
+    text: str
+    """The line, without secrets; cut after 4,000 characters."""
+    attempt: int = 1
+    """Which attempt of this visit."""
 
 
 @_event(EventType.STATE_UPDATED)

@@ -15,6 +15,11 @@ _DEPTH = 3
 _MASKED = 10 * _TEXT
 """How much of a text is searched for secrets: more than is shown, so that none is cut in half."""
 
+_TEXT_OF_MESSAGE = 4_000
+_SIZE_OF_MESSAGE = 16_000
+"""About how many characters of what a node reports are kept."""
+_DEPTH_OF_MESSAGE = 8
+
 
 def excerpt(value: Any, masker: Masker, depth: int = _DEPTH) -> Any:
     """Return a value as plain JSON of a limited size; an object of another kind becomes the name of its type.
@@ -50,3 +55,58 @@ def _mapping(value: Mapping[Any, Any], masker: Masker, depth: int) -> dict[str, 
 
 def _short(text: str) -> str:
     return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+
+
+def bounded_text(text: str, masker: Masker) -> str:
+    """Return a text of a node's without secrets, cut after 4,000 characters."""
+    masked = masker.text(text[: 2 * _TEXT_OF_MESSAGE])
+    return masked if len(masked) <= _TEXT_OF_MESSAGE else f"{masked[: _TEXT_OF_MESSAGE - 1]}…"
+
+
+def bounded(value: Any, masker: Masker) -> Any:
+    """Return what a node reports as plain JSON without secrets, of about 16,000 characters at most.
+
+    Numbers, texts, lists, tuples and dicts stay as they are; an object of another kind becomes the name of its type.
+    """
+    return _Bounded(masker).value(value, _DEPTH_OF_MESSAGE)
+
+
+class _Bounded:
+    """Copies a value until there is no room left."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._room = _SIZE_OF_MESSAGE
+
+    def value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if depth and type(value) is dict:
+            return self._mapping(value, depth - 1)
+        if depth and type(value) in (list, tuple):
+            return self._list(value, depth - 1)
+        self._room -= 8
+        return MASK if isinstance(value, Secret) else value if _is_plain(value) else f"<{type(value).__name__}>"
+
+    def _text(self, text: str) -> str:
+        found = bounded_text(text, self._masker)
+        found = found if len(found) <= self._room else f"{found[: max(0, self._room)]}…"
+        self._room -= len(found) + 3
+        return found
+
+    def _list(self, items: Any, depth: int) -> list[Any]:
+        found: list[Any] = []
+        for item in items:
+            if self._room <= 0:
+                return [*found, f"… {len(items) - len(found)} more"]
+            found.append(self.value(item, depth))
+        return found
+
+    def _mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for number, (key, item) in enumerate(items.items()):
+            if self._room <= 0:
+                return {**found, "…": f"{len(items) - number} more"}
+            name = str(self.value(key, 0))
+            found[name] = MASK if self._masker.is_secret_key(key) else self.value(item, depth)
+        return found

@@ -11,11 +11,13 @@ from wtb.flow import Workflow
 from wtb.tools import workspace
 
 USERS = {
+    "acheckpoint",
     "ask",
     "astep",
     "atool",
     "checkpoint",
     "config",
+    "emit",
     "log",
     "rng",
     "run",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import random
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.runs.node_calls import NodeCalls, with_idempotency_key
+from wtb.application.runs.node_messages import NodeLog
 from wtb.application.runs.question_schema import check_schema
+from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.figures import Price, Usage
@@ -57,11 +58,23 @@ class Context:
         return dict(self._config)
 
     @cached_property
-    def log(self) -> logging.Logger:
-        """The node's logger; secrets are masked in it."""
+    def log(self) -> NodeLog:
+        """The node's log: `ctx.log("…")`, `ctx.log.warning("…")`. Lines from `info` up are kept with the run.
+
+        It is a logger of Python's, too. Secrets are masked in it.
+        """
         logger = logging.getLogger(f"wtb.run.{self._workflow.name}.{self.run.node}")
         logger.addFilter(self._masker)
-        return logger
+        return NodeLog(logger, self._calls.journal.messages.log)
+
+    def emit(self, data: Any) -> None:
+        """Report something while the node runs, such as progress: an event `node.emitted` of the run.
+
+        `data` is a text, a number, a list or a dict of such; about 16,000 characters of it are kept, without secrets.
+        Another thread stores it at once, so the node does not wait, and an async node does not block its event loop.
+        Of one attempt, 10,000 messages are kept.
+        """
+        self._calls.journal.messages.emit(data)
 
     @cached_property
     def rng(self) -> random.Random:
@@ -89,7 +102,7 @@ class Context:
         """Like `tool`, for async nodes. Sync tools run on a thread, so gathered calls run at the same time."""
         known = self._known(tool)
         mock = self._calls.answers.mock_of(known.spec.name)
-        call = await asyncio.to_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
+        call = await in_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
         function = mock or with_idempotency_key(known, call)
         return await self._calls.make_either(call, partial(function, *args, **kwargs))
 
@@ -101,7 +114,7 @@ class Context:
 
     async def astep(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Like `step`, for async nodes. A sync function runs on a thread."""
-        call = await asyncio.to_thread(self._calls.step, key, args)
+        call = await in_thread(self._calls.step, key, args)
         return await self._calls.make_either(call, partial(function, *args))
 
     def ask(self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None) -> Any:
@@ -121,6 +134,10 @@ class Context:
         """
         check_name(name, [node.name for node in self._workflow.nodes])
         self._calls.journal.checkpoint(name, description)
+
+    async def acheckpoint(self, name: str, description: str = "") -> None:
+        """Like `checkpoint`, for async nodes: it is written on a thread."""
+        await in_thread(self.checkpoint, name, description)
 
     def usage(
         self,

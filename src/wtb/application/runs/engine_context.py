@@ -12,6 +12,7 @@ from typing import Any
 from wtb.application.runs.context import Context
 from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.question_schema import check_schema
+from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import NodeInside
@@ -79,7 +80,7 @@ class EngineContext:
     ) -> Any:
         """Like `recorded`, for a function that is awaited."""
         with self._waited_for():
-            call = await asyncio.to_thread(self._calls.tool, tool, arguments)
+            call = await in_thread(self._calls.tool, tool, arguments)
             return await self._calls.amake(call, lambda: function(call))
 
     @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.dependencies.workflow_code import differences, with_code
 from wtb.application.node_cache import Sharing
+from wtb.application.runs.callers_loop import off_blocked_loop
 from wtb.application.runs.engine_context import RUNS_HERE
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
@@ -23,6 +24,7 @@ from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
+from wtb.application.runs.run_request import RunRequest
 from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
@@ -157,17 +159,27 @@ class ExecutionController:
         *,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        request: RunRequest | None = None,
         **facts: Any,
     ) -> Execution:
         """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
 
+        `request` may ask for a pause at any time, even before the run begins.
         It does what `create` and `run` do, without reading back the position that was just written.
         """
         new = self._created(definition, state, options, **facts)
         with alone(new.at), self._heartbeat.keeping(at := self._claimed(new.at, options, (), False)):
             lost = self._lost_calls(at.execution.id)
             driver = self._driver(
-                new.definition, options, at, new.standing, lost, engine=new.engine, watch=watch, sharing=sharing
+                new.definition,
+                options,
+                at,
+                new.standing,
+                lost,
+                engine=new.engine,
+                watch=watch,
+                sharing=sharing,
+                request=request,
             )
             return self._driven(driver, options, pass_breakpoint=False)
 
@@ -213,14 +225,15 @@ class ExecutionController:
         options: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        request: RunRequest | None = None,
     ) -> Execution:
         """Run an execution from where it stands until it ends or pauses.
 
         `update` overwrites keys of the state first. `answer` answers the question that the run asks. `rerun_node`
         undoes what can be undone of the unfinished node and starts it over. `options` replaces options such as
-        breakpoints. `watch` sees every attempt of a node. If the workflow has changed since the run began, a warning
-        says so, or the run is refused with `strict`. `take_over` takes a lease that a wrong clock has put far into the
-        future.
+        breakpoints. `watch` sees every attempt of a node. `request` may ask for a pause at any time. If the workflow
+        has changed since the run began, a warning says so, or the run is refused with `strict`. `take_over` takes a
+        lease that a wrong clock has put far into the future.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
@@ -249,7 +262,15 @@ class ExecutionController:
                     lost = self._abandon_open_runs(at, lost)
                 at, standing = self._changed(at, change, found.execution.pause, answer, has_memory=engine.has_memory)
                 driver = self._driver(
-                    definition, chosen, at, standing, lost, engine=engine, watch=watch, sharing=sharing
+                    definition,
+                    chosen,
+                    at,
+                    standing,
+                    lost,
+                    engine=engine,
+                    watch=watch,
+                    sharing=sharing,
+                    request=request,
                 )
             except Exception:
                 self._recorder.end(at, _as_it_was(found.execution))
@@ -276,7 +297,8 @@ class ExecutionController:
             self._drivers[execution_id] = driver
         RUNS_HERE.add(driver)
         try:
-            ended = driver.drive(pass_breakpoint=pass_breakpoint)
+            with off_blocked_loop():
+                ended = driver.drive(pass_breakpoint=pass_breakpoint)
             if driver.waits_for is not None:
                 raise WaitsForResult(driver.waits_for)
             if ended.execution.status in _THINNED[options.checkpoints]:
@@ -359,6 +381,7 @@ class ExecutionController:
         engine: Engine,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        request: RunRequest | None = None,
     ) -> RunDriver:
         progress = RunProgress(
             self._recorder,
@@ -392,6 +415,7 @@ class ExecutionController:
             open_runs=standing.open_runs,
             bases=bases,
             lost=lost,
+            request=request,
         )
 
     def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
+from wtb.application.runs.callers_loop import CALLERS_LOOP, OutOfTime
 from wtb.application.runs.state_view import StateView
 from wtb.application.runs.tracebacks import own_traceback
 from wtb.domain.copies import IMMUTABLE
@@ -44,6 +45,10 @@ class EventLoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    def is_here(self) -> bool:
+        """Whether this thread is the one of the loop."""
+        return self._thread is threading.current_thread()
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run a coroutine on the loop."""
@@ -116,6 +121,22 @@ class FunctionCaller:
         return self._awaited(name, returned, timeout_s) if inspect.iscoroutine(returned) else returned
 
     def _awaited(self, name: str, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        callers = CALLERS_LOOP.get()
+        if callers is None or callers.is_here():
+            return self._awaited_here(name, coroutine, timeout_s)
+        try:
+            return callers.result(name, coroutine, timeout_s)
+        except OutOfTime:
+            raise _too_slow(name, timeout_s) from None
+
+    def _awaited_here(self, name: str, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        """Wait for a coroutine on the loop of our own."""
+        if self._loop.is_here():
+            coroutine.close()
+            raise InvalidInput(
+                f"{name!r} is async, and the async node that runs it here would wait for itself: write "
+                "`await bench.arun(…)` in that node, not `bench.run(…)`"
+            )
         future = self._loop.submit(coroutine)
         try:
             return future.result(timeout_s)

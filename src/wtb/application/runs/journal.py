@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from wtb.application.runs.calls_in_flight import CallInFlight, in_flight
 from wtb.application.runs.leases import SET_BACK
 from wtb.application.runs.node_files import NodeFiles
+from wtb.application.runs.node_messages import NodeMessages
 from wtb.application.runs.progress import Mark
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Kind, NodeRun, Trigger
@@ -123,6 +124,7 @@ class CallJournal:
         """What the calls of earlier attempts used whose results this one took."""
         self._recalled_ms = 0.0
         self._errors = 0
+        self._messages: NodeMessages | None = None
         self.run = run
         self.spent = NOTHING
         """What this attempt has used."""
@@ -141,6 +143,19 @@ class CallJournal:
             if known is not None and known.status is CallStatus.INTENDED:  # nobody has decided about it meanwhile
                 self._save(call)
         self._earlier = {id for id, call in self._calls.items() if call.status is CallStatus.SUCCEEDED}
+
+    @property
+    def messages(self) -> NodeMessages:
+        """What the node emits and logs; made on first use, because most nodes do neither."""
+        with self._lock:
+            if self._messages is None:
+                self._messages = NodeMessages(self._storage, self._clock, self._masker, self.run, self._token)
+            return self._messages
+
+    def end_messages(self) -> None:
+        """Write what the node has emitted and logged; the attempt has ended."""
+        if self._messages is not None:
+            self._messages.end()
 
     def use(self, usage: Usage) -> None:
         """Count what the node used, for the call in which it did so as well."""
@@ -294,6 +309,8 @@ class CallJournal:
         self._save(failed)
 
     def _save(self, call: ToolCall) -> ToolCall:
+        if self._messages is not None:
+            self._messages.flush()  # what the node said before the call comes before it
         with self._lock:
             call = self._placed(call)
             if self._revoked:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
+from wtb.application.runs.threads import in_thread
 from wtb.application.runs.tool_answers import ToolAnswers
 from wtb.domain.anchor import first_id
 from wtb.domain.ports import Measure, Telemetry, measured
@@ -35,11 +35,14 @@ class NodeCalls:
         return self.journal.lookup(CallKind.STEP, key, Effects.NONE, {"args": list(args)}, None)
 
     def ask(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the answer to a question; raise Asked, which pauses the run, if nobody has answered yet."""
+        """Return the answer to a question; raise Asked, which pauses the run, if nobody has answered yet.
+
+        The question is recorded by whoever catches that, because an async node must not write on its event loop.
+        """
         call = self.journal.lookup(CallKind.ASK, "ask", Effects.NONE, arguments, None)
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        raise Asked(self.journal.intend(call))
+        raise Asked(call)
 
     def make(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         """Make a call and return its result; if the result is recorded, the function is not called."""
@@ -58,9 +61,9 @@ class NodeCalls:
             return await self.amake(call, function)
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call, function = await asyncio.to_thread(self.answers.prepared, self.journal.run, call, function)
+        call, function = await in_thread(self.answers.prepared, self.journal.run, call, function)
         with self._span(call):
-            returned = await asyncio.to_thread(made, self.journal, call, function, is_awaited=True)
+            returned = await in_thread(made, self.journal, call, function, is_awaited=True)
             if isinstance(returned, Unawaited):
                 return await self._awaited(returned.call, lambda: returned.coroutine)
             return returned
@@ -69,9 +72,9 @@ class NodeCalls:
         """Like `make`, for a function that is awaited."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call, function = await asyncio.to_thread(self.answers.prepared, self.journal.run, call, function)
+        call, function = await in_thread(self.answers.prepared, self.journal.run, call, function)
         with self._span(call):
-            call = await asyncio.to_thread(self.journal.intend, call)
+            call = await in_thread(self.journal.intend, call)
             return await self._awaited(call, function)
 
     def _span(self, call: ToolCall) -> AbstractContextManager[None]:
@@ -86,9 +89,9 @@ class NodeCalls:
                     if inspect.isawaitable(result):  # what answers instead of an async tool may be sync
                         result = await result
             except (Exception, Interruption) as error:
-                await asyncio.to_thread(self.journal.fail, call, error)
+                await in_thread(self.journal.fail, call, error)
                 raise
-            return await asyncio.to_thread(self.journal.settle, call, result)
+            return await in_thread(self.journal.settle, call, result)
 
     def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
         """Decide about a call that an earlier attempt began and did not finish."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.calls_in_flight import CallInFlight, list_in_flight, wait_for
 from wtb.application.runs.context import Context
 from wtb.application.runs.engine_context import EngineContext
@@ -150,16 +151,26 @@ class Attempt:
         """Return why others must not take its result: it asked a person, or made an external call."""
         return None if self._journal is None else self._journal.unshareable()
 
+    def record_question(self, call: ToolCall) -> None:
+        """Record a question that nobody has answered yet."""
+        assert self._journal is not None
+        self._journal.intend(call)
+
+    def end_messages(self) -> None:
+        """Write what it has emitted and logged, before anything is written about its end."""
+        if self._journal is not None:
+            self._journal.end_messages()
+
     def revoke(self) -> None:
         """Refuse whatever it still asks for."""
         if self._journal is not None:
             self._journal.revoke()
 
     def give_back_files(self, error: BaseException | None = None) -> None:
-        """Let others have its workspace, unless it ran out of time: then it may still be writing there."""
+        """Let others have its workspace, unless it was given up: then it may still be writing there."""
         if self._files is None:
             return
-        if isinstance(error, NodeTimeout | RunTimeout):
+        if isinstance(error, NodeTimeout | RunTimeout | LoopGone):
             self._files.give_up()
         else:
             self._files.give_back()
@@ -271,6 +282,10 @@ class NodeRunner:
             except InDoubt as doubt:
                 attempt.give_back_files()
                 return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
+            except LoopGone as gone:
+                attempt.revoke()
+                attempt.give_back_files(gone)
+                return Outcome(run=attempt.run, pause=cut_off(gone, run.node))
             except (LeaseLost, StorageReplaced):
                 raise  # this process must stop writing; no retry can help
             except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
@@ -417,9 +432,15 @@ class NodeRunner:
 
     def _tried(self, work: Work, attempt: Attempt) -> Outcome:
         began = time.perf_counter()
-        with self._watch(attempt.run) if self._watch else nullcontext():
-            call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
-            returned = self._in_time(work.node, partial(call, attempt.context))
+        try:
+            with self._watch(attempt.run) if self._watch else nullcontext():
+                call = measured(self._equipment.telemetry, Measure.NODE, work.node.name, work.call)
+                returned = self._in_time(work.node, partial(call, attempt.context))
+        except Asked as asked:
+            attempt.record_question(asked.call)
+            raise
+        finally:
+            attempt.end_messages()
         ms = round((time.perf_counter() - began) * 1e3, 3)
         diverged = attempt.unasked()
         if diverged:
@@ -492,6 +513,11 @@ def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
         report=report,
         taken=FileCommitId(str(result.file_commit)) if changed else None,
     )
+
+
+def cut_off(gone: LoopGone, node: str | None = None) -> Pause:
+    """Return why a run waits whose event loop did not finish a coroutine."""
+    return Pause(reason=str(gone), kind=PauseKind.REQUESTED, node=node)
 
 
 def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.function_caller import failure_of, takes_context
-from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, file_commit
+from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, cut_off, file_commit
 from wtb.application.runs.progress import RunProgress
+from wtb.application.runs.run_request import RunRequest
 from wtb.application.runs.steps import INTERRUPTED, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.anchor import AnchoredCall, begun_again, first_id
 from wtb.domain.checkpoint import NodeRun, NodeStatus
@@ -53,6 +55,7 @@ class RunDriver:
         open_runs: Sequence[NodeRun] = (),
         bases: Mapping[NodeRunId, FileCommitId | None],
         lost: Sequence[AnchoredCall] = (),
+        request: RunRequest | None = None,
     ) -> None:
         self._equipment = equipment
         self._workflow = definition.name
@@ -64,7 +67,7 @@ class RunDriver:
         self._lost_runs = {call.place: call.node_run_id for call in lost}
         self._node_runner = node_runner
         self._bases = bases
-        self._interrupt: str | None = None
+        self._request = request or RunRequest()
         self.began_here = bool(open_runs)
         """Whether a node that comes next has begun before; it then does not stop at its breakpoint again."""
 
@@ -80,7 +83,7 @@ class RunDriver:
 
     def interrupt(self, request: str) -> None:
         """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
-        self._interrupt = request
+        self._request.wanted = request
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Drive until the run ends, pauses or waits; `pass_breakpoint` ignores the breakpoint where it stopped."""
@@ -97,8 +100,8 @@ class RunDriver:
         return self.at
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
-        if self._interrupt is not None:
-            return _interrupted(self._interrupt)
+        if self._request.wanted is not None:
+            return _interrupted(self._request.wanted)
         if not nodes:
             return Ending(status=ExecutionStatus.COMPLETED, nodes=sum(self._progress.visits.values()))
         broken = [name for name in nodes if name in self._options.break_before]
@@ -134,6 +137,8 @@ class RunDriver:
                 return
             made = [outcomes[position] for position in range(len(runs))]
             self._advance(advance, made)
+        except LoopGone as gone:  # a function that decides what comes next is async, too
+            self._progress.end(Ending(status=ExecutionStatus.PAUSED, pause=cut_off(gone)))
         except MergeConflict as error:
             self._fail(runs[0], error)
         except (Conflict, StorageError):
@@ -285,7 +290,7 @@ class RunDriver:
         broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
             return _paused(PauseKind.BREAK_AFTER, "break after", broken)
-        return None if self._interrupt is None else _interrupted(self._interrupt)
+        return None if self._request.wanted is None else _interrupted(self._request.wanted)
 
 
 def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -16,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from wtb.bench import Bench
-from wtb.cli.output import Terminal, dollars, duration
+from wtb.cli.output import Terminal, dollars, duration, text_of
 from wtb.domain.checkpoint import NodeRun
-from wtb.domain.event_catalogue import NodeCompleted, NodeFailed, NodeRetried
+from wtb.domain.display import short
+from wtb.domain.event_catalogue import NodeCompleted, NodeEmitted, NodeFailed, NodeLogged, NodeRetried
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.runs import Run
 
@@ -26,7 +28,16 @@ _MARKS = {
     EventType.NODE_COMPLETED: ("✓", "green"),
     EventType.NODE_FAILED: ("✗", "red"),
     EventType.NODE_RETRIED: ("↻", "yellow"),
+    EventType.NODE_EMITTED: ("·", "dim"),
+    EventType.NODE_LOGGED: ("·", "dim"),
 }
+
+_displays = 0
+
+
+def is_shown_live(record: logging.LogRecord) -> bool:
+    """Whether a display shows this line of a node's log, so that nobody else needs to print it."""
+    return _displays > 0 and record.name.startswith("wtb.run.")
 
 
 class LiveDisplay:
@@ -51,13 +62,16 @@ class LiveDisplay:
     @contextmanager
     def shown(self, bench: Bench) -> Iterator[None]:
         """Show the display while the block runs."""
+        global _displays  # noqa: PLW0603  Python's logging is one for the whole process
         self.say(f"run {self._run.id}")
         subscription = bench.subscribe(tuple(_MARKS), self._finished)
         if self._console.is_terminal:
             self._live.start()
+        _displays += 1
         try:
             yield
         finally:
+            _displays -= 1
             bench.services.bus.flush(5)
             subscription.cancel()
             self.stop()
@@ -107,6 +121,11 @@ class LiveDisplay:
                     parts.append(f"{usage(done.usage)} (so far {usage(self._used)})")
             case NodeFailed() | NodeRetried() as failed:
                 parts = [_name(failed.node, failed.visit), failed.error]
+            case NodeEmitted() as emitted:
+                parts = [_name(emitted.node, emitted.visit), short(_told(emitted.data))]
+            case NodeLogged() as logged:
+                level = "" if logged.level == "info" else f"{logged.level}: "
+                parts = [_name(logged.node, logged.visit), level + short(logged.text.partition("\n")[0])]
             case _:
                 raise AssertionError(event.type)
         return "  ".join(parts)
@@ -125,6 +144,13 @@ def usage(used: Mapping[str, Any]) -> str:
         return f"{tokens}, {dollars(used['cost_usd'])}"
     known = f"{dollars(used['cost_usd'])} and " if used["cost_usd"] else ""
     return f"{tokens}, {known}no price known for {', '.join(unpriced)}"
+
+
+def _told(data: Any) -> str:
+    """Return what a node emitted in one line: `done=3 of=10` for a mapping."""
+    if isinstance(data, dict):
+        data = " ".join(f"{key}={text_of(item, str)}" for key, item in data.items())
+    return " ".join(text_of(data, str).split())
 
 
 def _name(node: str, visit: int) -> str:

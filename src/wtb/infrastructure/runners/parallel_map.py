@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -13,4 +14,6 @@ Found = TypeVar("Found")
 def map_in_threads(function: Callable[[Item], Found], items: Sequence[Item], workers: int) -> list[Found]:
     """Return the results in the order of the items; `workers` threads share the work."""
     with ThreadPoolExecutor(workers, thread_name_prefix="wtb-map") as pool:
-        return list(pool.map(function, items))
+        # Each has the context variables of the caller: they say on which event loop async functions run.
+        around = [contextvars.copy_context() for _ in items]
+        return list(pool.map(lambda item, context: context.run(function, item), items, around))

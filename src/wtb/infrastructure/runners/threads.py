@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -18,7 +19,9 @@ class ThreadRunner:
 
     def start(self, run: RunJob, workers: int, report: Callable[[JobReport], None]) -> None:
         for number in range(workers):
-            thread = threading.Thread(target=self._work, args=(run, report), name=f"wtb-job-{number}", daemon=True)
+            around = contextvars.copy_context()  # which says on which event loop async nodes run
+            work = (self._work, run, report)
+            thread = threading.Thread(target=around.run, args=work, name=f"wtb-job-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 

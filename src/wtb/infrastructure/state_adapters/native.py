@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from wtb.application.runs.engine_context import CURRENT, EngineContext
@@ -73,7 +74,12 @@ class NativeEngine:
             return [make(0, at.state, self._call(nodes[0], at.state))]
         with ThreadPoolExecutor(min(len(nodes), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
             calls = [self._call(node, at.state) for node in nodes]
-            return list(pool.map(make, range(len(nodes)), [at.state] * len(nodes), calls))
+            around = [copy_context() for _ in nodes]  # its variables say on which event loop async nodes run
+
+            def made(position: int) -> Mapping[str, Any] | None:
+                return around[position].run(make, position, at.state, calls[position])
+
+            return list(pool.map(made, range(len(nodes))))
 
     def _call(self, node: Node, state: State) -> Call:
         def call(context: EngineContext | None, timeout_s: float | None) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from langgraph.types import Interrupt
 
 from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.journal import Interruption
+from wtb.application.runs.threads import in_thread
 from wtb.domain.engine import Make, Runs
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.langgraph.engine.callbacks import CallbackObserver
@@ -101,6 +102,10 @@ class HostedNode(Runnable[Any, Any]):
         if returned is None:
             raise GraphInterrupt  # the superstep has no result, but its other nodes finish
         return restored_update(returned, self.values)  # the same, wherever and whenever the node ran
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the node from a thread of ours: those of the loop are few, and the node may need one for a tool."""
+        return await in_thread(self.invoke, input, config, **kwargs)
 
     def _called(
         self, input: Any, config: RunnableConfig, context: EngineContext, timeout_s: float | None, step: Superstep
