@@ -22,6 +22,7 @@ MODULES = {
     "bot": next(each for each in EXAMPLES if each.id == "langgraph-graphs.md-1"),
 }
 """What other examples import: the workflow of the quick start, and the graph that somebody has already."""
+SCRIPTED_CHAT = ROOT / "examples" / "first_agent" / "scripted_chat.py"
 QUICK_START = str(MODULES["support"].values[0])
 
 
@@ -36,6 +37,8 @@ def test_an_example_runs(code: str, tmp_path: Path) -> None:
     for name, example in MODULES.items():
         if f"from {name} import" in code:
             (tmp_path / f"{name}.py").write_text(str(example.values[0]))
+    if "from scripted_chat import" in code:
+        (tmp_path / SCRIPTED_CHAT.name).write_text(SCRIPTED_CHAT.read_text())
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
