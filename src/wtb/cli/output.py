@@ -61,7 +61,7 @@ url = click.option(
     ".wtb in this folder.",
 )
 
-_WIDE = ("combination", "data", "difference", "error", "name", "output", "path", "state")
+_WIDE = ("combination", "data", "difference", "error", "name", "output", "path", "state", "why")
 """Columns whose text may wrap."""
 
 _LONGEST_WORD = 20

@@ -338,7 +338,8 @@ def _effect(
 ) -> VariantEffect:
     total = math.fsum(values)
     difference = total / values.size if abs(total) > _NOISE * float(np.abs(values).sum()) else 0.0
-    interval = _interval(Sample.of_differences(values, table.ends()), difference, reach)
+    most = 2.0 ** (len(factors) - 1)  # an interaction is a difference of differences
+    interval = _interval(Sample.of_differences(values, _times(table.ends(), most)), difference, reach)
     if interval is not None and (p_value > ALPHA or not difference):
         interval = interval.hull(Interval(0.0, 0.0))
     elif interval is not None and interval.holds(0):  # the test is the sharper of the two: 0 is ruled out
@@ -347,20 +348,34 @@ def _effect(
         metric=table.metric,
         factors=factors,
         difference=difference,
-        interval=interval,
+        interval=interval and interval.within(_largest(table.limits(), most)),
         p_value=p_value,
         units=values.size,
     )
 
 
 def _interval(sample: Sample, centre: float, reach: float) -> Interval | None:
-    """Return the means that the joint sign-flip test does not reject; None where there are too few units for that."""
+    """Return the means that the joint sign-flip test does not reject; None where there are too few units for that.
+
+    With few units this can be narrower than the interval of one comparison alone. Since it speaks for all effects
+    together, it reaches at least as far as that one.
+    """
     method = sample.method()
     values = np.append(sample.values, sample.pseudo) if method is Method.PSEUDO_CASES else sample.values
     if method is Method.NONE or values.size <= reach**2:
         return None
     half = reach * math.sqrt(float(values.var()) / (values.size - reach**2))
-    return Interval(centre - half, centre + half)
+    return Interval(centre - half, centre + half).hull(sample.student(1 - ALPHA))
+
+
+def _times(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
+    return ends and (ends[0] * factor, ends[1] * factor)
+
+
+def _largest(limits: tuple[float, float], factor: float) -> tuple[float, float]:
+    """Return the largest loss and the largest gain that the scale has room for."""
+    span = (limits[1] - limits[0]) * factor
+    return -span, span
 
 
 def _means(
