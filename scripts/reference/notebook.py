@@ -23,5 +23,5 @@ def page(script: Path = EXAMPLE / "delivery_agent.py") -> str:
 
 
 def _cell(id: str, kind: str, text: str) -> dict[str, Any]:
-    ran = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    ran: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
     return {"cell_type": kind, "id": id, "metadata": {}, **ran, "source": text.splitlines(keepends=True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
@@ -125,6 +126,16 @@ def test_a_node_without_an_effect_is_named() -> None:
     assert found.sentence() == "On quality: `answer` matters most; `retrieve` shows no effect."
     assert only(found, "retrieve=dense").difference == 0
     assert only(found, "retrieve=dense").p_value == 1
+
+
+def test_effects_show_themselves_as_a_table() -> None:
+    found = effects(table(FULL, noisy()), FULL, DEFAULTS)
+    said = str(found)
+    assert said.startswith("On quality: `answer` matters most, then `retrieve`.\n\nvariant ")
+    assert re.search(r"\nanswer=long  +better  +\+\d\.\d{3}  +\+\d\.\d{3} to \+\d\.\d{3}  +0\.0001  +40\n", said)
+    assert "retrieve=dense × answer=long  interaction" in said
+    assert said.endswith("1 interaction of two variants not shown to be there")
+    assert "<td" in found._repr_html_()
 
 
 def test_where_less_is_better_a_gain_is_a_negative_difference() -> None:

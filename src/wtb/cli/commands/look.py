@@ -118,8 +118,8 @@ def _run_row(row: RunRow) -> dict[str, Any]:
 def _for_people(rows: Sequence[dict[str, Any]], *, with_jobs: bool) -> list[dict[str, Any]]:
     """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status.
 
-    Who created the runs is shown only if they are of several people. The runs of a batch show their case and combination
-    instead of their workflow and their last change, so that a row fits into 80 columns.
+    Who created the runs is shown only if they are of several people. The runs of a batch show their case and
+    combination instead of their workflow and their last change, so that a row fits into 80 columns.
     """
     people = {row["created_by"] for row in rows}
     has_workflow = not with_jobs or len({row["workflow"] for row in rows}) > 1

@@ -17,6 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
+from wtb.domain.display import Display, Displayed, DisplayTable, plural, signed_figure
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, Metric, ScoreTable, mean_of
 from wtb.domain.statistics.comparisons import ALPHA, SEED
@@ -94,7 +95,7 @@ class Confounded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantEffects:
+class VariantEffects(Displayed):
     """The effects of all variants on one metric.
 
     `is_complete` says whether every combination of the variants has run on every case. Otherwise the effects of single
@@ -107,6 +108,13 @@ class VariantEffects:
     interactions: tuple[VariantEffect, ...]
     confounded: tuple[Confounded, ...]
     is_complete: bool
+
+    def _display(self) -> Display:
+        rows = [_row(each) for each in (*self.ranked, *(each for each in self.interactions if each.is_shown))]
+        headings = ("variant", "effect", "difference", "95 % interval", "p", "cases")
+        left_out = len(self.ranked) + len(self.interactions) - len(rows)
+        lines = (f"{plural(left_out, 'interaction')} of two variants not shown to be there",) if left_out else ()
+        return Display(title=self.sentence(), tables=(DisplayTable.of(headings, rows),), lines=lines)
 
     def of(self, node: str) -> tuple[VariantEffect, ...]:
         """Return the effects of a node's variants."""
@@ -147,6 +155,18 @@ class VariantEffects:
                 return f"${-worst.gain:.2g}"
             case name:
                 return f"{-worst.gain:.2g} {name}"
+
+
+def _row(effect: VariantEffect) -> tuple[str | None, ...]:
+    interval = effect.interval
+    return (
+        effect.name,
+        "interaction" if effect.is_interaction else effect.finding.value,
+        signed_figure(effect.difference),
+        interval and f"{signed_figure(interval.low)} to {signed_figure(interval.high)}",
+        f"{effect.p_value:.3g}",
+        f"{effect.units:,}",
+    )
 
 
 def effects(
