@@ -12,9 +12,11 @@ from playwright.sync_api import Browser, expect, sync_playwright
 expect.set_options(timeout=60_000)
 
 
-@pytest.fixture(scope="session")
+# For the module, not for the session: while Playwright is open, its event loop counts as running in this thread, and
+# asyncio.run fails in every later test of the process.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for the session; a test opens its own window."""
+    """One browser for the module; a test opens its own window."""
     chromium = shutil.which("chromium")
     assert chromium is not None, "these tests need Chromium: run scripts/services, or apt-get install chromium"
     with sync_playwright() as playwright:
