@@ -46,7 +46,7 @@ def test_the_page_shows_the_script_which_has_at_most_thirty_lines() -> None:
 
 
 def test_the_script_prints_what_the_page_shows(tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLE / "delivery_agent.py"]
+    command = [sys.executable, str(EXAMPLE / "delivery_agent.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

@@ -157,13 +157,13 @@ class VariantEffects(Displayed):
                 return f"{-worst.gain:.2g} {name}"
 
 
-def _row(effect: VariantEffect) -> tuple[str | None, ...]:
-    interval = effect.interval
+def _row(effect: VariantEffect) -> tuple[str, ...]:
+    ends = [effect.interval.low, effect.interval.high] if effect.interval else []
     return (
         effect.name,
         "interaction" if effect.is_interaction else effect.finding.value,
         signed_figure(effect.difference),
-        interval and f"{signed_figure(interval.low)} to {signed_figure(interval.high)}",
+        " to ".join(map(signed_figure, ends)),
         f"{effect.p_value:.3g}",
         f"{effect.units:,}",
     )
