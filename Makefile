@@ -106,7 +106,7 @@ docs: .venv/.dev  ## Build the documentation into build/site; a broken link is a
 	$(PY) -m mkdocs build --strict
 
 .PHONY: reference
-reference: .venv/.dev  ## Make docs/commands.md, docs/api.md and docs/events.md from help texts and docstrings
+reference: .venv/.dev  ## Make docs/commands.md, api.md, events.md and the example notebook from help texts, docstrings and scripts
 	$(PY) -m scripts.reference
 
 .PHONY: clean

@@ -1,8 +1,8 @@
-"""Writes docs/commands.md, docs/api.md and docs/events.md: `python -m scripts.reference`."""
+"""Writes docs/commands.md, docs/api.md, docs/events.md and the example notebook: `python -m scripts.reference`."""
 
 from pathlib import Path
 
-from scripts.reference import api, commands, events
+from scripts.reference import api, commands, events, notebook
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -10,3 +10,4 @@ if __name__ == "__main__":
     (DOCS / "commands.md").write_text(commands.page())
     (DOCS / "api.md").write_text(api.page())
     (DOCS / "events.md").write_text(events.page())
+    (notebook.EXAMPLE / "delivery_agent.ipynb").write_text(notebook.page())

@@ -13,7 +13,7 @@ from wtb.application.batches.scoring import kept_cases
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
-from wtb.domain.display import Display, Displayed, DisplayTable
+from wtb.domain.display import Display, Displayed, DisplayTable, figure
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
     FAILED,
@@ -153,7 +153,7 @@ class BatchResult(Displayed):
             for row in self.matrix
         ]
         return Display(
-            title=f"Batch {self.batch.name}: {self.status}, {len(self._jobs)} jobs, {self.left} left",
+            title=f"Batch {self.batch.name}: {self.status.replace('_', ' ')}, {len(self._jobs)} jobs, {self.left} left",
             tables=(DisplayTable.of(("combination", *metrics, f"on {self.primary}"), rows),),
             lines=tuple(self.notes),
         )
@@ -719,7 +719,7 @@ def _shown(found: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _mean(summary: Summary) -> str:
-    return "" if summary.mean is None else f"{summary.mean:.4g}"
+    return figure(summary.mean)
 
 
 def _joined(

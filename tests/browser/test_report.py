@@ -562,3 +562,39 @@ def test_the_axes_of_the_trade_off_can_be_chosen(bench: wtb.Bench, open_report: 
     page.get_by_label("Axes").select_option("length against steps")
     assert texts(shown) == ["length against steps"]
     check_drawn(page)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_answers_runs_and_scores_of_a_case_are_seen_without_scrolling_sideways(
+    bench: wtb.Bench, open_report: Open, size: dict[str, int]
+) -> None:
+    flow = wtb.Workflow("seen")
+    flow.add_node("answer", lambda state: {"answer": "a short one"}, start=True)
+    flow.add_variant("answer", "a_much_longer_one", lambda state: {"answer": "word " * 30})
+    cases = [{"id": "one", "input": {"question": "?"}, "expected": {"answer": "a short one"}}]
+    evaluators = [wtb.TokenF1("answer"), wtb.ExactMatch("answer"), wtb.Latency(), wtb.Steps()]
+    page = open_report(bench.batch(flow, name="seen", cases=cases, repeats=3, evaluators=evaluators), size)
+    page.get_by_label("Only where they differ").uncheck()
+    page.get_by_role("button", name="one", exact=True).click()
+    assert page.locator("dialog .wide").evaluate("each => each.scrollWidth <= each.clientWidth")
+    before = page.locator("#case-scores tbody td[data-metric]").first
+    told = before.evaluate("each => getComputedStyle(each, '::before').content")
+    assert told == ('"token_f1 "' if size == NARROW else "none")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_the_names_of_the_axes_are_not_cut(bench: wtb.Bench, open_report: Open, size: dict[str, int]) -> None:
+    cases = [{"id": str(at), "input": {}, "expected": {"answer": at}} for at in range(3)]
+    evaluators = [wtb.ExactMatch("answer"), wtb.Latency(), wtb.Cost()]
+    flow = wtb.Workflow("axes")
+    flow.add_node("answer", lambda state: {"answer": 1}, start=True)
+    flow.add_variant("answer", "two", lambda state: {"answer": 2})
+    page = open_report(bench.batch(flow, name="axis names", cases=cases, evaluators=evaluators), size)
+    room, needed = page.locator("#front-axes").evaluate(
+        """select => {
+          const pen = document.createElement("canvas").getContext("2d");
+          pen.font = getComputedStyle(select).font;
+          return [select.clientWidth, pen.measureText(select.selectedOptions[0].text).width];
+        }"""
+    )
+    assert room > needed + 24  # the arrow

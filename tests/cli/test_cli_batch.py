@@ -383,3 +383,17 @@ def test_bad_input_is_one_clear_sentence(
     finished: Shell, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     assert said in look(finished, monkeypatch, *arguments, code=code)
+
+
+def test_what_has_changed_is_said_before_the_results(shell: Shell) -> None:
+    shell.wtb("batch", "run", "batch.py", "--only", "baseline")
+    (shell.folder / "batch.py").write_text(BATCH.replace("RIGHT = 20", "RIGHT = 19"))
+    said = shell.wtb("batch", "run", "batch.py", "--only", "baseline").stdout
+    assert said.startswith("Changed since the last run:\n  node answer: `RIGHT` in batch.py")
+    assert said.count("Changed since the last run") == 1
+
+
+def test_the_runs_of_a_batch_are_listed_within_80_columns(finished: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = look(finished, monkeypatch, "ls", "--batch", "qa").splitlines()
+    assert lines[0].split() == ["run", "status", "created", "case", "combination"]
+    assert max(map(len, lines)) <= 80

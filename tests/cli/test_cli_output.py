@@ -75,6 +75,18 @@ def test_on_a_narrow_screen_text_is_broken_between_words_and_numbers_stay_whole(
     assert [line[: len(combination[0])] for line in (first, *rest)] == combination
 
 
+def test_the_reason_of_a_verdict_wraps_on_a_narrow_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table([{"p": "0.250", "why": "only 3 cases differ: too few to rule out chance"}])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 40
+
+
 @pytest.mark.parametrize(
     ("text", "legible"),
     [

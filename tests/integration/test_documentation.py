@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+
+import wtb
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -22,6 +26,8 @@ MODULES = {
     "bot": next(each for each in EXAMPLES if each.id == "langgraph-graphs.md-1"),
 }
 """What other examples import: the workflow of the quick start, and the graph that somebody has already."""
+SCRIPTED_CHAT = ROOT / "examples" / "first_agent" / "scripted_chat.py"
+CI_FILES = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL | re.MULTILINE)
 QUICK_START = str(MODULES["support"].values[0])
 
 
@@ -36,6 +42,8 @@ def test_an_example_runs(code: str, tmp_path: Path) -> None:
     for name, example in MODULES.items():
         if f"from {name} import" in code:
             (tmp_path / f"{name}.py").write_text(str(example.values[0]))
+    if "from scripted_chat import" in code:
+        (tmp_path / SCRIPTED_CHAT.name).write_text(SCRIPTED_CHAT.read_text())
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -79,6 +87,64 @@ def _follow(console: str, folder: Path) -> None:
     said = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False).stdout
     for line in console.splitlines():
         assert line.startswith("$ ") or line in said, f"{line!r} is not in the output of\n{commands}\n{said}"
+
+
+def saved(page: str, folder: Path) -> None:
+    """Save the files that a page tells its reader to save."""
+    text = (ROOT / "docs" / page).read_text()
+    for file, body in re.findall(r"Save this as `([^`]+)`:\n\n```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(body)
+
+
+def tested(folder: Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def test_the_tests_on_the_page_about_pytest_pass_until_the_workflow_becomes_worse(tmp_path: Path) -> None:
+    saved("pytest.md", tmp_path)
+    (tmp_path / "support.py").write_text(QUICK_START)
+    assert "6 passed, 1 skipped" in tested(tmp_path)
+    with wtb.Bench(folder=tmp_path / ".wtb") as bench:
+        bench.set_baseline("main", "topics")
+    (tmp_path / "support.py").write_text(re.sub('"topic": .*}', '"topic": "sales"}', QUICK_START, count=1))
+    said = tested(tmp_path)
+    assert "worse on Where is my invoice?" in said
+    assert "FAILED test_quality.py::test_topics_have_not_become_worse" in said
+
+
+def of_github(event: str) -> str:
+    (job,) = yaml.safe_load(CI_FILES[0])["jobs"].values()
+    steps = [step for step in job["steps"] if "run" in step and "pip install" not in step["run"]]
+    wanted = [step for step in steps if step.get("if", "").split("== ")[-1].strip("'") in ("", event)]
+    assert len(wanted) == 3
+    return "\n".join(step["run"] for step in wanted)
+
+
+def of_gitlab(event: str) -> str:
+    source = "merge_request_event" if event == "pull_request" else "push"
+    branch = "main" if event == "push" else ""
+    variables = f"CI_PIPELINE_SOURCE={source} CI_COMMIT_BRANCH={branch} CI_DEFAULT_BRANCH=main\n"
+    return variables + "\n".join(yaml.safe_load(CI_FILES[1])["quality"]["script"])
+
+
+@pytest.mark.parametrize("commands", [of_github, of_gitlab])
+def test_the_files_on_the_page_about_ci_fail_a_branch_that_is_worse(
+    commands: Callable[[str], str], tmp_path: Path
+) -> None:
+    tutorial = re.findall(r"`([a-z.]+)`:\n\n```\w+\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+    for file, body in tutorial:
+        (tmp_path / file).write_text(body)
+    triage = (tmp_path / "triage.py").read_text()
+    codes = {}
+    for event, code in (("push", triage), ("pull_request", re.sub('"(billing|support)"', '"sales"', triage))):
+        (tmp_path / "triage.py").write_text(code)
+        script = f'set -e\nwtb() {{ {sys.executable} -m wtb "$@"; }}\nGITHUB_STEP_SUMMARY=summary.md\n{commands(event)}'
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+        codes[event] = done.returncode
+    assert codes == {"push": 0, "pull_request": 4}
+    assert (tmp_path / "report.html").exists()
 
 
 def test_the_files_that_the_page_on_the_architecture_names_exist() -> None:

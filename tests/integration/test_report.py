@@ -116,6 +116,20 @@ def test_the_answer_comes_first_and_names_the_best(bench: wtb.Bench, tmp_path: P
     assert "Pareto front of answer and latency" in markdown
 
 
+def test_the_markdown_shows_a_few_answers_cut(bench: wtb.Bench, tmp_path: Path) -> None:
+    flow = wtb.Workflow("echo")
+    flow.add_node("answer", lambda state: {"answer": state["word"]}, start=True)
+    flow.add_variant("answer", "loud", lambda state: {"answer": state["word"].upper() * 80})
+    given = [{"id": f"c{n}", "input": {"word": f"w{n}"}, "expected": {"answer": f"w{n}"}} for n in range(7)]
+    evaluators = [wtb.ExactMatch("answer")]
+    _, markdown = pages(bench.batch(flow, cases=given, evaluators=evaluators, output="answer"), tmp_path)
+    (table,) = re.findall(r"<summary>Answers on 5 cases that differ most</summary>\n\n(.*?)\n\n", markdown, re.DOTALL)
+    head, _, first, *rest = table.splitlines()
+    assert head == "| Case | Input | Expected | Answer of B | Answer of 1 |"
+    assert first == f"| c0 | w0 | w0 | w0 | {'W0' * 60}… |"
+    assert len(rest) == 4
+
+
 def test_nothing_to_tell_is_said_so(bench: wtb.Bench, tmp_path: Path) -> None:
     result = bench.batch(flow({"same": 0.0}), cases=cases(), evaluators=[Answer()])
     page, markdown = pages(result, tmp_path)
@@ -315,8 +329,9 @@ def two_nodes() -> wtb.Workflow:
 
 def test_the_report_says_which_node_matters(bench: wtb.Bench, tmp_path: Path) -> None:
     page, markdown = pages(bench.batch(two_nodes(), cases=cases(), evaluators=[Answer()]), tmp_path)
-    for text in (page.text, markdown):
-        assert "On answer: answer matters most; polish shows no effect." in text
+    assert "On answer: answer matters most; polish shows no effect." in page.text
+    assert "On answer: `answer` matters most; `polish` shows no effect." in markdown
+    assert "<code>answer</code> matters most" in (tmp_path / "r.html").read_text()
     assert "better +1.50" in page.text.replace("\n", " ")
 
 

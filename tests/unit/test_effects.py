@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
@@ -10,6 +11,7 @@ import pytest
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Absent, Direction, Metric, ScoreTable
+from wtb.domain.statistics.comparisons import compare
 from wtb.domain.statistics.effects import Settings, VariantEffect, VariantEffects, effects
 
 QUALITY = Metric(name="quality")
@@ -88,6 +90,34 @@ def test_intervals_leave_0_out_just_where_an_effect_is_shown() -> None:
             assert effect.is_shown is not (effect.interval.low < 0 < effect.interval.high)
 
 
+SHARE = Metric(name="exact_match", worst=0.0, best=1.0)
+
+
+def six_cases(score: Callable[[Mapping[str, str], int], float]) -> ScoreTable:
+    scores = {name: {str(case): [score(chosen, case)] for case in range(6)} for name, chosen in FULL.items()}
+    return ScoreTable(metric=SHARE, combinations=scores, clusters={})
+
+
+@pytest.mark.parametrize("right", [0, 1, 3, 5])
+def test_an_effect_on_few_cases_is_no_more_certain_than_one_comparison(right: int) -> None:
+    scores = six_cases(lambda chosen, case: float(chosen["retrieve"] == "dense" and case < right))
+    found = only(effects(scores, FULL, DEFAULTS), "retrieve=dense")
+    baseline, candidate = "retrieve=baseline, answer=baseline", "retrieve=dense, answer=baseline"
+    (alone,) = (each for each in compare([scores], baseline) if each.candidate == candidate)
+    assert found.interval is not None
+    assert alone.interval is not None
+    assert found.interval.low <= alone.interval.low + 1e-9
+    assert found.interval.high >= alone.interval.high - 1e-9
+
+
+def test_no_interval_is_wider_than_the_scale() -> None:
+    found = effects(six_cases(lambda chosen, case: float(chosen["retrieve"] == "dense")), FULL, DEFAULTS)
+    for effect in (*found.main, *found.interactions):
+        most = 2.0 if effect.is_interaction else 1.0
+        assert effect.interval is not None
+        assert -most <= effect.interval.low <= effect.interval.high <= most
+
+
 def test_a_node_without_an_effect_is_named() -> None:
     def score(chosen: Mapping[str, str], case: int) -> float:
         return case % 7 + (chosen["answer"] == "long") * (1 + case % 3)
@@ -96,6 +126,16 @@ def test_a_node_without_an_effect_is_named() -> None:
     assert found.sentence() == "On quality: `answer` matters most; `retrieve` shows no effect."
     assert only(found, "retrieve=dense").difference == 0
     assert only(found, "retrieve=dense").p_value == 1
+
+
+def test_effects_show_themselves_as_a_table() -> None:
+    found = effects(table(FULL, noisy()), FULL, DEFAULTS)
+    said = str(found)
+    assert said.startswith("On quality: `answer` matters most, then `retrieve`.\n\nvariant ")
+    assert re.search(r"\nanswer=long  +better  +\+\d\.\d{3}  +\+\d\.\d{3} to \+\d\.\d{3}  +0\.0001  +40\n", said)
+    assert "retrieve=dense × answer=long  interaction" in said
+    assert said.endswith("1 interaction of two variants not shown to be there")
+    assert "<td" in found._repr_html_()
 
 
 def test_where_less_is_better_a_gain_is_a_negative_difference() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import wtb
 import wtb.langgraph
-from scripts.reference import api, commands, events
+from scripts.reference import api, commands, events, notebook
 from scripts.reference.layout import SECTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,6 +29,10 @@ def test_the_page_of_the_python_api_is_made_of_signatures_and_docstrings() -> No
 
 def test_the_page_of_the_events_is_made_of_the_catalogue() -> None:
     assert events.page() == (DOCS / "events.md").read_text(), "run `make reference`"
+
+
+def test_the_notebook_of_the_first_agent_is_made_of_its_script() -> None:
+    assert notebook.page() == (notebook.EXAMPLE / "delivery_agent.ipynb").read_text(), "run `make reference`"
 
 
 @pytest.mark.parametrize("module", [wtb, wtb.langgraph])

@@ -23,6 +23,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from wtb.domain.display import small_number
 from wtb.domain.secrets import Masker
 from wtb.domain.values import Legible
 
@@ -61,7 +62,7 @@ url = click.option(
     ".wtb in this folder.",
 )
 
-_WIDE = ("combination", "data", "difference", "error", "name", "output", "path", "state")
+_WIDE = ("combination", "data", "difference", "error", "name", "output", "path", "state", "why")
 """Columns whose text may wrap."""
 
 _LONGEST_WORD = 20
@@ -265,13 +266,6 @@ def duration(time: timedelta | float) -> str:
 def dollars(usd: float) -> str:
     """Return an amount of money; a small one keeps three digits that count."""
     return f"${usd:.4f}" if usd >= 0.01 or usd == 0 else f"${small_number(usd)}"
-
-
-def small_number(value: float) -> str:
-    """Return a number below 0.01 with three digits that count, without an exponent unless it is tiny."""
-    if abs(value) < 1e-7:
-        return f"{value:.3g}"
-    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
 
 
 def size(size_bytes: int) -> str:

@@ -7,6 +7,7 @@ that it fits light and dark ones.
 from __future__ import annotations
 
 import html
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from wtb.domain.values import legible
 
 _LONGEST = 200
 _MOST_ROWS = 100
+_SHORT_CELL = 26
+"""Characters of a cell that stays on one line: a finding, an interval."""
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:2px 10px 2px 0;border-bottom:{_LINE};white-space:pre-wrap"
 _BOX = "max-width:100%;overflow-x:auto;color:inherit;font-size:13px"
@@ -95,6 +98,27 @@ def state_table(state: Mapping[str, Any]) -> DisplayTable:
     return DisplayTable.of(("key", "value"), [(key, masked(key, value)) for key, value in state.items()])
 
 
+def figure(value: float | None) -> str:
+    """Return a figure for people, with few digits; nothing if there is none."""
+    if value is None:
+        return ""
+    if abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else small_number(value)
+
+
+def signed_figure(value: float | None) -> str:
+    """Return a difference for people, with its sign."""
+    return f"+{figure(value)}" if value is not None and value > 0 else figure(value)
+
+
+def small_number(value: float) -> str:
+    """Return a number below 0.01 with three digits that count, without an exponent unless it is tiny."""
+    if abs(value) < 1e-7:
+        return f"{value:.3g}"
+    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
+
+
 def plural(number: int, noun: str, ending: str = "s") -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else ending}"
@@ -121,7 +145,8 @@ def _html_table(table: DisplayTable) -> str:
 
 
 def _html_cell(text: str) -> str:
-    return f'<td style="{_CELL}">{_escaped(text)}</td>'
+    style = f"{_CELL};white-space:nowrap" if len(text) <= _SHORT_CELL and "\n" not in text else _CELL
+    return f'<td style="{style}">{_escaped(text)}</td>'
 
 
 def _rest(table: DisplayTable) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wtb.domain.evaluation import Metric
 from wtb.reporting.content import CaseScores, Report, Row, counted
-from wtb.reporting.markup import Markup, element
+from wtb.reporting.markup import Markup, element, with_code
 
 SHOWN_CASES = 30
 FEW_COLUMNS = 12
@@ -135,8 +135,8 @@ def _dialog() -> Markup:
         element("div", element("h3", "", id="case-title"), close, class_="dialog-head"),
         element(
             "p",
-            "Words that the baseline's answer does not have are marked. wtb show RUN shows a run with its whole state, "
-            "and wtb fork RUN starts a new run from any of its steps.",
+            "Words that the baseline's answer does not have are marked. ",
+            with_code("`wtb show RUN` shows a run, and `wtb fork RUN` starts a new one from any of its steps."),
             class_="note",
         ),
         element("dl", "", id="case-texts"),

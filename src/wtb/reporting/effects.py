@@ -8,7 +8,7 @@ from wtb.domain.evaluation import PRICES
 from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.reporting import svg
 from wtb.reporting.content import NumberFormat, Report
-from wtb.reporting.markup import Markup, element
+from wtb.reporting.markup import Markup, element, with_code
 
 MOST_INTERACTIONS = 12
 
@@ -29,9 +29,9 @@ def effect_parts(report: Report) -> list[Markup]:
 
 def _tab(report: Report, found: VariantEffects, at: int) -> list[Markup]:
     prices = () if found.metric.name in PRICES else report.prices
-    sentence = found.sentence(prices).replace("`", "")
     shown = [effect for effect in found.interactions if effect.is_shown]
-    panel = [element("p", sentence, class_="sentence"), _forest(found), *_interactions(found, shown), *_limits(found)]
+    sentence = element("p", with_code(found.sentence(prices)), class_="sentence")
+    panel = [sentence, _forest(found), *_interactions(found, shown), *_limits(found)]
     return [
         element("input", type="radio", name="effect", id=f"effect-{at}", checked=None if at else ""),
         element("label", found.metric.name, for_=f"effect-{at}"),

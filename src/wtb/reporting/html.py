@@ -17,7 +17,7 @@ from wtb.reporting import svg
 from wtb.reporting.cases import cases
 from wtb.reporting.content import METHOD, Front, NumberFormat, Report, Row, Trouble, counted
 from wtb.reporting.effects import effect_parts
-from wtb.reporting.markup import Markup, element, joined
+from wtb.reporting.markup import Markup, element, joined, with_code
 
 MOST_LINES = 101
 MOST_TROUBLES = 50
@@ -412,12 +412,12 @@ def _failures(report: Report) -> Section | None:
     troubles = report.troubles
     if not troubles:
         return None
-    note = "Failed runs first, then failed evaluators. wtb show RUN shows a run, wtb history RUN its steps."
+    note = "Failed runs first, then failed evaluators. `wtb show RUN` shows a run, `wtb history RUN` its steps."
     heads = [element("th", name) for name in ("Error", "Times", "Where", "Run")]
     rows = [row for trouble in troubles[:MOST_TROUBLES] for row in _failure(report, trouble)]
     title = counted(report.failures, "failure")
     left_out = _left_out(len(troubles) - MOST_TROUBLES, "error")
-    parts = element("p", note, class_="note"), _table("Failures", heads, rows), *left_out
+    parts = element("p", with_code(note), class_="note"), _table("Failures", heads, rows), *left_out
     return Section(id="failures", name=title, title=title, parts=parts)
 
 
@@ -436,7 +436,7 @@ def _failure(report: Report, trouble: Trouble) -> list[Markup]:
 
 def _place(report: Report, job: JobResult) -> list[Markup]:
     run = element("code", job.run_id) if job.run_id else "none: it failed before it began"
-    return [element("td", _name(report.place(job))), element("td", run)]
+    return [element("td", _name(report.place(job)), class_="place"), element("td", run)]
 
 
 def _method(report: Report) -> Section:

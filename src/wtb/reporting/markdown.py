@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
+from wtb.batch_results import JobResult
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting.content import NumberFormat, Report, Row, Trouble, counted
@@ -16,6 +17,8 @@ MOST_CHARACTERS = 40_000
 """Of the rows that are folded: a comment on GitHub has at most 65,536."""
 MOST_TROUBLES = 10
 _LONGEST_ERROR = 160
+MOST_ANSWERS = 5
+_LONGEST_ANSWER = 120
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
 _CALL = re.compile(r"@(?=[A-Za-z])")
 
@@ -34,6 +37,7 @@ def to_markdown(report: Report) -> str:
         *_more(report, rows[SHOWN_ROWS:]),
         *_effects(report),
         *_front(report),
+        *_answers(report),
         *_failures(report),
     ]
     facts = " · ".join(f"{name}: {_plain(value)}" for name, value in report.facts.items())
@@ -90,7 +94,13 @@ def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> list[str]:
 
 def _effects(report: Report) -> list[str]:
     """Say which node matters for the primary metric."""
-    return [_plain(found.sentence(report.prices).replace("`", "")) for found in report.effects[:1]]
+    return [_with_code(found.sentence(report.prices)) for found in report.effects[:1]]
+
+
+def _with_code(text: str) -> str:
+    """Return a text in which the words between backticks stay code, and all else is as it is."""
+    words = [" ".join(part.split()) if at % 2 else part for at, part in enumerate(text.split("`"))]
+    return "".join(f"`{word}`" if at % 2 and word else _outside_code(word) for at, word in enumerate(words))
 
 
 def _front(report: Report) -> list[str]:
@@ -99,6 +109,32 @@ def _front(report: Report) -> list[str]:
         return []
     keys = ", ".join(row.key for row in report.rows if row.name in front.names)
     return [f"Pareto front of {_plain(front.quality.name)} and {_plain(front.price.name)}: {keys}."]
+
+
+def _answers(report: Report) -> list[str]:
+    """Show what the baseline and the best answered on a few cases, those first on which combinations differ most."""
+    scores, texts = report.scores(report.case_metrics[0]), report.result.case_texts
+    shown = (*scores.different, *(case for case in scores.table.cases if case not in scores.different))[:MOST_ANSWERS]
+    rows = report.rows[:2]
+    given = {(job.case_id, job.combination): job for job in reversed(report.jobs)}
+    lines = []
+    for case in shown:
+        jobs = [given.get((case, row.name)) for row in rows]
+        told = [texts[case].input, texts[case].expected, *(job and _answer(job) for job in jobs)]
+        lines.append(_line([_plain(case), *(_plain(_short(text or "")) for text in told)]))
+    if not any(job.output for job in report.jobs):
+        return []
+    heads = ["Case", "Input", "Expected", *(f"Answer of {row.key}" for row in rows)]
+    title = f"Answers on {counted(len(shown), 'case')}" + (" that differ most" if scores.different else "")
+    return [_folded(title, "\n".join([_line(heads), _line(["---"] * len(heads)), *lines]))]
+
+
+def _answer(job: JobResult) -> str | None:
+    return f"failed: {job.error['message']}" if job.error else job.output
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_ANSWER else f"{text[:_LONGEST_ANSWER]}…"
 
 
 def _failures(report: Report) -> list[str]:
@@ -124,5 +160,9 @@ def _folded(title: str, text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return a text that Markdown shows as it is, on one line; a name after an @ is not called."""
-    escaped = _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return _outside_code(" ".join(text.split()))
+
+
+def _outside_code(text: str) -> str:
+    escaped = _SPECIAL.sub(r"\\\1", html.escape(text, quote=False))
     return _CALL.sub("@\N{ZERO WIDTH SPACE}", escaped)

@@ -24,6 +24,11 @@ def element(name: str, /, *children: Any, **attributes: Any) -> Markup:
     return Markup(f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{joined(*children)}</{name}>")
 
 
+def with_code(text: str) -> Markup:
+    """Return a text in which each word between backticks is code."""
+    return joined(*(element("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
+
+
 def joined(*children: Any) -> Markup:
     """Return the children one after the other, each escaped unless it is markup."""
     return Markup("".join(child if isinstance(child, Markup) else html.escape(str(child)) for child in children))

@@ -225,7 +225,7 @@
       return [...new Set(given)].map((number) => {
         const made = told(number, isKnown(number) ? null : data.texts.all[baseline[0]]);
         const times = given.filter((each) => each === number).length;
-        if (times < given.length) made.prepend(make("small", { textContent: `${times} of ${given.length}: ` }));
+        if (times < given.length) made.prepend(make("small", { textContent: `${times} of ${given.length} repeats: ` }));
         return made;
       });
     }
@@ -239,15 +239,19 @@
     }
 
     function open(at) {
-      const heads = ["#", "Combination", "Answer", ...data.metrics.map(({ name }) => name), "Run"];
+      const heads = ["#", "Combination", "Answer and runs", ...data.metrics.map(({ name }) => name)];
       const rows = data.names.map(([key, name], column) => {
-        const scores = data.metrics.map((_, measure) => make("td", { textContent: text(measure, at, column) }));
+        const scores = data.metrics.map(({ name }, measure) => {
+          const score = make("td", { textContent: text(measure, at, column) });
+          score.dataset.metric = name; /* a narrow screen has no heads above the scores */
+          return score;
+        });
         const runs = data.runs.ids ? data.runs.ids[place(at, column)] : "";
         const ids = runs.split(" ").filter(Boolean).map((id) => make("code", { textContent: data.runs.prefix + id }));
         const combination = make("th", { scope: "row", textContent: name });
-        const answer = make("td", { className: "answers" }, ...answers(at, column));
+        const answer = make("td", { className: "answers" }, ...answers(at, column), ...ids);
         const kind = { className: column === 0 ? "is-baseline" : "" };
-        return make("tr", kind, make("td", { textContent: key }), combination, answer, ...scores, make("td", {}, ...ids));
+        return make("tr", kind, make("td", { textContent: key }), combination, answer, ...scores);
       });
       one("case-title").textContent = data.cases[at];
       describe(at);

@@ -19,7 +19,7 @@ from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
-from wtb.cli.views.batch_changes import forecast_data, print_external, print_forecast, print_noticed
+from wtb.cli.views.batch_changes import forecast_data, print_changes, print_external, print_forecast, print_noticed
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
     best_first,
@@ -317,6 +317,7 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stoppe
 def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     record = result.batch.record
     repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
+    print_changes(record.changes)
     sizes = f"{counted(len(record.combinations), 'combination')} × {counted(len(record.cases), 'case')}{repeats}"
     echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
     print_matrix(result, rows)

@@ -118,17 +118,19 @@ def _run_row(row: RunRow) -> dict[str, Any]:
 def _for_people(rows: Sequence[dict[str, Any]], *, with_jobs: bool) -> list[dict[str, Any]]:
     """Return rows with ids just long enough to be distinct, and with `gone` or `abandoned` beside the status.
 
-    Who created the runs is shown only if they are of several people.
+    Who created the runs is shown only if they are of several people. The runs of a batch show their case and
+    combination instead of their workflow and their last change, so that a row fits into 80 columns.
     """
     people = {row["created_by"] for row in rows}
+    has_workflow = not with_jobs or len({row["workflow"] for row in rows}) > 1
     ids = short_ids(row["run"] for row in rows)
     return [
         {
             "run": ids[row["run"]],
-            "workflow": row["workflow"],
+            **({"workflow": row["workflow"]} if has_workflow else {}),
             "status": f"{row['status']} ({row['neglect']})" if row["neglect"] else row["status"],
             "created": row["created"],
-            "updated": row["updated"],
+            **({} if with_jobs else {"updated": row["updated"]}),
             **({"by": row["created_by"] or ""} if len(people) > 1 else {}),
             **({"case": row["case"] or "", "combination": row["combination"] or ""} if with_jobs else {}),
         }

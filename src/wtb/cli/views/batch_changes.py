@@ -86,9 +86,8 @@ def _few(words: Sequence[str]) -> str:
 
 
 def print_noticed(result: BatchResult) -> None:
-    """Print what the last run of a batch noticed."""
+    """Print what the last run of a batch noticed, other than changes."""
     record = result.batch.record
-    print_changes(record.changes)
     print_coarse(record.coarse)
     print_changing(record.changing)
     print_outside(result.outside, result.batch.name)

@@ -24,10 +24,10 @@ from wtb.cli.output import (
     print_table,
     printable,
     shown,
-    small_number,
 )
 from wtb.cli.views.run_ids import short_ids
 from wtb.domain.batch import JobStatus
+from wtb.domain.display import figure
 from wtb.domain.evaluation import Metric
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import is_measured
@@ -46,11 +46,7 @@ _FEW = 5
 
 def number(value: float | None) -> str:
     """Return a figure for people, with few digits."""
-    if value is None:
-        return "–"
-    if abs(value) >= 1_000:
-        return f"{value:,.0f}"
-    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else small_number(value)
+    return "–" if value is None else figure(value)
 
 
 def interval(found: Interval | None) -> str:

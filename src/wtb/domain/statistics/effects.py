@@ -17,6 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
+from wtb.domain.display import Display, Displayed, DisplayTable, plural, signed_figure
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, Metric, ScoreTable, mean_of
 from wtb.domain.statistics.comparisons import ALPHA, SEED
@@ -94,7 +95,7 @@ class Confounded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantEffects:
+class VariantEffects(Displayed):
     """The effects of all variants on one metric.
 
     `is_complete` says whether every combination of the variants has run on every case. Otherwise the effects of single
@@ -107,6 +108,13 @@ class VariantEffects:
     interactions: tuple[VariantEffect, ...]
     confounded: tuple[Confounded, ...]
     is_complete: bool
+
+    def _display(self) -> Display:
+        rows = [_row(each) for each in (*self.ranked, *(each for each in self.interactions if each.is_shown))]
+        headings = ("variant", "effect", "difference", "95 % interval", "p", "cases")
+        left_out = len(self.ranked) + len(self.interactions) - len(rows)
+        lines = (f"{plural(left_out, 'interaction')} of two variants not shown to be there",) if left_out else ()
+        return Display(title=self.sentence(), tables=(DisplayTable.of(headings, rows),), lines=lines)
 
     def of(self, node: str) -> tuple[VariantEffect, ...]:
         """Return the effects of a node's variants."""
@@ -147,6 +155,18 @@ class VariantEffects:
                 return f"${-worst.gain:.2g}"
             case name:
                 return f"{-worst.gain:.2g} {name}"
+
+
+def _row(effect: VariantEffect) -> tuple[str, ...]:
+    ends = [effect.interval.low, effect.interval.high] if effect.interval else []
+    return (
+        effect.name,
+        "interaction" if effect.is_interaction else effect.finding.value,
+        signed_figure(effect.difference),
+        " to ".join(map(signed_figure, ends)),
+        f"{effect.p_value:.3g}",
+        f"{effect.units:,}",
+    )
 
 
 def effects(
@@ -338,7 +358,8 @@ def _effect(
 ) -> VariantEffect:
     total = math.fsum(values)
     difference = total / values.size if abs(total) > _NOISE * float(np.abs(values).sum()) else 0.0
-    interval = _interval(Sample.of_differences(values, table.ends()), difference, reach)
+    most = 2.0 ** (len(factors) - 1)  # an interaction is a difference of differences
+    interval = _interval(Sample.of_differences(values, _times(table.ends(), most)), difference, reach)
     if interval is not None and (p_value > ALPHA or not difference):
         interval = interval.hull(Interval(0.0, 0.0))
     elif interval is not None and interval.holds(0):  # the test is the sharper of the two: 0 is ruled out
@@ -347,20 +368,34 @@ def _effect(
         metric=table.metric,
         factors=factors,
         difference=difference,
-        interval=interval,
+        interval=interval and interval.within(_largest(table.limits(), most)),
         p_value=p_value,
         units=values.size,
     )
 
 
 def _interval(sample: Sample, centre: float, reach: float) -> Interval | None:
-    """Return the means that the joint sign-flip test does not reject; None where there are too few units for that."""
+    """Return the means that the joint sign-flip test does not reject; None where there are too few units for that.
+
+    With few units this can be narrower than the interval of one comparison alone. Since it speaks for all effects
+    together, it reaches at least as far as that one.
+    """
     method = sample.method()
     values = np.append(sample.values, sample.pseudo) if method is Method.PSEUDO_CASES else sample.values
     if method is Method.NONE or values.size <= reach**2:
         return None
     half = reach * math.sqrt(float(values.var()) / (values.size - reach**2))
-    return Interval(centre - half, centre + half)
+    return Interval(centre - half, centre + half).hull(sample.student(1 - ALPHA))
+
+
+def _times(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
+    return ends and (ends[0] * factor, ends[1] * factor)
+
+
+def _largest(limits: tuple[float, float], factor: float) -> tuple[float, float]:
+    """Return the largest loss and the largest gain that the scale has room for."""
+    span = (limits[1] - limits[0]) * factor
+    return -span, span
 
 
 def _means(

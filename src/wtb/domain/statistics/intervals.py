@@ -90,6 +90,10 @@ class Sample:
         """Return the sample in another unit."""
         return replace(self, values=self.values / scale, pseudo=tuple(each / scale for each in self.pseudo))
 
+    def student(self, level: float) -> Interval:
+        """Return Student's interval, with the pseudo-cases where most values are tied."""
+        return _student(np.append(self.values, self.pseudo) if self._tied() else self.values, level)
+
     def method(self) -> Method:
         """Choose how the interval is made."""
         if self.values.size < 2:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wtb.domain.display import Display, Displayed, DisplayTable, plural
+from wtb.domain.display import Display, Displayed, DisplayTable, plural, signed_figure
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, ScoreTable
 from wtb.domain.statistics.comparisons import ALPHA, SEED, Comparison, NeededCases
@@ -68,7 +68,7 @@ class Verdicts(tuple[Verdict, ...], Displayed):
                 each.comparison.candidate,
                 each.comparison.metric.name,
                 each.finding.value,
-                _signed(each.comparison.difference),
+                signed_figure(each.comparison.difference),
                 _range(each.comparison.interval),
                 f"{each.adjusted_p:.3g}",
                 each.reason,
@@ -79,12 +79,8 @@ class Verdicts(tuple[Verdict, ...], Displayed):
         return Display(title=plural(len(self), "comparison"), tables=(DisplayTable.of(headings, rows),))
 
 
-def _signed(number: float | None) -> str | None:
-    return None if number is None else f"{number:+.3g}"
-
-
 def _range(interval: Interval | None) -> str | None:
-    return None if interval is None else f"{interval.low:+.3g} to {interval.high:+.3g}"
+    return None if interval is None else f"{signed_figure(interval.low)} to {signed_figure(interval.high)}"
 
 
 def verdicts(
