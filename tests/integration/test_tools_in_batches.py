@@ -233,7 +233,7 @@ def test_a_job_that_would_call_an_external_tool_fails_if_the_batch_refuses_that(
 
 
 def test_an_unknown_rule_for_external_tools_is_refused_with_the_known_ones(bench: Bench) -> None:
-    with pytest.raises(InvalidInput, match="external='ask' is unknown; it is one of run, refuse"):
+    with pytest.raises(InvalidInput, match="external='ask' is unknown; it is one of run, reverse, refuse"):
         bench.plan(desk("http://127.0.0.1:1"), cases=CASES, evaluators=STEPS, external="ask")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from wtb.application.batches.attempt import JobCounts
@@ -17,13 +18,16 @@ from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
 from wtb.application.store_time import store_time
+from wtb.application.time_travel.rollback_executor import RollbackFailed
+from wtb.application.time_travel.take_back import TakeBack
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, LeaseLost
 from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
+from wtb.domain.ids import ExecutionId
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
@@ -32,6 +36,8 @@ from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Storage, 
 from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
+from wtb.domain.tool_answers import External
+from wtb.domain.tools import CallStatus
 
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
@@ -55,6 +61,7 @@ class BatchServices:
     masker: Masker
     planner: BatchPlanner
     traces: Traces
+    take_back: TakeBack
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
@@ -102,8 +109,11 @@ class JobRunner:
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
         try:
+            if not begun:
+                work.job = self._taken_back(work.job, is_own=False)
             run = measured(self.services.telemetry, Measure.JOB, work.job.combination, self._ended)
             job = run(work.job, self._cases[work.job.case_id], sharing, begun=begun)
+            job = self._taken_back(job, is_own=True)
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
         except _RunsElsewhere:
@@ -120,6 +130,8 @@ class JobRunner:
             attempt = self.services.new_attempt()
             work.sharing = replace(sharing, attempt=attempt, claimed=set(), begun_elsewhere=False, spent=Spent())
             work.job, work.begun = self.services.planner.queued_again(job), False
+            if self.plan.external is External.REVERSE:
+                work.job = work.job.taking_back()
             self._save(work.job, 0.0)
             return JobFailedForNow(job.number)
         self._save(job, self.spent_s())
@@ -201,7 +213,9 @@ class JobRunner:
         try:
             if job.has_run and (scored := self._scored_again(job, case, sharing)) is not None:
                 return scored
-            return self._scored(job, self._execution(job, case, sharing, begun=begun), case, sharing)
+            execution = self._execution(job, case, sharing, begun=begun)
+            with self._held(job):
+                return self._scored(job, execution, case, sharing)
         except (WaitsForResult, _RunsElsewhere):
             raise
         except (Conflict, InvalidTransition) as error:
@@ -210,6 +224,36 @@ class JobRunner:
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch continues
             return self._failed(job, error, sharing)
+
+    @contextmanager
+    def _held(self, job: Job) -> Iterator[None]:
+        """Keep other processes from taking calls back that evaluators may still look at."""
+        if job.execution_id is None or job.execution_id not in job.record.take_back:
+            yield
+            return
+        with self.services.take_back.held(job.execution_id):
+            yield
+
+    def _taken_back(self, job: Job, *, is_own: bool) -> Job:
+        """Take back the external calls of the run of a job, or those of its earlier runs; note what fails."""
+        left = dict(job.record.take_back)
+        for run_id in job.record.take_back:
+            if (run_id == job.execution_id) is not is_own:
+                continue
+            try:
+                self.services.take_back.run(ExecutionId(run_id))
+            except ExecutionNotFound:  # it never began, or somebody has deleted it
+                del left[run_id]
+            except (Conflict, LeaseLost) as error:
+                if is_own:
+                    raise _RunsElsewhere from error
+                left[run_id] = self.services.masker.text(str(error))
+            except Exception as error:  # noqa: BLE001  one failure is recorded, and the batch continues
+                cause = error.__cause__ if isinstance(error, RollbackFailed) else None
+                left[run_id] = self.services.masker.text(str(cause or error))
+            else:
+                del left[run_id]
+        return job if left == job.record.take_back else job.noted(take_back=left)
 
     def _execution(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
         """Return the finished run of a job."""
@@ -286,7 +330,7 @@ class JobRunner:
         """Return what a job executed, shared, spent, and called outside."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(execution.id)
-        external = Counter(call.tool for call in calls if call.may_have_happened)
+        external = Counter(call.tool for call in calls if call.may_have_happened or call.status is CallStatus.REVERSED)
         return replace(_counted(job, sharing), external=dict(external))
 
     def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
@@ -305,6 +349,7 @@ class JobRunner:
             output=evaluation.output(context, plan.output, plan.output_digest),
             spent=counted.spent + Spent.of(scored.spent.totals()),
             judging=scored.spent,
+            paid=scored.paid,
             scores=dict(scored.scores),
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
@@ -326,6 +371,7 @@ def _counted(job: Job, sharing: Sharing) -> JobRecord:
         trace=sharing.trace_id,
         traces=sharing.all_windows(),
         spent=job.spent + sharing.spent,
+        take_back=job.record.take_back,
     )
 
 

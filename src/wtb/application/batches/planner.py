@@ -131,7 +131,12 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that will run again, as a new run; what it has spent so far still counts."""
-        kept = JobRecord(spent=job.spent, alone=job.record.alone, external=job.record.external)
+        kept = JobRecord(
+            spent=job.spent,
+            alone=job.record.alone,
+            external=job.record.external,
+            take_back=job.record.take_back,
+        )
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
@@ -246,6 +251,8 @@ class _Planning:
             return self._planner.queued_again(job)
         if not job.has_run:
             return job
+        if job.has_calls_left:
+            job = replace(job, status=JobStatus.PENDING)
         return waiting_for_scores(self._without_misread(job), scored_by, self._plan.output_digest)
 
     def _without_misread(self, job: Job) -> Job:
