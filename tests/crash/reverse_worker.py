@@ -1,4 +1,6 @@
-"""Runs one batch with external="reverse", or goes on with it, and is killed doing so; served as `engine_worker` is.
+"""Runs one batch that calls external tools, or goes on with it, and is killed doing so; served as `engine_worker` is.
+
+Its calls are taken back, or recorded: then each case makes them once.
 
 The points are those of `engine_worker`: before and after every commit, every call of a tool, and every reversal.
 """
@@ -55,7 +57,7 @@ def hold(room: str, *, idempotency_key: str) -> str:
 
 def going(node: str) -> Callable[..., Any]:
     def go(state: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
-        run = f"{ctx.run.execution_id}.{node}"
+        run = f"{state['trip'] or ctx.run.execution_id}.{node}"
         return {node: [ctx.tool(book, f"{run}.room"), ctx.tool(hold, f"{run}.table")]}
 
     return go
@@ -71,7 +73,9 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
     OFFICE.url = job["office"]
     engine.effects = Path(job["effects"])
     engine.effects.mkdir(exist_ok=True)
-    cases = [{"id": str(number), "input": {}} for number in range(CASES)]
+    cases = [
+        {"id": str(number), "input": {"trip": job["record"] and f"{job['run']}-{number}"}} for number in range(CASES)
+    ]
     with wtb.Bench(job["url"], folder=job["folder"]) as bench:
         name, passing = job["die_at"] or ("", 0)
         engine.points = CrashPoints(lambda: os.kill(os.getpid(), signal.SIGKILL), at=name, passing=passing)
@@ -81,7 +85,10 @@ def run(job: Mapping[str, Any]) -> dict[str, Any]:
             name=job["run"],
             cases=cases,
             evaluators=["steps"],
-            external="reverse",
+            external="run" if job["record"] else "reverse",
+            tools=dict.fromkeys(("killed_book", "killed_hold"), "record") if job["record"] else {},
+            repeats=2 if job["record"] else 1,
+            share=not job["record"],
             workers=1,
             seed=job["seed"],
         )

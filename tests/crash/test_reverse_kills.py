@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,7 @@ def office() -> Iterator[BookingOffice]:
 def test_every_external_call_is_taken_back_wherever_a_batch_is_killed(
     engine: EngineProcess, office: BookingOffice
 ) -> None:
-    def go(name: str, die_at: tuple[str, int] | None = None, seed: int = 0) -> dict[str, Any] | None:
-        engine.send(name, office=office.url, die_at=die_at, seed=seed, kill_after_s=None)
-        said = engine.receive()
-        assert said is None or said["error"] is None, said
-        return said
-
+    go = partial(run, engine, office, record=False)
     said = go("whole")
     assert said is not None
     assert (said["status"], office.booked) == ("completed", {})
@@ -55,6 +52,39 @@ def test_every_external_call_is_taken_back_wherever_a_batch_is_killed(
         assert (said or {}).get("status") == "completed", f"after a kill at {point}: {said}"
         assert office.booked == {}, f"after a kill at {point}: {office.booked}, {office.log[seen:]}"
         assert open_reversals(engine) == set(), point
+
+
+def test_a_recorded_call_is_made_once_for_its_case_wherever_a_batch_is_killed(
+    engine: EngineProcess, office: BookingOffice
+) -> None:
+    go = partial(run, engine, office, record=True)
+    said = go("whole")
+    assert said is not None
+    assert (said["status"], len(office.log)) == ("completed", CASES * 2 * 2), "for both repeats"
+    names = [name for name in said["passed"] if SOAK or "book" in name or "settle_now" in name]
+    for number, name in enumerate(sorted(names)):
+        assert go(f"batch-{number}", (name, 1)) is None, f"not killed at {name}"
+        said = go(f"batch-{number}")
+        assert (said or {}).get("status") == "completed", f"after a kill at {name}: {said}"
+        booked = Counter(line for line in office.log if line.startswith(f"book batch-{number}-"))
+        assert set(booked.values()) == {1}, f"after a kill at {name}: {booked}"
+        assert len(booked) == CASES * 2, name
+
+
+def run(
+    engine: EngineProcess,
+    office: BookingOffice,
+    name: str,
+    die_at: tuple[str, int] | None = None,
+    seed: int = 0,
+    *,
+    record: bool,
+) -> dict[str, Any] | None:
+    """Run a batch, or go on with it; return what the worker said, None when it was killed."""
+    engine.send(name, office=office.url, die_at=die_at, seed=seed, record=record, kill_after_s=None)
+    said = engine.receive()
+    assert said is None or said["error"] is None, said
+    return said
 
 
 def chosen(passed: dict[str, int]) -> list[tuple[str, int]]:
