@@ -67,17 +67,20 @@ class BatchPlanner:
         ids: Ids,
         traces: Traces,
         find_tool: FindTool,
+        *,
         state_types: Callable[[], Iterable[type]] = tuple,
+        state_functions: Callable[[], Mapping[str, tuple[Any, Any]]] = dict,
     ) -> None:
         self._codec = codec
         self._ids = ids
         self._traces = traces
         self._find_tool = find_tool
         self._state_types = state_types
+        self._state_functions = state_functions
 
     def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is computed once."""
-        around = surroundings(plan.definition, self._find_tool, self._state_types())
+        around = surroundings(plan.definition, self._find_tool, self._state_types(), self._state_functions())
         made: dict[tuple[str, str], Fingerprint] = {}
         found: dict[str, dict[str, Fingerprint]] = {}
         for combination in plan.combinations:
