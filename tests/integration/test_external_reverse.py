@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool as langchain_tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 
-from tests.integration.booking_office import BookingOffice, book, mail, open_office, trip
+import wtb.langgraph
+from tests.integration.booking_office import BookingOffice, ask, book, cancel, mail, open_office, trip
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext
@@ -188,3 +197,51 @@ def test_the_doctor_names_open_reversals_and_their_batch_cannot_be_deleted(bench
     run.continue_rollback()
     assert (office.booked, bench.services.integrity.check().faults) == ({}, ())
     bench.delete_batch("trip")
+
+
+WORKER = """
+import sys
+import wtb
+from tests.integration.booking_office import OFFICE, trip
+
+folder, OFFICE.url = sys.argv[1:]
+with wtb.Bench(folder=folder) as bench:
+    cases = [{"id": str(number), "input": {}} for number in range(6)]
+    bench.batch(trip(), cases=cases, evaluators=["steps"], external="reverse", workers=3)
+"""
+
+
+def test_processes_that_divide_a_batch_take_each_call_back_once(tmp_path: Path, office: BookingOffice) -> None:
+    Bench(folder=tmp_path / "wtb").close()
+    command = [sys.executable, "-c", WORKER, str(tmp_path / "wtb"), office.url]
+    workers = [subprocess.Popen(command) for _ in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert office.booked == {}
+    asked = Counter(line for line in office.log if not line.startswith("find"))
+    assert (len(asked), set(asked.values())) == (6 * 2 * 2 * 2, {1}), "each room is booked and cancelled once"
+    with Bench(folder=tmp_path / "wtb") as bench:
+        result = bench.get_batch("trip")
+        assert (result.status, result.left, bench.services.integrity.check().faults) == ("completed", 0, ())
+
+
+def test_tools_in_a_tool_node_are_taken_back(bench: Bench, office: BookingOffice) -> None:
+    @langchain_tool
+    def graph_room(room: str) -> str:
+        """Book a room."""
+        return f"{ask('book', room)}"
+
+    booking = wtb.langgraph.reversible(graph_room, reverse=cancel)
+    calls: list[Any] = [
+        {"name": "graph_room", "id": room, "args": {"room": room}, "type": "tool_call"} for room in ("a", "b")
+    ]
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda state: {"messages": [AIMessage("", tool_calls=calls)]})
+    builder.add_node("tools", ToolNode([booking]))
+    builder.add_edge(START, "model")
+    builder.add_edge("model", "tools")
+    flow = wtb.langgraph.workflow(builder.compile(), name="booking agent")
+    cases = [{"id": "1", "input": {"messages": [("user", "go")]}}]
+    result = bench.batch(flow, cases=cases, evaluators=["steps"], external="reverse")
+    assert (result.status, office.booked, len(office.log)) == ("completed", {}, 4)
+    (tool,) = bench.plan(flow, cases=cases, evaluators=["steps"], external="reverse", fresh=True).external
+    assert (tool.name, tool.taken_back, tool.earlier_calls) == ("graph_room", True, 2)
