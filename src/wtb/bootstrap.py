@@ -17,6 +17,7 @@ from uuid import uuid4
 from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
+from wtb.application.batches.job_reversals import JobReversals
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.run_scoring import RunScoring
@@ -361,7 +362,7 @@ def _batches(
             state_functions=REGISTERED.functions,
         ),
         traces=traces,
-        take_back=_take_back(parts),
+        reversals=JobReversals(_take_back(parts), parts.masker),
         telemetry=parts.telemetry,
         user=parts.user,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wtb.application.batches.attempt import JobCounts
+from wtb.application.batches.job_reversals import JobReversals, WorkedOnElsewhere
 from wtb.application.batches.plan import BatchPlan
 from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
@@ -18,16 +18,13 @@ from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
 from wtb.application.store_time import store_time
-from wtb.application.time_travel.rollback_executor import RollbackFailed
-from wtb.application.time_travel.take_back import TakeBack
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, LeaseLost
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
 from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
-from wtb.domain.ids import ExecutionId
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
@@ -61,7 +58,7 @@ class BatchServices:
     masker: Masker
     planner: BatchPlanner
     traces: Traces
-    take_back: TakeBack
+    reversals: JobReversals
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
@@ -110,13 +107,13 @@ class JobRunner:
         begun, work.begun = work.begun, True
         try:
             if not begun:
-                work.job = self._taken_back(work.job, is_own=False)
+                work.job = self.services.reversals.of_earlier_runs(work.job)
             run = measured(self.services.telemetry, Measure.JOB, work.job.combination, self._ended)
             job = run(work.job, self._cases[work.job.case_id], sharing, begun=begun)
-            job = self._taken_back(job, is_own=True)
+            job = self.services.reversals.of_own_run(job)
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
-        except _RunsElsewhere:
+        except (_RunsElsewhere, WorkedOnElsewhere):
             sharing.close()
             work.sharing, work.begun = None, False
             return JobRunsElsewhere(number)
@@ -214,7 +211,7 @@ class JobRunner:
             if job.has_run and (scored := self._scored_again(job, case, sharing)) is not None:
                 return scored
             execution = self._execution(job, case, sharing, begun=begun)
-            with self._held(job):
+            with self.services.reversals.held(job):
                 return self._scored(job, execution, case, sharing)
         except (WaitsForResult, _RunsElsewhere):
             raise
@@ -224,36 +221,6 @@ class JobRunner:
             return self._failed(job, error, sharing)
         except Exception as error:  # noqa: BLE001  the failure of one job is recorded, and the batch continues
             return self._failed(job, error, sharing)
-
-    @contextmanager
-    def _held(self, job: Job) -> Iterator[None]:
-        """Keep other processes from taking calls back that evaluators may still look at."""
-        if job.execution_id is None or job.execution_id not in job.record.take_back:
-            yield
-            return
-        with self.services.take_back.held(job.execution_id):
-            yield
-
-    def _taken_back(self, job: Job, *, is_own: bool) -> Job:
-        """Take back the external calls of the run of a job, or those of its earlier runs; note what fails."""
-        left = dict(job.record.take_back)
-        for run_id in job.record.take_back:
-            if (run_id == job.execution_id) is not is_own:
-                continue
-            try:
-                self.services.take_back.run(ExecutionId(run_id))
-            except ExecutionNotFound:  # it never began, or somebody has deleted it
-                del left[run_id]
-            except (Conflict, LeaseLost) as error:
-                if is_own:
-                    raise _RunsElsewhere from error
-                left[run_id] = self.services.masker.text(str(error))
-            except Exception as error:  # noqa: BLE001  one failure is recorded, and the batch continues
-                cause = error.__cause__ if isinstance(error, RollbackFailed) else None
-                left[run_id] = self.services.masker.text(str(cause or error))
-            else:
-                del left[run_id]
-        return job if left == job.record.take_back else job.noted(take_back=left)
 
     def _execution(self, job: Job, case: Case, sharing: Sharing, *, begun: bool) -> Execution:
         """Return the finished run of a job."""
