@@ -216,7 +216,7 @@ _RESULT = Described(
         "Case by case": ("results", "case_texts", "different", "flaky", "table"),
         "Tags": ("tags", "tagged", "means_by_tag"),
         "Judges": ("agreement",),
-        "Work and cost": ("sharing", "judging", "outside", "unpriced", "crowding", "measured_apart"),
+        "Work and cost": ("sharing", "not_taken_back", "judging", "outside", "unpriced", "crowding", "measured_apart"),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
     },
     beside=("overview",),

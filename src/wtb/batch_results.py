@@ -70,6 +70,11 @@ class JobResult:
     """The answer as text, masked; only the first characters of a very long one. None if the job failed."""
     output_size: int
     """How many characters the whole answer has."""
+    not_taken_back: Mapping[str, str]
+    """The runs whose external calls should have been taken back and were not, each with the reason.
+
+    These are the run of this job, and runs that were given up before it.
+    """
     bench: Bench = field(repr=False, compare=False)
 
     @property
@@ -220,6 +225,15 @@ class BatchResult(Displayed):
         return dict(self.batch.record.weights)
 
     @property
+    def not_taken_back(self) -> list[JobFailure]:
+        """The runs whose external calls could not be taken back (`external="reverse"`), with the reasons."""
+        return [
+            JobFailure(combination=job.combination, case_id=job.case_id, repeat=job.repeat, error=why, run_id=run_id)
+            for job in self.results
+            for run_id, why in job.not_taken_back.items()
+        ]
+
+    @property
     def primary(self) -> str:
         """The metric that decides who wins: the one you named, else the overall score, else the first."""
         return self.batch.record.primary or (OVERALL.name if self.weights else next(iter(self.metrics)))
@@ -323,6 +337,7 @@ class BatchResult(Displayed):
                 usage=job.record.usage,
                 output=None if job.record.output is None else job.record.output.text,
                 output_size=0 if job.record.output is None else job.record.output.size,
+                not_taken_back={run: why for run, why in job.record.take_back.items() if why},
                 bench=self._bench,
             )
             for job in self._jobs
@@ -521,6 +536,7 @@ class BatchResult(Displayed):
             failures=[_failure(job) for job in failed],
             tags={tag: {"cases": len(self.tags[tag]), "means": means} for tag, means in self.means_by_tag().items()},
             flaky=[each.to_data() for each in self.flaky()[:MOST_FLAKY]],
+            not_taken_back=self.not_taken_back,
             evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
         )
 

@@ -51,8 +51,8 @@ class BatchTest:
     - `seed`: the seed of the runs and of random combinations.
     - `tools`: who answers the calls of tools, by name: a function, a run whose answers are used, or `"record"`: each
       call is made once for a case, and equal calls get its result.
-    - `external`: what happens to calls of external tools: they are made (`run`), or a job that makes one fails
-      (`refuse`).
+    - `external`: what happens to calls of external tools: they are made (`run`), made and taken back once the job is
+      scored (`reverse`), or a job that makes one fails (`refuse`).
     """
 
     flow: Workflow | Any

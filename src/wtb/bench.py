@@ -28,6 +28,7 @@ from wtb.domain.filters import event_types
 from wtb.domain.options import RunOptions
 from wtb.domain.ports.events import Subscription
 from wtb.domain.run_scores import RunScore
+from wtb.domain.secrets import masked_logger
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.gates import GateResult, judge
@@ -39,6 +40,8 @@ from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
 from wtb.streams import RunStream
+
+_log = masked_logger(__name__)
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -231,6 +234,7 @@ class Bench:
         only: Sequence[str] = (),
         remeasure: bool = False,
         stop: threading.Event | None = None,
+        on_planned: Callable[[Forecast], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> BatchResult:
@@ -243,6 +247,8 @@ class Bench:
         - `remeasure`: run the baseline and all others again, side by side, if their latency and cost would otherwise be
           measured at different times.
         - `stop`: an event; once it is set, no more jobs start.
+        - `on_planned`: a function that gets the forecast, as `plan` returns it, before the first job starts. Without
+          one, a warning names the external tools whose calls should be taken back and cannot be.
         - `on_progress`: a function that gets the progress each time a job ends. Without one, a notebook shows it.
         """
         refuse_while_loading()
@@ -250,7 +256,11 @@ class Bench:
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         report = report or notebook_progress(plan.name) or (lambda progress: None)
         batch = self.services.batches.run(
-            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=report
+            plan,
+            load_runner(plan.runner),
+            stop=stop or threading.Event(),
+            on_planned=on_planned or _warn_of_calls_that_stay,
+            on_progress=report,
         )
         return self.get_batch(batch.id)
 
@@ -445,6 +455,12 @@ class Bench:
 
 def _score_or_error(score: RunScore) -> float | dict[str, str]:
     return {"error": score.error or ""} if score.score is None else float(score.score)
+
+
+def _warn_of_calls_that_stay(forecast: Forecast) -> None:
+    for tool in forecast.external:
+        if tool.jobs and tool.taken_back is False:
+            _log.warning("%s", tool)
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

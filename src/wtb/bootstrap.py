@@ -17,6 +17,7 @@ from uuid import uuid4
 from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
 from wtb.application.batches.batch_test_runner import BatchTestRunner
+from wtb.application.batches.job_reversals import JobReversals
 from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.run_scoring import RunScoring
@@ -30,12 +31,15 @@ from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
+from wtb.application.runs.leases import Leases
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
+from wtb.application.time_travel.rollback_executor import RollbackExecutor
 from wtb.application.time_travel.run_editor import RunEditor
+from wtb.application.time_travel.take_back import TakeBack
 from wtb.application.time_travel.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
 from wtb.application.upkeep.integrity import Integrity
@@ -296,6 +300,28 @@ def _travel(parts: _Parts) -> TimeTravel:
     )
 
 
+def _take_back(parts: _Parts) -> TakeBack:
+    return TakeBack(
+        storage=parts.storage,
+        clock=parts.clock,
+        ids=parts.ids,
+        recorder=parts.recorder,
+        leases=Leases(parts.storage, parts.clock, parts.owners, user=parts.user),
+        heartbeat=parts.heartbeat,
+        reversals=parts.reversals,
+        executor=RollbackExecutor(
+            parts.storage,
+            parts.clock,
+            parts.workspaces,
+            parts.reversals,
+            parts.masker,
+            telemetry=parts.telemetry,
+            user=parts.user,
+        ),
+        user=parts.user,
+    )
+
+
 def _run_editor(parts: _Parts) -> RunEditor:
     return RunEditor(
         storage=parts.storage,
@@ -327,8 +353,16 @@ def _batches(
         evaluation=evaluation,
         scoring=scoring,
         masker=parts.masker,
-        planner=BatchPlanner(parts.codec, parts.ids, traces, TOOLS.get, REGISTERED.types),
+        planner=BatchPlanner(
+            parts.codec,
+            parts.ids,
+            traces,
+            TOOLS.get,
+            state_types=REGISTERED.types,
+            state_functions=REGISTERED.functions,
+        ),
         traces=traces,
+        reversals=JobReversals(_take_back(parts), parts.masker),
         telemetry=parts.telemetry,
         user=parts.user,
     )

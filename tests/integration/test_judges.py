@@ -118,6 +118,29 @@ def test_what_an_evaluator_reports_counts_in_the_budget_and_not_as_a_cost_of_the
         assert result.judging["cost_usd"] == 1.0
 
 
+def test_jobs_that_only_need_a_costly_score_wait_when_the_budget_is_used_up() -> None:
+    asked: list[str] = []
+
+    def ask(context: wtb.EvaluationContext) -> float:
+        asked.append(context.case.id)
+        context.usage(model="m", cost_usd=0.5)
+        return 1.0
+
+    def ask_again(context: wtb.EvaluationContext) -> float:
+        return ask(context)
+
+    def costly(evaluate: Any) -> Any:
+        return wtb.evaluator(name="costly", worst=0, best=1)(evaluate)
+
+    options: dict[str, Any] = {"cases": CASES, "workers": 1, "budget": {"usd": 0.75}}
+    with Bench("memory://") as bench:
+        bench.batch(greeter(), evaluators=["steps"], **options)
+        stopped = bench.batch(greeter(), evaluators=["steps", costly(ask)], **options)
+        assert (stopped.status, len(asked), stopped.spent.usd) == ("cancelled", 2, 1.0)
+        again = bench.batch(greeter(), evaluators=["steps", costly(ask_again)], **options)
+        assert (again.status, len(asked)) == ("cancelled", 2), "what it cost before is known"
+
+
 def test_a_judge_is_asked_with_the_rubric_and_without_the_label(judged: Bench, model: ModelServer) -> None:
     result = judged.batch(greeter(), cases=CASES, evaluators=[judge()], workers=4)
     assert {each.scores["judge"] for each in result.results} == {4.0}

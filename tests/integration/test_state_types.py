@@ -123,6 +123,25 @@ def test_a_function_that_fails_is_named() -> None:
         MsgpackCodec(types).encode([Money("1")], "state.x")
 
 
+def test_a_batch_notices_that_the_functions_that_store_a_class_have_changed() -> None:
+    def pay(state: Any) -> Any:
+        return {"paid": Money("5 EUR")}
+
+    def read(text: str) -> Money:
+        return Money(text.lower())
+
+    options: dict[str, Any] = {"cases": [{"id": "1", "input": {}}], "evaluators": ["steps"]}
+    with wtb.Bench("memory://") as bench:
+        bench.batch(flow_of(pay), **options)
+        assert bench.plan(flow_of(pay), **options).run == 0
+        try:
+            wtb.serialisable(Money, name="test:Money", to=lambda money: money.text, from_=read)
+            plan = bench.plan(flow_of(pay), **options)
+        finally:
+            wtb.serialisable(Money, name="test:Money", to=lambda money: money.text, from_=Money)
+        assert (plan.run, plan.changes["pay"][0]) == (1, "the functions that store `test:Money`")
+
+
 PROGRAM = """
 import dataclasses
 import wtb

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from langgraph.prebuilt import ToolNode
 
 import wtb.langgraph
 from tests.integration.ticket_desk import CASES, DESK, STEPS, TicketServer, close_ticket, desk, open_ticket
+from wtb import append
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Effects
@@ -88,6 +89,64 @@ def test_a_call_that_fails_is_not_recorded_and_the_next_job_makes_it(bench: Benc
     DESK.url = server.url
     assert bench.batch(flow, **options).status == "completed"
     assert server.seen.total() == 3
+
+
+def counted(result: Any, key: str) -> set[Any]:
+    """Return the different values that the jobs have under a key of their states."""
+    return {str(each.state[key]) for each in result.results}
+
+
+def test_equal_calls_of_two_nodes_and_of_the_visits_of_a_loop_are_calls_of_their_own(
+    bench: Bench, server: TicketServer
+) -> None:
+    DESK.url = server.url
+    flow = Workflow("looking")
+    flow.reducer("seen", append)
+
+    def look(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"seen": ctx.tool(open_ticket, "same")}
+
+    flow.add_node("once", look, start=True)
+    flow.add_node("loop", look)
+    flow.add_variant("loop", "other", lambda state, ctx: {"seen": ctx.tool(open_ticket, "same")})
+    flow.edge("once", "loop").edge("loop", "loop", when="size(seen) < 4")
+    options: dict[str, Any] = {"cases": CASES[:1], "evaluators": STEPS, "workers": 8, "repeats": 3}
+    for share in (True, False):
+        result = bench.batch(flow, tools={"desk_open_ticket": "record"}, share=share, name=str(share), **options)
+        assert (result.status, counted(result, "seen")) == ("completed", {"[1, 2, 3, 4]"})
+    assert server.seen == {"/open/same": 4}
+
+
+def test_a_node_that_is_tried_again_takes_up_its_own_calls_and_counts_on(bench: Bench, server: TicketServer) -> None:
+    DESK.url = server.url
+    flow = Workflow("stumbling")
+    failed: set[str] = set()
+
+    def stumble(state: Any, ctx: Any) -> dict[str, Any]:
+        first = ctx.tool(open_ticket, "same")
+        if ctx.run.execution_id not in failed:
+            failed.add(ctx.run.execution_id)
+            raise ConnectionError("once")
+        return {"seen": [first, ctx.tool(open_ticket, "same")]}
+
+    flow.add_node("stumble", stumble, start=True, retry=2)
+    options: dict[str, Any] = {"cases": CASES[:1], "evaluators": STEPS, "repeats": 4, "workers": 8, "share": False}
+    result = bench.batch(flow, tools={"desk_open_ticket": "record"}, **options)
+    assert (result.status, counted(result, "seen")) == ("completed", {"[1, 2]"})
+    assert server.seen == {"/open/same": 2}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_equal_calls_in_one_tool_node_are_told_apart_by_their_number(server: TicketServer, is_async: bool) -> None:
+    flow = agent(server.url, is_async=is_async, subjects=["same", "same", "same"])
+    cases = [{"id": name, "input": {"messages": [("user", name)]}} for name in ("ada", "bob")]
+    options: dict[str, Any] = {"cases": cases, "evaluators": STEPS, "workers": 8, "share": False, "repeats": 3}
+    with Bench("memory://") as bench:
+        result = bench.batch(flow, tools={"graph_ticket": "record"}, **options)
+        answers = [[message.content for message in each.state["messages"][-3:]] for each in result.results]
+    assert server.seen == {"/open/same": 6}
+    assert all(len(set(each)) == 3 for each in answers)
+    assert len({tuple(sorted(each)) for each in answers}) == 2, "one set of answers for each case"
 
 
 def test_a_recorded_run_answers_the_calls_that_it_made_and_refuses_others(bench: Bench, server: TicketServer) -> None:
@@ -174,8 +233,8 @@ def test_processes_make_each_recorded_call_once_between_them(tmp_path: Path, ser
     assert server.seen == {"/open/ada": 1, "/open/bob": 1, "/open/eve": 1, "/open/more": 6}
 
 
-def agent(url: str, *, is_async: bool) -> Any:
-    """A scripted agent that opens two tickets through a ToolNode."""
+def agent(url: str, *, is_async: bool, subjects: Sequence[str] = ("graph", "other")) -> Any:
+    """A scripted agent that opens tickets through a ToolNode."""
     DESK.url = url
 
     @tool
@@ -184,9 +243,11 @@ def agent(url: str, *, is_async: bool) -> Any:
         return str(open_ticket(subject))
 
     def model(state: Any) -> dict[str, Any]:
-        call = {"name": "graph_ticket", "id": "1", "args": {"subject": "graph"}, "type": "tool_call"}
-        other = {**call, "id": "2", "args": {"subject": "other"}}
-        return {"messages": [AIMessage("", tool_calls=[call, other])]}
+        calls: list[Any] = [
+            {"name": "graph_ticket", "id": str(number), "args": {"subject": subject}, "type": "tool_call"}
+            for number, subject in enumerate(subjects)
+        ]
+        return {"messages": [AIMessage("", tool_calls=calls)]}
 
     builder = StateGraph(MessagesState)
     builder.add_node("model", model)
@@ -233,7 +294,7 @@ def test_a_job_that_would_call_an_external_tool_fails_if_the_batch_refuses_that(
 
 
 def test_an_unknown_rule_for_external_tools_is_refused_with_the_known_ones(bench: Bench) -> None:
-    with pytest.raises(InvalidInput, match="external='ask' is unknown; it is one of run, refuse"):
+    with pytest.raises(InvalidInput, match="external='ask' is unknown; it is one of run, reverse, refuse"):
         bench.plan(desk("http://127.0.0.1:1"), cases=CASES, evaluators=STEPS, external="ask")
 
 

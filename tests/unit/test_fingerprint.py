@@ -333,3 +333,12 @@ def test_look_ups_that_cannot_be_followed_count_everything(body: str, reason: st
 
 
 HERE = "tests/unit/test_fingerprint.py"
+
+
+def test_asking_a_class_for_annotations_that_it_does_not_have_changes_nothing() -> None:
+    class Plain:
+        """Python gives it an empty `__annotations__` when somebody asks for it."""
+
+    before = fingerprint(lambda: Plain).digest
+    assert Plain.__annotations__ == {}
+    assert fingerprint(lambda: Plain).digest == before

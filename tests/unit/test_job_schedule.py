@@ -105,3 +105,21 @@ def test_something_that_broke_stops_it_and_leaves_that_job() -> None:
 
 def test_a_schedule_without_jobs_is_done() -> None:
     assert schedule(0).is_done
+
+
+def test_calls_are_taken_back_although_the_budget_is_used_up_and_scoring_costs_something() -> None:
+    ran = [job(0, JobRecord(scores={}, take_back={"run": "refused"})), job(1, JobRecord(scores={}))]
+    jobs = JobSchedule(ran, workers=1, budget=Budget(usd=1.0), is_scoring_free=False)
+    assert list(jobs.begin(Spent(usd=1.0))) == [0]
+    jobs.ended(0)
+    assert (list(jobs.begin(Spent(usd=1.0))), jobs.dropped) == ([], [1])
+
+
+def test_scoring_counts_as_free_until_a_job_that_only_needed_scores_has_used_something() -> None:
+    jobs = JobSchedule([job(n, JobRecord(scores={})) for n in range(3)], workers=1, budget=Budget(usd=1.0))
+    assert list(jobs.begin(Spent(usd=1.0))) == [0]
+    jobs.ended(0)
+    assert list(jobs.begin(Spent(usd=1.0))) == [1]
+    jobs.scored_at_a_cost(1)
+    jobs.ended(1)
+    assert (list(jobs.begin(Spent(usd=1.5))), jobs.dropped) == ([], [2])

@@ -49,6 +49,8 @@ class Scored:
     bools: tuple[str, ...] = ()
     spent: Usage = NOTHING
     """What the evaluators themselves used; a score that was stored before costs nothing."""
+    paid: tuple[str, ...] = ()
+    """The evaluators that used something."""
 
     @property
     def as_given(self) -> dict[str, Any]:
@@ -117,17 +119,20 @@ class EvaluationEngine:
 
     def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:
         """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
-        used: list[Usage] = []
+        used: dict[str, list[Usage]] = {}
 
-        def report(**reported: Any) -> None:
-            used.append(Usage.reported(self._price, **reported))
+        def given_by(evaluator: Evaluator) -> float | bool | dict[str, str]:
+            def report(**reported: Any) -> None:
+                used.setdefault(evaluator.name, []).append(Usage.reported(self._price, **reported))
 
-        context = replace(context, usage=RunUsage(context.usage, report))
-        given = {evaluator.name: self._given(context, evaluator) for evaluator in evaluators}
+            return self._given(replace(context, usage=RunUsage(context.usage, report)), evaluator)
+
+        given = {evaluator.name: given_by(evaluator) for evaluator in evaluators}
         return Scored(
             scores={name: float(score) if isinstance(score, bool) else score for name, score in given.items()},
             bools=tuple(name for name, score in given.items() if isinstance(score, bool)),
-            spent=sum(used, NOTHING),
+            spent=sum((each for usages in used.values() for each in usages), NOTHING),
+            paid=tuple(used),
         )
 
     def output(self, context: EvaluationContext, reader: OutputReader, made_by: str) -> JobOutput:

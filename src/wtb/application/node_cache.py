@@ -137,6 +137,13 @@ class NodeCache:
         is_done = found is not None and found.status is CacheStatus.DONE and found.value is not None
         return _result(found, {}) if found is not None and is_done else None
 
+    def find_left(self, key: bytes) -> str | None:
+        """Return the attempt whose process is gone and that has not made the result; None if there is none."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            found = uow.cache.find(key)
+        is_left = found is not None and found.status is CacheStatus.RUNNING and self._is_free(found)
+        return found.attempt if found is not None and is_left else None
+
     def is_being_made(self, key: bytes) -> bool:
         """Whether a living process is making the result."""
         with self._storage.unit_of_work(readonly=True) as uow:

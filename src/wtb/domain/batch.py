@@ -70,6 +70,17 @@ class Job:
             return JobStatus.FAILED
         return JobStatus.COMPLETED if self.has_run else JobStatus.PENDING
 
+    @property
+    def has_calls_left(self) -> bool:
+        """Whether external calls of it were to be taken back, and are still in effect or may be."""
+        return bool(self.record.take_back)
+
+    def taking_back(self) -> Job:
+        """Return the job with the promise that the external calls of its run will be taken back."""
+        if self.execution_id is None or self.execution_id in self.record.take_back:
+            return self
+        return self.noted(take_back={**self.record.take_back, self.execution_id: ""})
+
     def ended(self, status: JobStatus, execution_id: ExecutionId | None, record: JobRecord) -> Job:
         """Return the job with its result."""
         return evolve(self, status=status, execution_id=execution_id, record=record)
@@ -80,11 +91,16 @@ class Job:
 
 
 def end_of(jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
-    """Return the status of a batch whose jobs have all ended; failed jobs and failed evaluators are errors."""
+    """Return the status of a batch whose jobs have all ended.
+
+    Errors are failed jobs, failed evaluators, and calls that could not be taken back.
+    """
     wanted = set(metrics)
-    if any(job.status is JobStatus.FAILED or wanted & job.record.score_errors.keys() for job in jobs):
-        return BatchStatus.COMPLETED_WITH_ERRORS
-    return BatchStatus.COMPLETED
+
+    def has_error(job: Job) -> bool:
+        return job.status is JobStatus.FAILED or job.has_calls_left or bool(wanted & job.record.score_errors.keys())
+
+    return BatchStatus.COMPLETED_WITH_ERRORS if any(map(has_error, jobs)) else BatchStatus.COMPLETED
 
 
 def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:

@@ -473,10 +473,10 @@ class BranchCreated(EventBody):
 @_event(EventType.ROLLBACK_STARTED, Severity.WARNING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackStarted(EventBody):
-    """A rollback or a redo began."""
+    """A rollback or a redo began, or a batch began to take external calls back."""
 
     direction: str
-    """`rollback` or `redo`."""
+    """`rollback`, `redo`, or `take_back` if only external calls are undone and the run stays where it is."""
     from_: str
     """The checkpoint where the run was."""
     to: str
@@ -490,10 +490,13 @@ class RollbackStarted(EventBody):
 @_event(EventType.ROLLBACK_COMPLETED, Severity.WARNING)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackCompleted(EventBody):
-    """A rollback or a redo ended: it arrived, or it was abandoned and the run stays where it was."""
+    """A rollback or a redo ended: it arrived, or it was abandoned and the run stays where it was.
+
+    Or a batch has taken back the external calls of the run.
+    """
 
     direction: str
-    """`rollback` or `redo`."""
+    """`rollback`, `redo`, or `take_back` if only external calls are undone and the run stays where it is."""
     status: str
     """`completed` or `abandoned`."""
     error: str | None
@@ -516,7 +519,7 @@ class RollbackStopped(EventBody):
     """A rollback or a redo stopped half-way; somebody must continue or abandon it."""
 
     direction: str
-    """`rollback` or `redo`."""
+    """`rollback`, `redo`, or `take_back` if only external calls are undone and the run stays where it is."""
     error: str
     """Why it stopped."""
     by: str | None = None

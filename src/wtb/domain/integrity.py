@@ -33,6 +33,7 @@ class FaultKind(StrEnum):
     OBSERVATION = "observation"
     DATABASE = "database"
     ABANDONED_RUN = "abandoned run"
+    OPEN_REVERSAL = "open reversal"
     LEASE = "lease"
     WORKSPACE = "workspace"
     STAT_INDEX = "stat index"

@@ -19,7 +19,7 @@ Scores = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """What came of a job. A job that is run anew keeps what it has spent, and nothing else."""
+    """What came of a job. A job that is run anew keeps what it has spent, and what it must take back."""
 
     scores: Scores | None = None
     """None until there is a finished run."""
@@ -52,6 +52,13 @@ class JobRecord:
     """None for jobs that failed, and for jobs of earlier versions until their batch runs again."""
     judging: Usage = NOTHING
     """What its evaluators used; `spent` includes it, `usage` does not: it is no cost of the workflow."""
+    paid: tuple[str, ...] = ()
+    """The evaluators that have used something: to run them again may cost something, too."""
+    take_back: Mapping[str, str] = field(default_factory=dict)
+    """The runs whose external calls are to be taken back once they have ended, each with why that failed the last time.
+
+    A run is here before it begins, so that whoever goes on after a crash knows of it, and goes once it is clean.
+    """
     alone: bool = False
     """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
 
@@ -86,6 +93,8 @@ class JobRecord:
             "output": None if self.output is None else self.output.to_data(),
             "external": dict(self.external),
             "judging": None if self.judging == NOTHING else self.judging.to_data(),
+            "paid": list(self.paid),
+            "take_back": dict(self.take_back),
             "alone": self.alone,
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
@@ -114,6 +123,8 @@ class JobRecord:
             output=None if output is None else JobOutput.from_data(output),
             external=data.get("external", {}),
             judging=Usage.from_data(data["judging"]) if "judging" in data else NOTHING,
+            paid=tuple(data.get("paid", ())),
+            take_back=data.get("take_back", {}),
             alone=data.get("alone", False),
         )
 

@@ -22,10 +22,14 @@ HEADS = "wtb.heads"
 
 
 class RollbackDirection(StrEnum):
-    """Back to an earlier checkpoint, or forward to where a rollback started."""
+    """Back to an earlier checkpoint, or forward to where a rollback started.
+
+    `take_back` only undoes external calls: the run stays where it is, with its status and its state.
+    """
 
     ROLLBACK = "rollback"
     REDO = "redo"
+    TAKE_BACK = "take_back"
 
 
 class RollbackStatus(StrEnum):
@@ -81,7 +85,7 @@ class Rollback:
 
     def progress(self, calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
         """Return the calls that it has handled and those that are left, in order, given the calls of the run."""
-        settled = (CallStatus.REVERSED, CallStatus.FAILED) if self.direction is RollbackDirection.ROLLBACK else _AGAIN
+        settled = _AGAIN if self.direction is RollbackDirection.REDO else (CallStatus.REVERSED, CallStatus.FAILED)
         own = chosen(calls, self.calls)
         done = tuple(call for call in own if call.status in settled)
         return done, tuple(call for call in own if call.status not in settled)
@@ -103,9 +107,11 @@ def standing(journals: Sequence[Rollback]) -> list[Rollback]:
     """Return the completed rollbacks that no redo has reversed."""
     carried_out: list[Rollback] = []
     for journal in journals:
-        if journal.status is RollbackStatus.COMPLETED and journal.direction is RollbackDirection.ROLLBACK:
+        if journal.status is not RollbackStatus.COMPLETED:
+            continue
+        if journal.direction is RollbackDirection.ROLLBACK:
             carried_out.append(journal)
-        elif journal.status is RollbackStatus.COMPLETED:
+        elif journal.direction is RollbackDirection.REDO:
             carried_out.pop()
     return carried_out
 
@@ -188,6 +194,25 @@ def plan_rollback(
         kept=tuple(kept),
         files=files,
     )
+
+
+def calls_left(calls: Sequence[ToolCall], journals: Sequence[Rollback]) -> list[ToolCall]:
+    """Return the external calls of a run that are in effect and may be taken back, newest first.
+
+    Whoever abandons taking calls back wants to keep them.
+    """
+    given_up = [
+        journal
+        for journal in journals
+        if journal.direction is RollbackDirection.TAKE_BACK and journal.status is RollbackStatus.ABANDONED
+    ]
+    kept = {key for journal in given_up for key in journal.calls}
+    return [call for call in _newest_first(calls) if _is_in_effect(call) and keys_of([call])[0] not in kept]
+
+
+def in_order_of_undoing(calls: Sequence[ToolCall], find_tool: Callable[[str], Tool | None]) -> list[ToolCall]:
+    """Return the calls with those last that cannot be undone: they must not keep the others from being undone."""
+    return sorted(calls, key=lambda call: not can_reverse(call, find_tool(call.tool)))
 
 
 def check_target(history: ExecutionHistory, target: Checkpoint) -> None:

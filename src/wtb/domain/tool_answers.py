@@ -11,9 +11,10 @@ from wtb.domain.tools import ToolCall
 
 
 class External(StrEnum):
-    """What a batch does about calls of external tools: make them, or refuse them."""
+    """What a batch does about calls of external tools: make them, make and take them back, or refuse them."""
 
     RUN = "run"
+    REVERSE = "reverse"
     REFUSE = "refuse"
 
 

@@ -324,21 +324,26 @@ class Report:
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        """The errors, each once: failed runs first, then failed evaluators, the most frequent first."""
-        jobs: dict[tuple[bool, str], list[JobResult]] = defaultdict(list)
+        """The errors, each once: failed runs, failed evaluators, calls not taken back; the most frequent first."""
+        jobs: dict[tuple[int, str], list[JobResult]] = defaultdict(list)
         for job in self.jobs:
             if job.error is not None:
-                jobs[False, _sentence(job.error)].append(job)
+                jobs[0, _sentence(job.error)].append(job)
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
                     told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
-                    jobs[True, _MASKER.text(told)].append(job)
+                    jobs[1, _MASKER.text(told)].append(job)
+            for run_id, why in job.not_taken_back.items():
+                jobs[2, _MASKER.text(f"external calls of run {run_id} were not taken back: {why}")].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))
-        return [Trouble(what=what, traceback=_traceback(found[0]), jobs=tuple(found)) for (_, what), found in order]
+        return [
+            Trouble(what=what, traceback="" if kind else _traceback(found[0]), jobs=tuple(found))
+            for (kind, what), found in order
+        ]
 
     @property
     def failures(self) -> int:
-        """How many runs failed and scores could not be given."""
+        """How many runs failed, scores could not be given, and runs have calls that were not taken back."""
         return sum(len(trouble.jobs) for trouble in self.troubles)
 
     def place(self, job: JobResult) -> str:

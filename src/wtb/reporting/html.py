@@ -412,7 +412,10 @@ def _failures(report: Report) -> Section | None:
     troubles = report.troubles
     if not troubles:
         return None
-    note = "Failed runs first, then failed evaluators. `wtb show RUN` shows a run, `wtb history RUN` its steps."
+    note = (
+        "Failed runs, then failed evaluators and calls that were not taken back. `wtb show RUN` shows a run, "
+        "`wtb history RUN` its steps."
+    )
     heads = [element("th", name) for name in ("Error", "Times", "Where", "Run")]
     rows = [row for trouble in troubles[:MOST_TROUBLES] for row in _failure(report, trouble)]
     title = counted(report.failures, "failure")

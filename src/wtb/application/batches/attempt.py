@@ -200,7 +200,10 @@ class BatchAttempt:
                 self._schedule.wake(news)
             case JobEnded(number, job):
                 self._schedule.ended(number)
-                self._count(job, jobs.counts(number))
+                counts = jobs.counts(number)
+                if job.spent != counts.spent_before:
+                    self._schedule.scored_at_a_cost(number)
+                self._count(job, counts)
             case JobFailedForNow(number):
                 self._schedule.again(number)
             case JobWaits(number, key):

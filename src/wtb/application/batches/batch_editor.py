@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wtb.application.runs.promised_reversals import promised_reversals
 from wtb.domain.batch import Batch, BatchStatus
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import BatchCancelled, BatchDeleted
@@ -32,6 +33,12 @@ class BatchEditor:
         if batch.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {batch.name!r} is running; cancel it first: `wtb batch cancel {batch.name}`")
         with self._storage.unit_of_work() as uow:
+            left = next(promised_reversals(uow, uow.batches.list_jobs(batch.id)), None)
+            if left is not None:
+                raise InvalidInput(
+                    f"batch {batch.name!r} has external calls left to take back ({', '.join(left.tools)} in run "
+                    f"{left.execution.id}); run it again to take them back, then delete it"
+                )
             uow.batches.delete(batch.id)
             body = BatchDeleted(name=batch.name, by=self._user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))

@@ -23,6 +23,7 @@ from wtb.domain.ports import UnitOfWork
 from wtb.domain.runner import Runner
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline
+from wtb.domain.tool_answers import External
 from wtb.domain.variants import label
 
 
@@ -47,19 +48,24 @@ class BatchTestRunner:
         runner: Runner,
         *,
         stop: threading.Event,
+        on_planned: Callable[[Forecast], None] = lambda forecast: None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> Batch:
-        """Run the missing jobs until they are done, stopped, cancelled from elsewhere, or the budget is used up."""
+        """Run the missing jobs until they are done, stopped, cancelled from elsewhere, or the budget is used up.
+
+        `on_planned` gets the forecast before the first job starts.
+        """
         trace_id = self._services.ids.new()
         self._services.traces.begin(trace_id)
         batch, planned, spent = self._recorded(plan, trace_id)
+        on_planned(planned.forecast)
         pending = _in_order(planned.jobs, plan.seed)
         attempt = BatchAttempt(
             pending,
             self._services.cache,
             progress=Progress.of(planned.jobs, spent),
             budget=plan.budget,
-            is_scoring_free=not any(hasattr(evaluator, "asked") for evaluator in plan.evaluators),
+            is_scoring_free=_is_scoring_free(plan, planned.jobs),
             workers=plan.workers,
             stop=stop,
             on_progress=on_progress,
@@ -139,11 +145,13 @@ class BatchTestRunner:
                 updated_at=now,
                 spent_s=spent.s,
             )
-            left = {job.number: job for job in known if job.status is JobStatus.PENDING and not job.has_run}
+            left = {job.number: job for job in known if _is_to_run(job)}
             jobs = [_charged(uow, job, left.get(job.number)) for job in planned.jobs]
             spent += sum((job.spent - left[job.number].spent for job in jobs if job.number in left), Spent())
             if plan.remeasure:
                 jobs = self._side_by_side(jobs, label(plan.baseline))
+            if plan.external is External.REVERSE:
+                jobs = [job.taking_back() if _is_to_run(job) else job for job in jobs]
             planned = replace(planned, jobs=jobs)
             uow.batches.save(batch)
             same = set(map(id, known))
@@ -162,8 +170,7 @@ class BatchTestRunner:
 
     def _side_by_side(self, jobs: list[Job], baseline: str) -> list[Job]:
         """Queue all jobs, unshared, if some are still to run or were not measured together with the baseline."""
-        to_run = any(job.status is JobStatus.PENDING and not job.has_run for job in jobs)
-        if not to_run and not apart_from_baseline(jobs, baseline):
+        if not any(map(_is_to_run, jobs)) and not apart_from_baseline(jobs, baseline):
             return jobs
         return [job.noted(alone=True) for job in map(self._planner.anew, jobs)]
 
@@ -198,6 +205,16 @@ class BatchTestRunner:
             uow.events.append(Event.of(body, stream=batch.id, at=now))
             uow.commit()
         return batch
+
+
+def _is_scoring_free(plan: BatchPlan, jobs: Sequence[Job]) -> bool:
+    """Whether no evaluator is known to cost something: none is a judge, and none has reported usage before."""
+    paid = {name for job in jobs for name in job.record.paid}
+    return not any(hasattr(evaluator, "asked") or evaluator.name in paid for evaluator in plan.evaluators)
+
+
+def _is_to_run(job: Job) -> bool:
+    return job.status is JobStatus.PENDING and not job.has_run
 
 
 def _in_order(jobs: Sequence[Job], seed: int) -> list[Job]:

@@ -11,7 +11,7 @@ from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import FindTool
 from wtb.domain.batch import Job
 from wtb.domain.errors import InvalidInput
-from wtb.domain.tool_answers import MockedTool, Recording, RunAnswers
+from wtb.domain.tool_answers import External, MockedTool, Recording, RunAnswers
 from wtb.domain.tools import Effects
 
 _BEFORE, _AFTER = "tool `", "`"
@@ -41,6 +41,7 @@ def external_tools(
             jobs=sum(may_call(job, name) for job in waiting),
             earlier_calls=sum(calls.get(name, 0) for calls in called.values()),
             earlier_jobs=sum(name in calls for calls in called.values()),
+            taken_back=_is_taken_back(plan, name, find_tool),
         )
         for name in sorted(names)
     )
@@ -68,3 +69,12 @@ def _answer(plan: BatchPlan, name: str) -> str:
         case Recording():
             return "record"
     return plan.external.value
+
+
+def _is_taken_back(plan: BatchPlan, name: str, find_tool: FindTool) -> bool | None:
+    is_real = isinstance(plan.definition.tools.get(name), Recording | None)
+    if plan.external is not External.REVERSE or not is_real:
+        return None
+    with suppress(InvalidInput):
+        return find_tool(name).reverse is not None
+    return False

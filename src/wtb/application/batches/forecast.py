@@ -19,13 +19,38 @@ class ExternalTool:
 
     name: str
     answer: str
-    """What happens to its calls: `run`, `refuse`, `mock`, `record`, or `run answers`."""
+    """What happens to its calls: `run`, `reverse`, `refuse`, `mock`, `record`, or `run answers`."""
     jobs: int
     """The jobs to run whose nodes name it, or that called it the last time."""
     earlier_calls: int
     """How often earlier runs of the batch called it, for real."""
     earlier_jobs: int
     """In how many jobs they did."""
+    taken_back: bool | None = None
+    """Whether its real calls will be taken back: False if they should be and the tool has no `reverse`.
+
+    None if they are not to be taken back, or if there are none.
+    """
+
+    def __str__(self) -> str:
+        earlier = f"; earlier runs called it {self.earlier_calls:,} times" if self.earlier_calls else ""
+        back = "" if self.taken_back is None else _TAKEN_BACK[self.taken_back]
+        jobs = f"{self.jobs:,} job{'' if self.jobs == 1 else 's'}"
+        return f"External tool {self.name}: {_ANSWERS[self.answer]}{back}, in up to {jobs}{earlier}."
+
+
+_ANSWERS = {
+    "run": "called for real",
+    "reverse": "called for real",
+    "refuse": "refused",
+    "mock": "mocked",
+    "record": "called once for each case, then recorded",
+    "run answers": "answered from a recorded run",
+}
+_TAKEN_BACK = {
+    True: " and taken back after each job",
+    False: " but NOT taken back, because it has no reverse= (declare one, or mock the tool)",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +63,7 @@ class Forecast:
     jobs: int
     kept: int
     scored: int
-    """Jobs whose run is kept and that only need scores."""
+    """Jobs whose run is kept: they only need scores, or have calls left to take back."""
     run: int
     node_runs_kept: int
     node_runs_shared: int

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wtb.application.batches.attempt import JobCounts
+from wtb.application.batches.job_reversals import JobReversals, WorkedOnElsewhere
 from wtb.application.batches.plan import BatchPlan
 from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
@@ -32,6 +33,8 @@ from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Storage, 
 from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
+from wtb.domain.tool_answers import External
+from wtb.domain.tools import CallStatus
 
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
@@ -55,6 +58,7 @@ class BatchServices:
     masker: Masker
     planner: BatchPlanner
     traces: Traces
+    reversals: JobReversals
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
@@ -102,11 +106,14 @@ class JobRunner:
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
         try:
+            if not begun:
+                work.job = self.services.reversals.of_earlier_runs(work.job)
             run = measured(self.services.telemetry, Measure.JOB, work.job.combination, self._ended)
             job = run(work.job, self._cases[work.job.case_id], sharing, begun=begun)
+            job = self.services.reversals.of_own_run(job)
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
-        except _RunsElsewhere:
+        except (_RunsElsewhere, WorkedOnElsewhere):
             sharing.close()
             work.sharing, work.begun = None, False
             return JobRunsElsewhere(number)
@@ -120,6 +127,8 @@ class JobRunner:
             attempt = self.services.new_attempt()
             work.sharing = replace(sharing, attempt=attempt, claimed=set(), begun_elsewhere=False, spent=Spent())
             work.job, work.begun = self.services.planner.queued_again(job), False
+            if self.plan.external is External.REVERSE:
+                work.job = work.job.taking_back()
             self._save(work.job, 0.0)
             return JobFailedForNow(job.number)
         self._save(job, self.spent_s())
@@ -201,7 +210,9 @@ class JobRunner:
         try:
             if job.has_run and (scored := self._scored_again(job, case, sharing)) is not None:
                 return scored
-            return self._scored(job, self._execution(job, case, sharing, begun=begun), case, sharing)
+            execution = self._execution(job, case, sharing, begun=begun)
+            with self.services.reversals.held(job):
+                return self._scored(job, execution, case, sharing)
         except (WaitsForResult, _RunsElsewhere):
             raise
         except (Conflict, InvalidTransition) as error:
@@ -286,7 +297,7 @@ class JobRunner:
         """Return what a job executed, shared, spent, and called outside."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(execution.id)
-        external = Counter(call.tool for call in calls if call.may_have_happened)
+        external = Counter(call.tool for call in calls if call.may_have_happened or call.status is CallStatus.REVERSED)
         return replace(_counted(job, sharing), external=dict(external))
 
     def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
@@ -305,6 +316,7 @@ class JobRunner:
             output=evaluation.output(context, plan.output, plan.output_digest),
             spent=counted.spent + Spent.of(scored.spent.totals()),
             judging=scored.spent,
+            paid=scored.paid,
             scores=dict(scored.scores),
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
@@ -326,6 +338,7 @@ def _counted(job: Job, sharing: Sharing) -> JobRecord:
         trace=sharing.trace_id,
         traces=sharing.all_windows(),
         spent=job.spent + sharing.spent,
+        take_back=job.record.take_back,
     )
 
 

@@ -67,17 +67,20 @@ class BatchPlanner:
         ids: Ids,
         traces: Traces,
         find_tool: FindTool,
+        *,
         state_types: Callable[[], Iterable[type]] = tuple,
+        state_functions: Callable[[], Mapping[str, tuple[Any, Any]]] = dict,
     ) -> None:
         self._codec = codec
         self._ids = ids
         self._traces = traces
         self._find_tool = find_tool
         self._state_types = state_types
+        self._state_functions = state_functions
 
     def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is computed once."""
-        around = surroundings(plan.definition, self._find_tool, self._state_types())
+        around = surroundings(plan.definition, self._find_tool, self._state_types(), self._state_functions())
         made: dict[tuple[str, str], Fingerprint] = {}
         found: dict[str, dict[str, Fingerprint]] = {}
         for combination in plan.combinations:
@@ -131,7 +134,12 @@ class BatchPlanner:
 
     def anew(self, job: Job) -> Job:
         """Return a job that will run again, as a new run; what it has spent so far still counts."""
-        kept = JobRecord(spent=job.spent, alone=job.record.alone, external=job.record.external)
+        kept = JobRecord(
+            spent=job.spent,
+            alone=job.record.alone,
+            external=job.record.external,
+            take_back=job.record.take_back,
+        )
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
@@ -246,6 +254,8 @@ class _Planning:
             return self._planner.queued_again(job)
         if not job.has_run:
             return job
+        if job.has_calls_left:
+            job = replace(job, status=JobStatus.PENDING)
         return waiting_for_scores(self._without_misread(job), scored_by, self._plan.output_digest)
 
     def _without_misread(self, job: Job) -> Job:

@@ -20,6 +20,7 @@ class JobSchedule:
         self._workers = workers
         self._budget = budget
         self._only_scored = {job.number for job in jobs if job.has_run and is_scoring_free}
+        self._calls_left = {job.number for job in jobs if job.has_run and job.has_calls_left}
         self._ready = deque(job.number for job in jobs)
         self._begun: set[int] = set()
         self._running: set[int] = set()
@@ -61,8 +62,17 @@ class JobSchedule:
             yield number
 
     def _may_not_begin(self, number: int, spent: Spent) -> bool:
-        """Whether a job must not start; one that only needs scores takes nothing from the budget."""
-        return self.is_stopped or (number not in self._only_scored and bool(self._budget.reached(spent)))
+        """Whether a job must not start; one that only needs scores takes nothing from the budget.
+
+        Calls that are left are taken back whatever the budget says.
+        """
+        is_free = number in self._only_scored or number in self._calls_left
+        return self.is_stopped or (not is_free and bool(self._budget.reached(spent)))
+
+    def scored_at_a_cost(self, number: int) -> None:
+        """Note that a job has used something; if it only needed scores, to score others may cost something, too."""
+        if number in self._only_scored:
+            self._only_scored.clear()
 
     def ended(self, number: int) -> None:
         """Note that a job has ended."""

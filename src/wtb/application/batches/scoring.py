@@ -110,6 +110,7 @@ class Scoring:
             output=job.record.output if output is None else self._evaluation.output(context, *output),
             spent=job.record.spent + Spent.of(new.spent.totals()),
             judging=job.record.judging + new.spent,
+            paid=tuple(dict.fromkeys((*job.record.paid, *new.paid))),
         )
         return job.ended(JobStatus.COMPLETED, job.execution_id, record)
 

@@ -118,6 +118,8 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
         is_dunder = name.startswith("__") and name.endswith("__")
         if name in _MADE_BY_PYTHON or name.startswith(("_abc_", "__abstractmethods")):
             continue
+        if name == "__annotations__" and not member:  # Python adds an empty one when somebody asks for it
+            continue
         if (is_enum or (is_dunder and name not in _COUNTED_DUNDERS)) and not functions_of(member):
             continue
         if is_a(member, MemberDescriptorType | types.GetSetDescriptorType | _TUPLE_FIELD):

@@ -52,6 +52,8 @@ class Surroundings:
     """The own modules in which the functions of nodes are written: names to files."""
     state_types: tuple[type, ...] = ()
     """The user's own classes of which objects may lie in states."""
+    state_functions: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The functions that store objects of other classes and build them again, by the name of the class."""
 
 
 def fingerprint(

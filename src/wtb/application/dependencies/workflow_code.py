@@ -24,7 +24,10 @@ _WORKFLOW_KINDS = ("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph")
 
 
 def surroundings(
-    definition: WorkflowDefinition, find_tool: FindTool | None = None, state_types: Iterable[type] = ()
+    definition: WorkflowDefinition,
+    find_tool: FindTool | None = None,
+    state_types: Iterable[type] = (),
+    state_functions: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Surroundings:
     """Return what the nodes of a workflow share."""
     functions = [function for _, function in _functions(definition)]
@@ -45,6 +48,7 @@ def surroundings(
         nodes={file: frozenset(each) for file, each in names.items()},
         modules=modules,
         state_types=tuple(sorted(own_types, key=full_name)),
+        state_functions=state_functions or {},
     )
 
 
@@ -73,6 +77,7 @@ def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroun
     if around.state_types:
         # A node may call methods of objects that come with the state, which its own code does not name.
         extra["the classes of states"] = around.state_types
+    extra |= {f"the functions that store `{name}`": both for name, both in around.state_functions.items()}
     extra |= {f"the answers of tool `{name}`": answer.depends_on for name, answer in definition.tools.items()}
     return fingerprint(node.function, node.config, {**extra, **declared(node.depends_on, _DIGESTS)}, around)
 

@@ -86,6 +86,8 @@ class BatchOverview:
     matrix: Sequence[MatrixRow]
     failures: Sequence[JobFailure]
     evaluator_failures: Sequence[EvaluatorFailures]
+    not_taken_back: Sequence[JobFailure]
+    """The runs whose external calls should have been taken back and were not."""
     tags: Mapping[str, Any]
     """The means on the primary metric by tag and combination; exploratory."""
     flaky: Sequence[Mapping[str, Any]]
@@ -117,6 +119,7 @@ class BatchOverview:
             "flaky": list(self.flaky),
             "failures": [failure.to_data() for failure in self.failures],
             "evaluation_failures": [failures.to_data() for failures in self.evaluator_failures],
+            "not_taken_back": [failure.to_data() for failure in self.not_taken_back],
         }
 
 

@@ -8,7 +8,7 @@ from wtb.domain.errors import DamagedData
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.rollback import RollbackStatus
+from wtb.domain.rollback import RollbackDirection, RollbackStatus
 
 _ADVICE = "`wtb doctor` shows more: restore a backup, or delete the run"
 _MOST_NAMED = 3
@@ -49,5 +49,6 @@ def _went_back(uow: UnitOfWork, at: Position) -> bool:
         journal.branch_id == at.branch.id
         and journal.target_id == at.head.id
         and journal.status is RollbackStatus.COMPLETED
+        and journal.direction is not RollbackDirection.TAKE_BACK
         for journal in uow.rollbacks.list_rollbacks(at.execution.id)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 from wtb.application.runs.steps import Position
@@ -18,6 +18,9 @@ from wtb.domain.ports import Clock, Owners, Storage
 
 LEASE = timedelta(seconds=30)
 """How long a process may be silent before others may take its run over."""
+
+_TRIES = 5
+"""How often we try to give back a lease while others change the run."""
 
 _TAKEN: set[BranchId] = set()
 """Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
@@ -119,6 +122,16 @@ class Leases:
             uow.executions.save(execution, token=token)
             uow.commit()
         return execution
+
+    def let_go(self, at: Position) -> None:
+        """Give a lease back if it is still ours; naming a checkpoint may change the run meanwhile."""
+        for _ in range(_TRIES):
+            with self._storage.unit_of_work(readonly=True) as uow:
+                current = uow.executions.get(at.execution.id)
+            if current.lease is None or current.lease.token != at.token:
+                return
+            with suppress(Conflict):
+                self.released(current)
 
     def me(self) -> str:
         """Return the name of this process."""

@@ -101,7 +101,10 @@ class NodeCalls:
         if known is not None:
             return self.journal.settled(call, known.result)
         with self.journal.flying(call):  # a later attempt must not decide about it at the same time
-            return self._decided(tool, call)
+            decided = self._decided(tool, call)
+        if decided.status is CallStatus.SUCCEEDED:
+            self.answers.keep_own(self.journal.run, decided)
+        return decided
 
     def _decided(self, tool: Tool, call: ToolCall) -> ToolCall:
         match tool.spec.in_doubt:

@@ -6,13 +6,14 @@ import inspect
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.application.dependencies.walk import fingerprint
-from wtb.application.node_cache import Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.node_cache import AttemptRef, Busy, SharedFailure, SharedResult, Sharing
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.observation import Window
 from wtb.domain.ports import Codec
 from wtb.domain.tool_answers import External, MockedTool, Recording, RunAnswers, ToolAnswer
@@ -100,15 +101,19 @@ class ToolAnswers:
     def _recorded(
         self, run: NodeRun, call: ToolCall, function: Callable[[], Any], sharing: Sharing
     ) -> tuple[ToolCall, Callable[[], Any]]:
-        key = self._key(call, sharing)
-        found = self._claim(key, run, sharing)
+        key = self._key(run, call, sharing)
+        left_by, found = sharing.cache.find_left(key), self._claim(key, run, call, sharing)
         while isinstance(found, Busy):
             time.sleep(_POLL_S)
-            found = self._claim(key, run, sharing)
+            left_by, found = sharing.cache.find_left(key), self._claim(key, run, call, sharing)
         if isinstance(found, SharedResult):
             answer = found.returned["answer"]
             return evolve(call, effects=Effects.NONE), lambda: answer
         sharing.claimed.add(key)
+        known = self._confirmed(call, left_by)
+        if known is not None:
+            self.keep(key, call, known.result, sharing, by=_by(known))
+            return evolve(call, effects=Effects.NONE), lambda: known.result
         try:
             if call.effects is Effects.EXTERNAL:
                 self._check_allowed(call.tool)
@@ -117,17 +122,35 @@ class ToolAnswers:
             raise
         return call, _Kept(self, key, call, sharing, function).made
 
-    def _claim(self, key: bytes, run: NodeRun, sharing: Sharing) -> SharedResult | SharedFailure | Busy | None:
+    def _confirmed(self, call: ToolCall, left_by: str | None) -> ToolCall | None:
+        """Return the equal call of a process that was killed in it, if its tool says that the call has happened."""
+        tool = self._tools[call.tool]
+        if left_by is None or left_by == _by(call) or tool.confirm is None:
+            return None
+        execution_id, node_run_id, identity = left_by.split("/", 2)
+        other = evolve(
+            call, execution_id=ExecutionId(execution_id), node_run_id=NodeRunId(node_run_id), identity=identity
+        )
+        result = tool.confirm(other)
+        return None if result is None else evolve(other, result=result)
+
+    def _claim(
+        self, key: bytes, run: NodeRun, call: ToolCall, sharing: Sharing
+    ) -> SharedResult | SharedFailure | Busy | None:
         def is_current(result: SharedResult) -> bool:
             made_in = None if result.window is None else result.window.trace_id
             return run.node not in sharing.fresh or made_in == sharing.trace_id
 
-        return sharing.cache.claim(key, sharing.attempt, {}, is_current)
+        return sharing.cache.claim(key, _attempt(call, sharing), {}, is_current)
 
-    def _key(self, call: ToolCall, sharing: Sharing) -> bytes:
-        """Return what the answer depends on: the case, the tool's code, the arguments, and which equal call it is."""
-        code = self._code_of(call.tool)
-        facts = ["tool", self.workflow, sharing.case_id, code, call.identity, self._digest(call)]
+    def _key(self, run: NodeRun, call: ToolCall, sharing: Sharing) -> bytes:
+        """Return what the answer depends on: the case, the tool's code, the arguments, and which equal call it is.
+
+        Equal calls are counted in each visit of a node. A count over the whole run would depend on which nodes run at
+        the same time, and on which results come from other jobs.
+        """
+        code, place = self._code_of(call.tool), f"{run.node}#{run.visit}"
+        facts = ["tool", self.workflow, sharing.case_id, code, place, call.identity, self._digest(call)]
         return self.codec.digest(*(self.codec.digest(each.encode()) for each in facts))
 
     def _code_of(self, tool: str) -> str:
@@ -139,25 +162,39 @@ class ToolAnswers:
         """Return a call that was cut off with its result, if the call itself has been recorded before that."""
         if self.sharing is None or not isinstance(self.answers.get(call.tool), Recording):
             return None
-        found = self.sharing.cache.find(self._key(call, self.sharing))
+        found = self.sharing.cache.find(self._key(run, call, self.sharing))
         if found is None or found.returned.get("by") != _by(call):
             return None
         return evolve(call, result=found.returned["answer"])
 
-    def keep(self, key: bytes, call: ToolCall, result: Any, sharing: Sharing) -> None:
+    def keep_own(self, run: NodeRun, call: ToolCall) -> None:
+        """Record the result of a call that was cut off, once somebody has found out that it happened."""
+        if self.sharing is None or not isinstance(self.answers.get(call.tool), Recording):
+            return
+        key = self._key(run, call, self.sharing)
+        if self._claim(key, run, call, self.sharing) is None:
+            self.keep(key, call, call.result, self.sharing)
+
+    def keep(self, key: bytes, call: ToolCall, result: Any, sharing: Sharing, *, by: str | None = None) -> None:
         """Record the result of a real call for all later ones."""
         answer = SharedResult(
-            returned={"answer": result, "by": _by(call)},
+            returned={"answer": result, "by": by or _by(call)},
             file_commit=None,
             usage={},
             ms=0.0,
             window=Window(sharing.trace_id, 0, 0),
         )
-        sharing.settle_now(key, answer)
+        sharing.cache.settle_now(key, _attempt(call, sharing), answer)
+        sharing.claimed.discard(key)
 
     def _release(self, key: bytes, sharing: Sharing) -> None:
         sharing.cache.release(key)
         sharing.claimed.discard(key)
+
+
+def _attempt(call: ToolCall, sharing: Sharing) -> AttemptRef:
+    """Return the call as that which makes a result: if its process is killed, the next one asks whether it happened."""
+    return replace(sharing.attempt, id=_by(call))
 
 
 def _by(call: ToolCall) -> str:

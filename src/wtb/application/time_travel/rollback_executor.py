@@ -16,15 +16,22 @@ from wtb.domain.event_catalogue import CheckpointRestored, RollbackCompleted, Ro
 from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
-from wtb.domain.ids import CheckpointId
+from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.ports import NO_TELEMETRY, Clock, Measure, Storage, Telemetry, UnitOfWork, measured
-from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, chosen, redoable
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, can_reverse, chosen, redoable
 from wtb.domain.secrets import Masker
-from wtb.domain.tools import CallStatus, ToolCall
+from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.values import evolve
 
 _TOLD = 100
 """How many nodes and calls an event names."""
+
+
+_NOUNS = {
+    RollbackDirection.ROLLBACK: "The rollback of",
+    RollbackDirection.REDO: "The redo of",
+    RollbackDirection.TAKE_BACK: "Taking back the calls of",
+}
 
 
 class RollbackFailed(WTBError):
@@ -57,8 +64,10 @@ class RollbackExecutor:
         self._user = user
 
     def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
-        """Carry out a rollback or redo, or the rest of one; files are prepared and verified before anything changes."""
-        carry_out = measured(self._telemetry, Measure.ROLLBACK, journal.direction.value, self._carried_out)
+        """Carry out what a journal says, or the rest of it; files are prepared and verified before anything changes."""
+        is_move = journal.direction is not RollbackDirection.TAKE_BACK
+        work = self._carried_out if is_move else self._taken_back
+        carry_out = measured(self._telemetry, Measure.ROLLBACK, journal.direction.value, work)
         return carry_out(at, journal, doubt)
 
     def _carried_out(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
@@ -75,9 +84,27 @@ class RollbackExecutor:
         # Nothing is staged any more: from here on the folder may be somebody else's.
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
 
+    def _taken_back(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
+        """Undo the calls of a run that stays as it is, or the rest of them, and let go of the run."""
+        if not self._is_known(journal):
+            self._record_start(at, at.execution, journal)
+        try:
+            self._deal_with_calls(at, journal, doubt)
+        except LeaseLost:
+            raise
+        except Exception as error:
+            raise self._failed(at, journal, error) from error
+        return self._let_go(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()))
+
+    def _is_known(self, journal: Rollback) -> bool:
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return any(each.id == journal.id for each in uow.rollbacks.list_rollbacks(journal.execution_id))
+
     def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
         """Leave the run where it is; calls in doubt are settled first."""
         self._settle(at, journal, doubt)
+        if journal.direction is RollbackDirection.TAKE_BACK:
+            return self._let_go(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()))
         if journal.direction is RollbackDirection.REDO:
             self._take_back(at, journal)
         files = at.head if journal.direction is RollbackDirection.REDO else self._checkpoint(journal.safety_id)
@@ -113,8 +140,12 @@ class RollbackExecutor:
 
     def _begun(self, at: Position, journal: Rollback) -> Position:
         """Record that the run is being rolled back, and to where; from here on any process can finish it."""
-        now = journal.created_at
-        execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, now)
+        execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, journal.created_at)
+        self._record_start(at, execution, journal)
+        return replace(at, execution=execution)
+
+    def _record_start(self, at: Position, execution: Execution, journal: Rollback) -> None:
+        """Save the journal before anything is done, and the run with it if its status changes."""
         body = RollbackStarted(
             direction=journal.direction.value,
             from_=at.head.id,
@@ -123,11 +154,13 @@ class RollbackExecutor:
             by=self._user,
         )
         with self._storage.unit_of_work() as uow:
-            uow.executions.save(execution, token=at.token)
+            if execution is at.execution:
+                uow.executions.check_lease(execution.id, at.token)
+            else:
+                uow.executions.save(execution, token=at.token)
             uow.rollbacks.save(journal)
-            uow.events.append(Event.of(body, stream=execution.id, at=now))
+            uow.events.append(Event.of(body, stream=execution.id, at=journal.created_at))
             uow.commit()
-        return replace(at, execution=execution)
 
     def _move(self, at: Position, journal: Rollback, swap: Callable[[], object], doubt: Doubt | None) -> None:
         """Handle the remaining calls, and put the files in place; a redo that diverges undoes its calls."""
@@ -144,10 +177,10 @@ class RollbackExecutor:
 
     def _deal_with_calls(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         for call in self._calls(journal):
-            if journal.direction is RollbackDirection.ROLLBACK:
-                self._reverse(at, journal, call, doubt)
-            else:
+            if journal.direction is RollbackDirection.REDO:
                 self._reversals.repeat(call, at.token, journal.id, doubt)
+            else:
+                self._reverse(at, journal, call, doubt)
 
     def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
         """Finish each call that was being undone or repeated; if that fails, we know that it did not happen."""
@@ -171,10 +204,8 @@ class RollbackExecutor:
     def _reverse(self, at: Position, journal: Rollback, call: ToolCall, doubt: Doubt | None = None) -> None:
         """Undo a call, or raise: the workflow may have lost the tool since the plan was made."""
         tool = self._reversals.find_tool(call.tool)
-        if call.may_have_happened and (tool is None or tool.reverse is None):
-            raise ReversalFailed(
-                f"{call.tool} ({call.identity}) cannot be undone: this program has no tool of that name with reverse="
-            )
+        if call.may_have_happened and not can_reverse(call, tool):
+            raise ReversalFailed(f"{call.tool} ({call.identity}) cannot be undone: {_why_not(call, tool)}")
         self._reversals.reverse(call, at.token, doubt, rollback_id=journal.id)
 
     def _calls(self, journal: Rollback) -> list[ToolCall]:
@@ -193,9 +224,21 @@ class RollbackExecutor:
             uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
         return RollbackFailed(
-            f"{told}. The {journal.direction} of run {at.execution.id!r} is unfinished: fix the cause and finish it "
+            f"{told}. {_NOUNS[journal.direction]} run {at.execution.id!r} is unfinished: fix the cause and finish it "
             f"with `wtb rollback {at.execution.id} --continue`, or give it up with `--abandon`"
         )
+
+    def _let_go(self, at: Position, journal: Rollback) -> Execution:
+        """Record the end of taking calls back, and give the run back as it was."""
+        assert at.token is not None
+        now = self._clock.now()
+        with self._storage.unit_of_work() as uow:
+            execution = uow.executions.get(at.execution.id).released(at.token, now)  # a name may have changed it
+            uow.executions.save(execution, token=at.token)
+            uow.rollbacks.save(_told_apart(uow, journal))
+            uow.events.append(Event.of(self._outcome(uow, at, journal, at.head), stream=execution.id, at=now))
+            uow.commit()
+        return execution
 
     def _end(self, at: Position, journal: Rollback, head: Checkpoint) -> Execution:
         now = self._clock.now()
@@ -235,6 +278,15 @@ class RollbackExecutor:
         )
 
 
+def _why_not(call: ToolCall, tool: Tool | None) -> str:
+    if tool is None or tool.reverse is None:
+        return "this program has no tool of that name with reverse="
+    return (
+        "nobody knows whether it happened, and the tool has no confirm= to find out; resume the run with "
+        f"`wtb resume {call.execution_id}`, and answer the question"
+    )
+
+
 def _nodes_between(uow: UnitOfWork, one: Checkpoint, other: Checkpoint) -> tuple[str, ...]:
     """Return the last node visits that lie between two checkpoints of one line, oldest first."""
     newer, steps = max(one, other, key=lambda each: each.step), abs(one.step - other.step)
@@ -260,6 +312,13 @@ def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
     while ended_at in taken:
         ended_at += timedelta(microseconds=1)
     return replace(journal, ended_at=ended_at)
+
+
+def open_journal(storage: Storage, execution_id: ExecutionId) -> Rollback | None:
+    """Return the journal of a run that is not finished, if there is one; the newest, if there are several."""
+    with storage.unit_of_work(readonly=True) as uow:
+        journals = uow.rollbacks.list_rollbacks(execution_id)
+    return next((journal for journal in reversed(journals) if journal.is_open), None)
 
 
 def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:

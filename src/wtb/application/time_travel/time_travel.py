@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.recovery import is_open
 from wtb.application.runs.reversals import Doubt, Reversals
 from wtb.application.runs.steps import Position
-from wtb.application.time_travel.rollback_executor import RollbackExecutor, last_undone
+from wtb.application.time_travel.rollback_executor import RollbackExecutor, last_undone, open_journal
 from wtb.application.time_travel.run_editor import STILL, check_still, resolved
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
@@ -38,9 +38,6 @@ from wtb.domain.rollback import (
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import ToolCall
 from wtb.domain.values import evolve
-
-_TRIES = 5
-"""How often we try to give back a lease while others change the run."""
 
 
 class TimeTravel:
@@ -265,14 +262,16 @@ class TimeTravel:
     def _half_done(self, execution_id: ExecutionId, *, take_over: bool) -> Iterator[tuple[Position, Rollback]]:
         """Take over an unfinished rollback, unless a living process is working on it."""
         at = self._recorder.load(execution_id)
-        if at.execution.status is not ExecutionStatus.ROLLING_BACK:
+        journal = open_journal(self._storage, execution_id)
+        is_rolling_back = at.execution.status is ExecutionStatus.ROLLING_BACK
+        if not is_rolling_back and (journal is None or journal.direction is not RollbackDirection.TAKE_BACK):
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
         with alone(at):
             at = replace(at, execution=self._leases.taken(at.execution, take_over=take_over))
-            with self._storage.unit_of_work(readonly=True) as uow:
-                journals = uow.rollbacks.list_rollbacks(execution_id)
+            journal = open_journal(self._storage, execution_id)
+            assert journal is not None
             with self._letting_go(at):
-                yield at, next(journal for journal in reversed(journals) if journal.is_open)
+                yield at, journal
 
     @contextmanager
     def _letting_go(self, at: Position) -> Iterator[None]:
@@ -280,17 +279,8 @@ class TimeTravel:
             try:
                 yield
             except Exception:
-                self._let_go(at)
+                self._leases.let_go(at)
                 raise
-
-    def _let_go(self, at: Position) -> None:
-        """Give the lease back if it is still ours; naming a checkpoint may change the run meanwhile."""
-        for _ in range(_TRIES):
-            current = self._recorder.load(at.execution.id).execution
-            if current.lease is None or current.lease.token != at.token:
-                return
-            with suppress(Conflict):
-                self._leases.released(current)
 
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from wtb.application.runs.leases import time_for
+from wtb.application.runs.promised_reversals import PromisedReversal, promised_reversals
 from wtb.application.store_time import store_time
 from wtb.application.upkeep.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
+from wtb.domain.batch import Batch
 from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
 from wtb.domain.event_catalogue import ExecutionAbandoned, ExecutionPaused
 from wtb.domain.events import Event
@@ -22,6 +24,7 @@ from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection,
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
+_ALL = 1_000_000
 _PROCESS_GONE = Pause(reason="its process was gone", kind=PauseKind.PROCESS_GONE)
 
 Watch = Callable[[str], None]
@@ -74,7 +77,7 @@ class Integrity:
         """Check everything and change nothing."""
         inspected = self._inspection.inspect(watch)
         here = (*self._neglected(), *self._too_long_leases(), *self._half_restored(), *self._damaged_indexes())
-        here = (*self._anchor.inspect(), *here)
+        here = (*self._anchor.inspect(), *here, *self._open_reversals())
         return IntegrityReport(
             faults=(*inspected.faults, *here), looked_at=inspected.looked_at, garbage=inspected.garbage
         )
@@ -121,6 +124,15 @@ class Integrity:
                     runs=(execution.id,),
                     remedy=None,
                 )
+
+    def _open_reversals(self) -> Iterator[Fault]:
+        """Yield the runs of batches whose external calls are still to be taken back, and that no process is running."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            for batch in uow.batches.list_batches(limit=_ALL):
+                with suppress(StorageError):  # the inspection names what cannot be read
+                    for each in promised_reversals(uow, uow.batches.list_jobs(batch.id)):
+                        if each.execution.lease is None or self._is_gone(each.execution):
+                            yield _open_reversal(batch, each)
 
     def _is_gone(self, execution: Execution) -> bool | None:
         return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
@@ -227,6 +239,18 @@ class Integrity:
             heads = [each.head_id for each in uow.branches.list_branches(execution.id) if place.is_on(each.id)]
             found = uow.checkpoints.get(heads[0]).file_commit if heads and heads[0] is not None else None
         return None if found is None else FileCommitId(found)
+
+
+def _open_reversal(batch: Batch, left: PromisedReversal) -> Fault:
+    why = f" ({left.why})" if left.why else ""
+    return Fault(
+        kind=FaultKind.OPEN_REVERSAL,
+        what=left.execution.id,
+        problem=f"batch {batch.name!r} has not taken back the external calls of run {left.execution.id!r}: "
+        f"{', '.join(left.tools)}{why}; run the batch again to take them back",
+        runs=(left.execution.id,),
+        remedy=None,
+    )
 
 
 def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fault:

@@ -6,12 +6,14 @@ import shlex
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, CaseText, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
@@ -19,7 +21,14 @@ from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
-from wtb.cli.views.batch_changes import forecast_data, print_changes, print_external, print_forecast, print_noticed
+from wtb.cli.views.batch_changes import (
+    external_data,
+    forecast_data,
+    print_changes,
+    print_external,
+    print_forecast,
+    print_noticed,
+)
 from wtb.cli.views.batch_live import BatchDisplay
 from wtb.cli.views.batch_tables import (
     best_first,
@@ -32,6 +41,7 @@ from wtb.cli.views.batch_tables import (
     print_flaky,
     print_matrix,
     print_measured_apart,
+    print_not_taken_back,
     print_sharing,
     print_spent,
     print_tags,
@@ -41,6 +51,7 @@ from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.spending import Budget
+from wtb.domain.tool_answers import External
 from wtb.domain.variants import label, parse_label
 from wtb.infrastructure.cases import read_cases
 
@@ -60,6 +71,11 @@ fresh_nodes = click.option(
     flag_value=EVERYTHING,
     metavar="[NODE]",
     help="Ignore earlier results of NODE, or of all nodes if you name none. Put it after FILE; repeatable.",
+)
+external_rule = click.option(
+    "--external",
+    type=click.Choice([rule.value for rule in External]),
+    help="Make calls of external tools (run), make them and take them back after the job (reverse), or refuse them.",
 )
 workers_number = click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
@@ -101,6 +117,7 @@ def batch() -> None:
     "--budget-s", type=click.FloatRange(0), metavar="S", help="Start no more jobs once the batch has run for S seconds."
 )
 @fresh_nodes
+@external_rule
 @click.option("--no-share", is_flag=True, help="Run every node of every job; share and reuse no results.")
 @click.option(
     "--remeasure",
@@ -127,6 +144,7 @@ def run(
     budget_tokens: int | None,
     budget_s: float | None,
     fresh: tuple[str, ...],
+    external: str | None,
     no_share: bool,
     remeasure: bool,
     url: str | None,
@@ -144,9 +162,11 @@ def run(
     --remeasure takes effect if jobs are left to run, or if some were not measured together with the baseline. Then
     every job of this command runs again, without shared results. Use --only to limit the jobs.
 
-    The command exits with 3 if jobs or evaluators failed, or if the budget ran out before all jobs were done.
+    The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if the budget
+    ran out before all jobs were done.
     """
     given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
+    given["external"] = external
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
@@ -179,6 +199,7 @@ def _fresh(nodes: Sequence[str]) -> bool | tuple[str, ...]:
     "--only", multiple=True, metavar="COMBINATION", help="Plan only this combination and the baseline; repeatable."
 )
 @fresh_nodes
+@external_rule
 @url
 @as_json
 @example("wtb batch plan batch.py", "wtb batch plan batch.py --fresh answer")
@@ -190,6 +211,7 @@ def plan_batch(
     repeats: int | None,
     only: tuple[str, ...],
     fresh: tuple[str, ...],
+    external: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -198,7 +220,7 @@ def plan_batch(
     You see how many jobs and node runs would be kept, shared and executed. You also see what has changed since the last
     run: functions, values, files that nodes read, environment variables.
     """
-    given = {"name": name, "cases": cases, "repeats": repeats}
+    given = {"name": name, "cases": cases, "repeats": repeats, "external": external}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if fresh:
         changes["fresh"] = _fresh(fresh)
@@ -237,7 +259,7 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @as_json
 @example("wtb batch retry support_qa batch.py")
 def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
-    """Run failed jobs and failed evaluations of a batch again.
+    """Run failed jobs and failed evaluations of a batch again, and take back the external calls that are left.
 
     The current workflow and evaluators come from FILE; the combinations, cases and repeats are those of BATCH. Jobs
     that are missing or out of date run too. If only a score is missing, the evaluator runs again and the workflow does
@@ -245,7 +267,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
     """
     with Bench(url) as bench:
         before = bench.get_batch(name)
-        if not failed_jobs(before) and not unscored_jobs(before):
+        if not failed_jobs(before) and not unscored_jobs(before) and not before.not_taken_back:
             raise InvalidInput(
                 f"there is nothing to retry: no job and no evaluator of batch {before.batch.name!r} failed"
             )
@@ -274,34 +296,42 @@ def _cases_of(result: BatchResult, source: Any) -> list[Case]:
 
 def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool = False, as_json: bool) -> None:
     name = test.name or test.flow.name
-    forecast = bench.plan(test, only=only)  # reports mistakes before the display starts
-    if not as_json:
-        print_external(forecast)
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
-    with display.shown(), interrupts.handled():
-        result = bench.batch(test, only=only, remeasure=remeasure, stop=stop, on_progress=display.told)
+    external: list[ExternalTool] = []
+    with ExitStack() as stack:
+
+        def planned(forecast: Forecast) -> None:  # mistakes are reported before the display starts
+            external.extend(forecast.external)
+            if not as_json:
+                print_external(forecast)
+            stack.enter_context(display.shown())
+
+        stack.enter_context(interrupts.handled())
+        result = bench.batch(
+            test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.told
+        )
     progress = display.progress
     is_stopped = progress.kept + progress.completed + progress.failed < progress.total
     used_up = Budget.of(test.budget).reached(result.spent) if is_stopped else ()
-    _report(result, progress.kept, used_up=used_up, is_stopped=is_stopped, as_json=as_json)
+    if as_json:
+        data = result.overview(best_first(result)).to_data()
+        data["jobs"]["kept"] = progress.kept
+        print_json({**data, "external": external_data(external)})
+    else:
+        _report(result, progress.kept, used_up=used_up, is_stopped=is_stopped)
     ran = {label(parse_label(each)) for each in only} | {result.baseline} if only else set(result.combinations)
     failed = [*failed_jobs(result), *(job for jobs in unscored_jobs(result).values() for job in jobs)]
+    failed += [job for job in result.results if job.not_taken_back]
     if used_up or any(job.combination in ran for job in failed):
         sys.exit(WORK_FAILED)
 
 
-def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool, as_json: bool) -> None:
-    rows = best_first(result)
-    data = result.overview(rows).to_data()
-    if as_json:
-        data["jobs"]["kept"] = kept
-        print_json(data)
-        return
-    _print(result, rows)
-    jobs, name = data["jobs"], shlex.quote(result.batch.name)
+def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool) -> None:
+    _print(result, best_first(result))
+    name = shlex.quote(result.batch.name)
     if kept:
-        echo(f"{counted(kept, 'job')} of {jobs['total']:,} kept from an earlier run.")
+        echo(f"{counted(kept, 'job')} of {result.batch.record.jobs:,} kept from an earlier run.")
     if result.left:
         left = f"{counted(result.left, 'job')} left to run"
         if used_up:
@@ -331,6 +361,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_spent(result)
     print_failures(result)
     print_evaluation_failures(result)
+    print_not_taken_back(result)
 
 
 @batch.command("ls")

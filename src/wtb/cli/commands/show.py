@@ -32,7 +32,7 @@ from wtb.cli.output import (
     url,
 )
 from wtb.cli.views.checkpoint_rows import checkpoint_data
-from wtb.cli.views.half_done import half_done
+from wtb.cli.views.half_done import calls_left, half_done
 from wtb.cli.views.live import usage
 from wtb.cli.views.replay import show_replay
 from wtb.cli.views.scores import score_data, score_facts
@@ -213,6 +213,8 @@ def _show_overview(view: RunView, *, as_json: bool) -> None:
     is_half_done = view.execution.status is ExecutionStatus.ROLLING_BACK
     neglected = view.neglect is not None and not is_half_done
     echo(f"No process is running it: continue with `wtb resume {view.id}`." if neglected else advice(view))
+    if left := calls_left(view):
+        echo(left)
 
 
 def _more(view: RunView) -> dict[str, Any]:

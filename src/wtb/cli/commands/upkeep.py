@@ -196,7 +196,8 @@ def doctor(context: click.Context, *, repair: bool, url: str | None, as_json: bo
     """Check all stored data for damage.
 
     WTB checks hashes and checksums, chains, references, blobs, objects, events, database pages, leases and workspaces.
-    It names each fault with the runs that it concerns. The command exits with 0 if nothing is wrong or everything was
+    External calls that a batch has not taken back yet count as faults, too. Each fault is named with the runs that it
+    concerns. The command exits with 0 if nothing is wrong or everything was
     repaired, else with 1.
     """
     with Bench(url) as bench, _watched() as watch:
@@ -248,7 +249,7 @@ def _fault_lines(fault: Fault, *, repair: bool) -> Iterator[str]:
     yield f"{sign}: {fault.problem}"
     if fault.runs:
         yield f"  affects {counted(len(fault.runs), 'run')}: {', '.join(fault.runs)}"
-    if fault.remedy is None and fault.kind is FaultKind.ANCHOR:
+    if fault.remedy is None and fault.kind in (FaultKind.ANCHOR, FaultKind.OPEN_REVERSAL):
         return  # its message already says what to do
     if fault.remedy is None and fault.kind in _LEFT_TO_YOU:
         yield "  --repair does not touch it: its process may still be alive, or has left something unfinished"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.batches.planner import SETUP
 from wtb.batch_results import BatchResult
 from wtb.cli.output import counted, echo, printable
@@ -31,22 +31,11 @@ def print_forecast(forecast: Forecast, name: str) -> None:
     print_external(forecast)
 
 
-_ANSWERS = {
-    "run": "called for real",
-    "refuse": "refused",
-    "mock": "mocked",
-    "record": "called once for each case, then recorded",
-    "run answers": "answered from a recorded run",
-}
-
-
 def print_external(forecast: Forecast) -> None:
     """Name the external tools that the jobs to run may call, and what happens to their calls."""
     for tool in forecast.external:
         if tool.jobs:
-            earlier = f"; earlier runs called it {tool.earlier_calls:,} times" if tool.earlier_calls else ""
-            answer = _ANSWERS[tool.answer]
-            echo(f"  External tool {printable(tool.name)}: {answer}, in up to {counted(tool.jobs, 'job')}{earlier}.")
+            echo(f"  {printable(str(tool))}")
 
 
 def print_changes(changes: Mapping[str, Sequence[str]]) -> None:
@@ -111,5 +100,10 @@ def forecast_data(forecast: Forecast) -> dict[str, Any]:
         "coarse": {node: list(words) for node, words in forecast.coarse.items()},
         "changing": list(forecast.changing),
         "outside": {node: list(names) for node, names in forecast.outside.items()},
-        "external": [asdict(tool) for tool in forecast.external],
+        "external": external_data(forecast.external),
     }
+
+
+def external_data(tools: Sequence[ExternalTool]) -> list[dict[str, Any]]:
+    """Return external tools for programs."""
+    return [asdict(tool) for tool in tools]

@@ -207,6 +207,19 @@ def print_evaluation_failures(result: BatchResult) -> None:
         echo(f"  `wtb batch retry {name} FILE` scores these runs again, without running the workflow.")
 
 
+def print_not_taken_back(result: BatchResult) -> None:
+    """List the first runs whose external calls are still in effect although they should have been taken back."""
+    left = result.not_taken_back
+    if left:
+        echo(f"External calls of {counted(len(left), 'run')} were not taken back:")
+    for each in left[:_FEW]:
+        echo(f"  {each.combination} on {each.case_id}, run {each.run_id}: {printable(each.error)}")
+    if left:
+        name = shlex.quote(result.batch.name)
+        more = f"  … `wtb batch show {name} --json` lists all. " if len(left) > _FEW else "  "
+        echo(f"{more}Run the batch again to try again. `wtb show RUN` says more, also how to keep the calls.")
+
+
 def print_evaluation_counts(result: BatchResult) -> None:
     """Print how often each evaluator failed."""
     for metric, jobs in unscored_jobs(result).items():

@@ -33,6 +33,8 @@ def ways_on(view: RunView) -> str:
     waiting = view.rollback
     if waiting is None:
         return f"Its rollback has just ended: `wtb show {view.id}` shows how."
+    if waiting.journal.direction is RollbackDirection.TAKE_BACK:
+        return calls_left(view)
     is_rollback = waiting.journal.direction is RollbackDirection.ROLLBACK
     verb, noun = ("undone", "rollback") if is_rollback else ("repeated", "redo")
     why = waiting.journal.error or "its process is still working on it, or was killed"
@@ -44,6 +46,23 @@ def ways_on(view: RunView) -> str:
             *listed("Left to do", waiting.left),
             f"Finish it with `wtb rollback {view.id} --continue`, or give it up with "
             f"`wtb rollback {view.id} --abandon`: then {stays}, and the run stays where it is.",
+        ]
+    )
+
+
+def calls_left(view: RunView) -> str:
+    """Return, for people, the calls of a run that are to be taken back and are not; empty if there are none."""
+    waiting = view.rollback
+    if waiting is None or waiting.journal.direction is not RollbackDirection.TAKE_BACK:
+        return ""
+    why = waiting.journal.error or "its process is still working on it, or was killed"
+    return "\n".join(
+        [
+            f"Its external calls are not taken back: {why}.",
+            *listed("Already taken back", waiting.done),
+            *listed("Left to take back", waiting.left),
+            f"Run its batch again, or use `wtb rollback {view.id} --continue`. To keep these calls, use "
+            f"`wtb rollback {view.id} --abandon`.",
         ]
     )
 

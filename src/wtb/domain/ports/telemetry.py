@@ -25,7 +25,7 @@ class Measure(StrEnum):
     JOB = "job"
     """One turn of a job of a batch: until it ends or waits for the result of another job; by combination."""
     ROLLBACK = "rollback"
-    """A rollback or a redo; by direction."""
+    """A rollback or a redo, or taking external calls back; by direction."""
     SWEEP = "sweep"
     """A collection of what nothing refers to; it has no name."""
     POOL = "pool"

@@ -25,6 +25,8 @@ class _Registered(NamedTuple):
     type: type
     content: Callable[[Any], Any]
     build: Callable[[Any], Any]
+    given: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    """The functions that the user gave, if they did."""
 
 
 class TypeRegistry:
@@ -48,7 +50,8 @@ class TypeRegistry:
         if known is not None and _origin(known.type) != _origin(cls):  # equal when a module is loaded again
             raise AlreadyExists(f"the name {name!r} already belongs to {known.type!r}; give {cls!r} another")
         content, build = _how(cls) if to is None and from_ is None else _given(cls, to, from_)
-        self._by_name[name] = _Registered(cls, content, build)
+        given = None if to is None or from_ is None else (to, from_)
+        self._by_name[name] = _Registered(cls, content, build, given)
         self._names[cls] = name
 
     def find_name(self, cls: type) -> str | None:
@@ -58,6 +61,10 @@ class TypeRegistry:
     def types(self) -> tuple[type, ...]:
         """Return all registered types."""
         return tuple(known.type for known in self._by_name.values())
+
+    def functions(self) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
+        """Return the functions that users gave to store values and to build them again, by the name of the type."""
+        return {name: known.given for name, known in self._by_name.items() if known.given is not None}
 
     def content(self, name: str, value: Any) -> Any:
         """Return a value of this type as plain data."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from wtb.domain.checkpoint import NodeStatus
-from wtb.domain.rollback import RollbackStatus
+from wtb.domain.rollback import RollbackDirection, RollbackStatus
 from wtb.infrastructure.checkpoints.rows import CheckpointRow
 from wtb.infrastructure.event_chain import EventRow
 from wtb.infrastructure.files.commits import FileCommitRow
@@ -72,7 +72,8 @@ class MemoryUpkeepRows:
 
     def rollbacks(self) -> Iterator[RollbackRow]:
         for rollback in self._transaction.all("rollbacks"):
-            if rollback.status is RollbackStatus.COMPLETED:
+            has_moved = rollback.direction is not RollbackDirection.TAKE_BACK
+            if rollback.status is RollbackStatus.COMPLETED and has_moved:
                 yield RollbackRow(rollback.branch_id, rollback.target_id)
 
     def sealed_rows(self) -> Iterator[CheckedRow]:

@@ -59,7 +59,7 @@ _CALLS = (
 )
 _ROLLBACKS = (
     "SELECT branch_id, target_id, execution_id, id FROM wtb_rollbacks WHERE (execution_id, id) > (?, ?) "
-    "AND status = 'completed' ORDER BY execution_id, id"
+    "AND status = 'completed' AND direction <> 'take_back' ORDER BY execution_id, id"
 )
 _SHARED = "SELECT key, status, value FROM wtb_node_cache WHERE key > ? AND status = 'done' ORDER BY key"
 _WRITTEN = (
