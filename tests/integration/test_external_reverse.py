@@ -136,7 +136,7 @@ def test_a_tool_without_reverse_is_named_before_the_batch_and_with_its_run_after
     assert (booked.name, booked.answer, booked.taken_back) == ("office_book", "reverse", True)
     assert (mailed.name, mailed.answer, mailed.taken_back) == ("office_mail", "reverse", False)
     result = reversed_batch(bench, flow, office)
-    (warning,) = caplog.messages
+    (warning,) = [each for each in caplog.messages if "office_mail" in each]
     assert "External tool office_mail: called for real but NOT taken back, because it has no reverse=" in warning
     assert (result.status, office.booked) == ("completed_with_errors", {}), "the others are taken back"
     for left in result.not_taken_back:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wtb.application.runs.promised_reversals import promised_reversals
+from wtb.application.runs.promised_reversals import PromisedReversal, promised_reversals
 from wtb.domain.batch import Batch, BatchStatus
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import DamagedData, InvalidInput
 from wtb.domain.event_catalogue import BatchCancelled, BatchDeleted
 from wtb.domain.events import Event
-from wtb.domain.ports import Clock, Storage
+from wtb.domain.ports import Clock, Storage, UnitOfWork
 
 
 class BatchEditor:
@@ -33,7 +33,7 @@ class BatchEditor:
         if batch.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {batch.name!r} is running; cancel it first: `wtb batch cancel {batch.name}`")
         with self._storage.unit_of_work() as uow:
-            left = next(promised_reversals(uow, uow.batches.list_jobs(batch.id)), None)
+            left = _left_to_take_back(uow, batch)
             if left is not None:
                 raise InvalidInput(
                     f"batch {batch.name!r} has external calls left to take back ({', '.join(left.tools)} in run "
@@ -43,3 +43,10 @@ class BatchEditor:
             body = BatchDeleted(name=batch.name, by=self._user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()
+
+
+def _left_to_take_back(uow: UnitOfWork, batch: Batch) -> PromisedReversal | None:
+    try:
+        return next(promised_reversals(uow, uow.batches.list_jobs(batch.id)), None)
+    except DamagedData:  # deleting a damaged batch is the way to get rid of it
+        return None

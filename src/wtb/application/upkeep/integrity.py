@@ -20,7 +20,7 @@ from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause, Pau
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
-from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept
+from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection, Owners, Storage, Swept, UnitOfWork
 
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
@@ -128,7 +128,7 @@ class Integrity:
     def _open_reversals(self) -> Iterator[Fault]:
         """Yield the runs of batches whose external calls are still to be taken back, and that no process is running."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            for batch in uow.batches.list_batches(limit=_ALL):
+            for batch in _readable_batches(uow):
                 with suppress(StorageError):  # the inspection names what cannot be read
                     for each in promised_reversals(uow, uow.batches.list_jobs(batch.id)):
                         if each.execution.lease is None or self._is_gone(each.execution):
@@ -239,6 +239,13 @@ class Integrity:
             heads = [each.head_id for each in uow.branches.list_branches(execution.id) if place.is_on(each.id)]
             found = uow.checkpoints.get(heads[0]).file_commit if heads and heads[0] is not None else None
         return None if found is None else FileCommitId(found)
+
+
+def _readable_batches(uow: UnitOfWork) -> tuple[Batch, ...]:
+    try:
+        return uow.batches.list_batches(limit=_ALL)
+    except DamagedData:  # the inspection names the batch; once it is deleted, the others can be read
+        return ()
 
 
 def _open_reversal(batch: Batch, left: PromisedReversal) -> Fault:
