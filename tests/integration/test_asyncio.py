@@ -355,6 +355,19 @@ async def test_a_batch_and_its_evaluators_run_on_the_callers_loop(bench: Bench) 
 
 
 @in_a_loop
+async def test_an_evaluator_that_cancels_itself_is_recorded_as_failed(bench: Bench) -> None:
+    def work(state: Any) -> None:
+        pass
+
+    @wtb.evaluator
+    async def gone(context: Any) -> bool:
+        raise asyncio.CancelledError
+
+    scores = await bench.aevaluate(bench.run(chain(work), {}), [gone])
+    assert "the coroutine of 'gone' was cancelled" in scores["gone"]["error"]
+
+
+@in_a_loop
 async def test_a_cancelled_batch_starts_no_more_jobs_and_goes_on_later(bench: Bench) -> None:
     entered, let_go, ran = asyncio.Event(), asyncio.Event(), []
 

@@ -97,7 +97,7 @@ def saved(page: str, folder: Path) -> None:
         (folder / file).write_text(body)
 
 
-def tested(folder: Path) -> str:
+def output_of_pytest(folder: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
 
@@ -105,11 +105,11 @@ def tested(folder: Path) -> str:
 def test_the_tests_on_the_page_about_pytest_pass_until_the_workflow_becomes_worse(tmp_path: Path) -> None:
     saved("pytest.md", tmp_path)
     (tmp_path / "support.py").write_text(QUICK_START)
-    assert "6 passed, 1 skipped" in tested(tmp_path)
+    assert "6 passed, 1 skipped" in output_of_pytest(tmp_path)
     with wtb.Bench(folder=tmp_path / ".wtb") as bench:
         bench.set_baseline("main", "topics")
     (tmp_path / "support.py").write_text(re.sub('"topic": .*}', '"topic": "sales"}', QUICK_START, count=1))
-    said = tested(tmp_path)
+    said = output_of_pytest(tmp_path)
     assert "worse on Where is my invoice?" in said
     assert "FAILED test_quality.py::test_topics_have_not_become_worse" in said
 

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy
 import pytest
 from click.testing import CliRunner
 from langgraph.graph import StateGraph
@@ -133,7 +134,7 @@ def test_secrets_are_masked_and_sizes_bounded(bench: Bench) -> None:
         ctx.emit({"password": "x", "said": f"with {secret.reveal()}", "itself": secret})
         ctx.log("with %s", secret.reveal())
         ctx.emit([["a" * 10_000] * 100] * 100)
-        ctx.emit({"object": object(), "n": float("inf")})
+        ctx.emit({"object": object(), "n": float("inf"), "loss": numpy.float32(0.5), "mean": numpy.float64(0.25)})
         ctx.log("b" * 10_000)
 
     run = bench.run(flow_of(work), {})
@@ -142,7 +143,7 @@ def test_secrets_are_masked_and_sizes_bounded(bench: Bench) -> None:
     assert second == "with ***"
     assert len(repr(third)) < 20_000
     assert third[-1] == "… 99 more"
-    assert fourth == {"object": "<object>", "n": "<float>"}
+    assert fourth == {"object": "<object>", "n": "<float>", "loss": 0.5, "mean": 0.25}
     assert len(fifth) == 4_000
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.judgements import Judgements
+from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.run_figures import line_figures
 from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
@@ -153,7 +154,7 @@ class EvaluationEngine:
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
             told = str(error)
-        except Exception as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
+        except (Exception, LoopGone) as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
             place = own_place(error)
             told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from wtb.domain.copies import as_python, is_numpy_scalar
 from wtb.domain.secrets import MASK, Masker, Secret
 
 _TEXT = 200
@@ -66,7 +67,8 @@ def bounded_text(text: str, masker: Masker) -> str:
 def bounded(value: Any, masker: Masker) -> Any:
     """Return what a node reports as plain JSON without secrets, of about 16,000 characters at most.
 
-    Numbers, texts, lists, tuples and dicts stay as they are; an object of another kind becomes the name of its type.
+    Numbers, texts, lists, tuples and dicts stay as they are, and numpy's numbers become Python's. An object of another
+    kind becomes the name of its type.
     """
     return _Bounded(masker).value(value, _DEPTH_OF_MESSAGE)
 
@@ -79,6 +81,8 @@ class _Bounded:
         self._room = _SIZE_OF_MESSAGE
 
     def value(self, value: Any, depth: int) -> Any:
+        if type(value).__module__ == "numpy" and is_numpy_scalar(value):
+            value = as_python(value)
         if isinstance(value, str):
             return self._text(str.__str__(value))
         if depth and type(value) is dict:

@@ -61,13 +61,14 @@ class NodeMessages:
             if self._has_ended:
                 return
             self._count += 1
-            if self._count > MOST_MESSAGES:
-                if self._count == MOST_MESSAGES + 1:
-                    self._say_full()
-                return
-            self._waiting.append(Event.of(body, stream=self._run.execution_id, at=self._clock.now()))
-            is_scheduled, self._is_scheduled = self._is_scheduled, True
-        if not is_scheduled:
+            too_many = self._count - MOST_MESSAGES
+            must_write = too_many <= 0 and not self._is_scheduled
+            if too_many <= 0:
+                self._waiting.append(Event.of(body, stream=self._run.execution_id, at=self._clock.now()))
+                self._is_scheduled = True
+        if too_many == 1:
+            self._say_full()
+        elif must_write:
             in_background(self.flush)
 
     def _say_full(self) -> None:
@@ -98,11 +99,10 @@ class NodeMessages:
 
     def end(self) -> None:
         """Write the rest, and take no more: the attempt has ended."""
-        self.flush()
         with self._lock:
             self._has_ended = True
-            lost = len(self._waiting)
-        if lost:
+        self.flush()
+        if lost := len(self._waiting):
             _log.warning(
                 "%d messages of node %s of run %s could not be stored", lost, self._run.node, self._run.execution_id
             )
