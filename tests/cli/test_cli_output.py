@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 import pytest
@@ -94,7 +95,7 @@ def test_on_a_narrow_screen_texts_follow_in_a_table_of_their_own(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"combination": "greet=polite", "p": "0.250", "needed": "14–29", "why": "only 3 cases differ: too few to tell"},
         {"combination": "greet=brief", "p": "0.001", "needed": "", "why": None},
     ]
