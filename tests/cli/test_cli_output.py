@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 import pytest
@@ -12,7 +13,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from wtb.cli.output import Terminal, counted, duration, echo, print_table, printable, shown, size, text_of, to_json
+from wtb.cli.output import (
+    Terminal,
+    counted,
+    duration,
+    echo,
+    print_table,
+    print_with_texts,
+    printable,
+    shown,
+    size,
+    text_of,
+    to_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +88,22 @@ def test_on_a_narrow_screen_text_is_broken_between_words_and_numbers_stay_whole(
     assert [line[: len(combination[0])] for line in (first, *rest)] == combination
 
 
-def test_the_reason_of_a_verdict_wraps_on_a_narrow_screen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("columns", "tables"), [("50", 2), ("80", 1)])
+def test_on_a_narrow_screen_texts_follow_in_a_table_of_their_own(
+    columns: str, tables: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_table([{"p": "0.250", "why": "only 3 cases differ: too few to rule out chance"}])
+    rows: list[dict[str, Any]] = [
+        {"combination": "greet=polite", "p": "0.250", "needed": "14–29", "why": "only 3 cases differ: too few to tell"},
+        {"combination": "greet=brief", "p": "0.001", "needed": "", "why": None},
+    ]
+    print_with_texts(rows, "why", ("combination", "metric"))
     lines = click.unstyle(capsys.readouterr().out).splitlines()
-    assert len(lines) == 3
-    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines if "why" in line or "needed" in line] == ["combination"] * tables
+    assert max(map(len, lines)) <= int(columns)
+    assert sum("greet=brief" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(

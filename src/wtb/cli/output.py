@@ -68,6 +68,9 @@ _WIDE = ("combination", "data", "difference", "error", "name", "output", "path",
 _LONGEST_WORD = 20
 """Longer words are broken."""
 
+_NARROWEST_TEXT = 30
+"""A column of sentences in fewer characters would be one word a line."""
+
 _GAP = 2
 """Spaces between two columns."""
 
@@ -147,12 +150,9 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
 def print_table(rows: Sequence[Mapping[str, Any]], *, has_header: bool = True) -> None:
     """Print rows as a table; the keys of the first row are the headings."""
     table = Table(box=None, header_style="bold", pad_edge=False, show_header=has_header)
-    cells = [[_cell(heading, value) for heading, value in row.items()] for row in rows]
-    columns = {
-        heading: (shown(heading), *column) for heading, column in zip(rows[0], zip(*cells, strict=True), strict=True)
-    }
+    cells = _cells(rows)
     console = Terminal.whole_lines()
-    widths = _widths(columns, console.width)
+    widths = _widths(_columns(rows[0], cells), console.width)
     for heading, width in widths.items():
         table.add_column(
             shown(heading), overflow="fold", width=width, justify="right" if heading in _NUMBERS else "left"
@@ -161,6 +161,34 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, has_header: bool = True) -
         table.add_row(*map(Text, row))  # as Text: output of nodes must not be read as markup
     console.width = max(console.width, _total(widths))
     console.print(table)
+
+
+def print_with_texts(rows: Sequence[Mapping[str, Any]], text: str, names: Sequence[str]) -> None:
+    """Print rows as a table; if too little room is left for the column `text`, print it in a second table.
+
+    The columns `names` say in the second table which row a text belongs to.
+    """
+    others = [{name: value for name, value in row.items() if name != text} for row in rows]
+    width = Terminal.whole_lines().width
+    left = width - _total(_widths(_columns(others[0], _cells(others)), width)) - _GAP
+    if left >= min(_NARROWEST_TEXT, _longest([shown(str(row[text] or "")) for row in rows], str.splitlines)):
+        print_table(rows)
+        return
+    print_table(others)
+    texts = [{name: row[name] for name in (*names, text) if name in row} for row in rows if row[text]]
+    if texts:
+        echo()
+        print_table(texts)
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [[_cell(heading, value) for heading, value in row.items()] for row in rows]
+
+
+def _columns(headings: Iterable[str], cells: Sequence[Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {
+        heading: (shown(heading), *column) for heading, column in zip(headings, zip(*cells, strict=True), strict=True)
+    }
 
 
 def _widths(columns: Mapping[str, Sequence[str]], room: int) -> dict[str, int]:

@@ -220,6 +220,7 @@
     /* Every answer of a combination once, with how many of its repeats gave it. */
     function answers(at, column) {
       const given = data.texts.answers[place(at, column)];
+      if (given.length === 0) return [make("small", { textContent: "no answer" })];
       const baseline = data.texts.answers[place(at, 0)];
       const isKnown = (number) => column === 0 || baseline.length === 0 || baseline.includes(number);
       return [...new Set(given)].map((number) => {

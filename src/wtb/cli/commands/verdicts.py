@@ -12,7 +12,7 @@ from wtb.application.batches.baselines import known_combination
 from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, echo, example, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, print_with_texts, show, show_rows, url
 from wtb.cli.views.batch_tables import interval, number
 from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
@@ -94,7 +94,10 @@ def compare(
     shown = found if as_json or metrics else _worth_a_row(found)
     several = len({each.comparison.metric.name for each in shown}) > 1
     rows = [{**_for_programs(each), **only} if as_json else _for_people(each, named=several) for each in shown]
-    show_rows(rows, as_json=as_json, empty="There is only one combination, so there is nothing to compare.")
+    if rows and not as_json:
+        print_with_texts(rows, "why", ("combination", "metric"))
+    else:
+        show_rows(rows, as_json=as_json, empty="There is only one combination, so there is nothing to compare.")
     if found and not as_json:
         _print_legend(shown, against)
         _print_dropped(found, only)

@@ -22,6 +22,7 @@ from wtb.cli.output import (
     duration,
     echo,
     print_table,
+    print_with_texts,
     printable,
     shown,
 )
@@ -241,7 +242,8 @@ def print_cases(result: BatchResult, jobs: Sequence[JobResult], metrics: Sequenc
         for name, said in {"input": text.input, "expected": text.expected}.items():
             if said is not None:
                 echo(f"  {name:<8}  {cut(said, _LONGEST).replace(_NEWLINE, _NEWLINE + ' ' * 12)}")
-        print_table(_answer_rows([*own], metrics, ids, has_repeats=result.batch.record.repeats > 1))
+        rows = _answer_rows([*own], metrics, ids, has_repeats=result.batch.record.repeats > 1)
+        print_with_texts(rows, "output", ("combination", "repeat"))
         echo()
 
 
