@@ -50,6 +50,26 @@ def test_the_user_is_on_the_run_and_on_every_checkpoint_also_when_somebody_else_
     assert found["node.completed"] == ["ann", "bob"]
 
 
+@pytest.mark.parametrize("asked", ["pause", "stop"])
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_whoever_asks_a_running_run_to_end_is_named(tmp_path: Path, asked: str, is_elsewhere: bool) -> None:
+    with (
+        Bench(folder=tmp_path / "wtb", user="ann") as bench,
+        Bench(folder=tmp_path / "wtb", user="bob by ship") as other,
+    ):
+        flow = Workflow("ended")
+        ender = other if is_elsewhere else bench
+
+        def ask(state: Any, ctx: Any) -> dict[str, Any]:
+            getattr(ender.get(ctx.run.execution_id), asked)()
+            return {}
+
+        flow.add_node("ask", ask, start=True).add_node("next", lambda state: {}).edge("ask", "next")
+        run = bench.run(flow, {})
+        ended = doers(run)[{"pause": "execution.paused", "stop": "execution.cancelled"}[asked]]
+    assert ended == ["bob by ship" if is_elsewhere else "ann"]
+
+
 def test_a_call_can_name_somebody_else() -> None:
     with Bench("memory://", user="server") as bench:
         desk = Desk()

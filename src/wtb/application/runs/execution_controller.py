@@ -24,7 +24,7 @@ from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
-from wtb.application.runs.run_request import RunRequest
+from wtb.application.runs.run_request import RunRequest, write_request
 from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
 from wtb.application.workspaces import Workspaces
@@ -485,7 +485,7 @@ class ExecutionController:
         with self._lock:
             driver = self._drivers.get(execution_id)
         if driver is not None:
-            driver.interrupt(request)
+            driver.interrupt(request, self._user)
             return
         at = self._recorder.load(execution_id)
         if self._nobody_runs(at.execution, request):
@@ -494,7 +494,7 @@ class ExecutionController:
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
         with self._storage.unit_of_work() as uow:
-            uow.executions.request(execution_id, request)
+            uow.executions.request(execution_id, write_request(request, self._user))
             uow.commit()
 
     def _nobody_runs(self, execution: Execution, request: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from wtb.application.runs.heads import HeadDrafts, move_head
 from wtb.application.runs.leases import LEASE
+from wtb.application.runs.run_request import read_request
 from wtb.application.runs.steps import NO_REPORT, Also, Ending, NodeReport, Position, SaveFiles, Step
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, NodeRun, NodeStatus, Trigger
 from wtb.domain.errors import AlreadyExists
@@ -155,7 +156,7 @@ class Recorder:
         if ending is None:
             execution = execution.stepped(head.created_at)
             request = uow.executions.advance(execution, token=at.token)
-            ending = None if request is None else Ending.requested(request)
+            ending = None if request is None else Ending.requested(*read_request(request))
         if ending is not None:
             execution = self._ended(uow, execution, ending, head)
             uow.executions.save(execution, token=at.token)

@@ -81,9 +81,9 @@ class RunDriver:
         """The key of a result that another run is making and this one needs next; drive again once it is there."""
         return self._node_runner.waits_for
 
-    def interrupt(self, request: str) -> None:
+    def interrupt(self, request: str, by: str | None = None) -> None:
         """Ask for a pause or a stop at the next boundary, from a signal handler or another thread."""
-        self._request.wanted = request
+        self._request.wanted, self._request.by = request, by
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
         """Drive until the run ends, pauses or waits; `pass_breakpoint` ignores the breakpoint where it stopped."""
@@ -101,7 +101,7 @@ class RunDriver:
 
     def _reason_to_stop(self, nodes: tuple[str, ...], *, pass_breakpoint: bool) -> Ending | None:
         if self._request.wanted is not None:
-            return _interrupted(self._request.wanted)
+            return _interrupted(self._request)
         if not nodes:
             return Ending(status=ExecutionStatus.COMPLETED, nodes=sum(self._progress.visits.values()))
         broken = [name for name in nodes if name in self._options.break_before]
@@ -290,7 +290,7 @@ class RunDriver:
         broken = [run.node for run in runs if run.node in self._options.break_after]
         if broken:
             return _paused(PauseKind.BREAK_AFTER, "break after", broken)
-        return None if self._request.wanted is None else _interrupted(self._request.wanted)
+        return None if self._request.wanted is None else _interrupted(self._request)
 
 
 def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -310,10 +310,10 @@ def _ended(outcome: Outcome, clock: Clock) -> NodeRun:
     return outcome.run.ended(NodeStatus.FAILED, clock.now(), outcome.failure)
 
 
-def _interrupted(request: str) -> Ending:
-    if request == "stop":
-        return Ending(status=ExecutionStatus.CANCELLED)
-    return Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED)
+def _interrupted(request: RunRequest) -> Ending:
+    if request.wanted == "stop":
+        return Ending(status=ExecutionStatus.CANCELLED, by=request.by)
+    return Ending(status=ExecutionStatus.PAUSED, pause=INTERRUPTED, by=request.by)
 
 
 def _paused(kind: PauseKind, why: str, nodes: Sequence[str]) -> Ending:
