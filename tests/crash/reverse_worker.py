@@ -48,7 +48,7 @@ def release(call: ToolCall) -> None:
     reach("release", call.arguments["room"])
 
 
-@wtb.tool(name="killed_hold", idempotent=True, reverse=release)
+@wtb.tool(name="killed_hold", idempotent=True, reverse=release, reverse_in_doubt=True)
 def hold(room: str, *, idempotency_key: str) -> str:
     """Hold a room; to hold and to release it twice is to do so once."""
     reach("hold", room)
