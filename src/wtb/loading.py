@@ -183,9 +183,12 @@ def as_workflow(flow: Any) -> Workflow:
 
 def source_of(flow: Workflow) -> str | None:
     """Return where a workflow can be loaded again: its source, or the module that holds it by name."""
-    if flow.source is not None:
-        return flow.source
-    wanted = {id(flow), id(flow.origin)}
+    return flow.source or place_of(flow, flow.origin)
+
+
+def place_of(*objects: object) -> str | None:
+    """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
+    wanted = set(map(id, objects)) - {id(None)}
     # A script that imports its workflow comes last: loading the module that defines it takes less.
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)

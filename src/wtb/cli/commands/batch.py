@@ -21,6 +21,7 @@ from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.cli.views.batch_changes import forecast_data, print_external, print_forecast, print_noticed
 from wtb.cli.views.batch_live import BatchDisplay
+from wtb.cli.views.batch_status import dead_rows, print_runner_hint, print_status
 from wtb.cli.views.batch_tables import (
     best_first,
     failure_rows,
@@ -89,7 +90,7 @@ def batch() -> None:
     "--runner",
     default=None,
     metavar="NAME",
-    help="What runs the jobs: threads, an installed runner, or `file.py:Runner`.",
+    help="What runs the jobs: threads, processes, an installed runner, or `file.py:Runner`.",
 )
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
@@ -326,6 +327,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
+    print_runner_hint(result)
     print_measured_apart(result)
     print_spent(result)
     print_failures(result)
@@ -378,6 +380,9 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable.")
 @click.option("--failed", is_flag=True, help="Show only failed jobs and failed evaluators, with their errors.")
 @click.option(
+    "--dead", is_flag=True, help="Show only jobs that were given up because they lost their worker three times."
+)
+@click.option(
     "--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row per job to this file."
 )
 @url
@@ -395,6 +400,7 @@ def show_batch(
     pareto: tuple[str, ...],
     tags: tuple[str, ...],
     failed: bool,
+    dead: bool,
     csv_file: Path | None,
     url: str | None,
     as_json: bool,
@@ -409,6 +415,9 @@ def show_batch(
             result = result.tagged(*tags)
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
+        elif dead:
+            empty = "No job lost its worker so often that it was given up."
+            show_rows(dead_rows(result, whole=as_json), as_json=as_json, empty=empty)
         elif failed:
             show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
             if not as_json:
@@ -466,7 +475,30 @@ def _plain(job: JobResult, case: CaseText) -> dict[str, Any]:
         "latency_s": job.latency_s,
         "error": error_line(job) if job.status == JobStatus.FAILED else None,
         "run": job.run_id,
+        "worker": job.worker,
+        "host": job.host,
+        "started": None if job.started is None else job.started.isoformat(),
+        "ended": None if job.ended is None else job.ended.isoformat(),
+        "attempts": len(job.attempts),
     }
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch status support_qa")
+def status(*, name: str, url: str | None, as_json: bool) -> None:
+    """Show how far a batch has come, and which jobs run right now.
+
+    This works while `wtb batch run` runs in another terminal, or `bench.batch` in a program.
+    """
+    with Bench(url) as bench:
+        found = bench.batch_status(name)
+    if as_json:
+        print_json(found.to_data())
+    else:
+        print_status(found)
 
 
 @batch.command()

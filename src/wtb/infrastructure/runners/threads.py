@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from wtb.domain.runner import JobBroke, JobReport, RunJob
+from wtb.domain.runner import JobBroke, JobReport, RunJob, RunnerReport
 
 
 class ThreadRunner:
@@ -16,7 +16,7 @@ class ThreadRunner:
         self._submitted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def start(self, run: RunJob, workers: int, report: Callable[[JobReport], None]) -> None:
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         for number in range(workers):
             thread = threading.Thread(target=self._work, args=(run, report), name=f"wtb-job-{number}", daemon=True)
             self._threads.append(thread)
@@ -31,7 +31,7 @@ class ThreadRunner:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, run: RunJob, report: Callable[[JobReport], None]) -> None:
+    def _work(self, run: RunJob, report: Callable[[RunnerReport], None]) -> None:
         while (number := self._submitted.get()) is not None:
             try:
                 found: JobReport = run(number)
