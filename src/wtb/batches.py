@@ -46,7 +46,8 @@ class BatchTest:
     - `weights`: weights of metrics for an overall score, for example `{"exact_match": 2, "latency_s": 1}`.
     - `primary`: the metric that decides who wins; by default the overall score, or else the first metric.
     - `cluster`: which cases belong together and count as one: a key of the input, or a function of the case.
-    - `workers`: how many jobs run at a time. `runner`: what runs them.
+    - `workers`: how many jobs run at a time.
+    - `runner`: what runs them: `threads`, `processes` for nodes that compute, or another by name.
     - `budget`: the most that the batch may use in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     - `retries`: how many more times a failed job is tried.
     - `share=False`: share and keep nothing; run every node of every job.
@@ -56,6 +57,7 @@ class BatchTest:
       call is made once for a case, and equal calls get its result.
     - `external`: what happens to calls of external tools: they are made (`run`), or a job that makes one fails
       (`refuse`).
+    - `source`: where other processes load the batch from; WTB finds it by itself.
     """
 
     flow: Workflow | Any
@@ -79,7 +81,6 @@ class BatchTest:
     tools: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     external: str = field(default="run", kw_only=True)
     source: str | None = field(default=None, kw_only=True, repr=False, compare=False)
-    """Where the batch can be loaded from; it is found by itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flow", as_workflow(self.flow))  # takes LangGraph graphs, too

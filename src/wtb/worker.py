@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from wtb.application.batches.plan import BatchPlan
@@ -34,7 +35,7 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
-from wtb.loading import load_workflow
+from wtb.loading import load_workflow, look_in
 from wtb.settings import settings_from
 
 _KEEP_CLAIMS_S = 5.0
@@ -79,6 +80,7 @@ def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequenc
 
 def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
     """Return the workflow, the evaluators, the output and the tools of a batch."""
+    look_in(Path(code.folder))
     if code.is_batch:
         test = load_batch(code.reference)
         return test.flow, test.evaluators, test.output, test.tools

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,23 @@ def test_fresh_ignores_earlier_results_and_shares_the_new_ones(project: Project)
     before = project.noted()
     project.run(cases=cases, fresh=True, workers=2)
     assert project.noted() == before + before
+
+
+def test_a_batch_whose_nodes_compute_in_threads_says_how_much_quicker_processes_would_be(tmp_path: Path) -> None:
+    with wtb.Bench(folder=tmp_path / "wtb") as bench:
+        project = Project(tmp_path, bench, "threads")
+        result = project.run(cases=project.cases("ann"))
+
+        def quicker(**measured: Any) -> float | None:
+            batch = replace(result.batch.noted(**{"workers": 8, "cores": 4, **measured}), spent_s=60.0)
+            return wtb.BatchResult(bench, batch, ()).quicker_in_processes
+
+        assert result.batch.record.cores_used is not None
+        assert result.quicker_in_processes is None, "it is too short"
+        assert quicker(cores_used=0.9) == 4
+        assert quicker(cores_used=2.0) == 2, "computed in C, outside of Python's lock"
+        assert quicker(cores_used=0.3) is None, "the nodes wait"
+        assert quicker(cores_used=None) is None, "it ran in processes"
+        assert quicker(cores_used=0.9, workers=1) is None
+        assert quicker(cores_used=0.9, cores=1) is None
+    sys.modules.pop("story", None)

@@ -105,3 +105,15 @@ def test_something_that_broke_stops_it_and_leaves_that_job() -> None:
 
 def test_a_schedule_without_jobs_is_done() -> None:
     assert schedule(0).is_done
+
+
+def test_a_job_that_lost_its_worker_is_the_next_one_even_after_a_stop() -> None:
+    jobs = schedule(3, workers=1)
+    assert list(jobs.begin(NOTHING)) == [0]
+    jobs.stop()
+    jobs.lost(0)
+    assert list(jobs.begin(NOTHING)) == [0]
+    jobs.ended(0)
+    assert list(jobs.begin(NOTHING)) == []
+    assert jobs.is_done
+    assert jobs.dropped == [1, 2]

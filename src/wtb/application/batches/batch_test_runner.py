@@ -107,7 +107,7 @@ class BatchTestRunner:
         Raise InvalidInput, naming the difference, if the code here differs from the code of that process.
         """
         services = self._services
-        trace_id = worker_trace(given.trace_id, services.owners.me().partition("/")[2].replace("/", "-"))
+        trace_id = worker_trace(given.trace_id, services.ids.new()[-12:])
         services.traces.begin(trace_id)
         batch, order, cases = load_work(services, given.batch_id)
         plan = plan_of(batch, order, cases)
@@ -166,7 +166,7 @@ class BatchTestRunner:
                 status=BatchStatus.RUNNING,
                 record=replace(
                     record_of(plan, known, self._services.codec, self._services.masker),
-                    work=work_order_of(plan, planned.workflows, self._services.codec),
+                    work=work_order_of(plan, planned.workflows, self._services.codec) or _work_under_way(before),
                     bools=bools,
                     trace=trace_id,
                     made_of=planned.made_of,
@@ -237,6 +237,11 @@ class BatchTestRunner:
             uow.events.append(Event.of(body, stream=batch.id, at=now))
             uow.commit()
         return batch
+
+
+def _work_under_way(before: Sequence[Batch]) -> WorkOrder | None:
+    """Return the work order of a batch that another process may be running: its workers may still need it."""
+    return before[0].record.work if before and before[0].status is BatchStatus.RUNNING else None
 
 
 def _in_order(jobs: Sequence[Job], seed: int) -> list[Job]:

@@ -41,7 +41,7 @@ class ProcessRunner:
     def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         assert self._assignment is not None
         for number in range(workers):
-            slot = _Slot(self._assignment, report)
+            slot = _WorkerSlot(self._assignment, report)
             thread = threading.Thread(
                 target=slot.work, args=(self._submitted,), name=f"wtb-process-{number}", daemon=True
             )
@@ -58,7 +58,7 @@ class ProcessRunner:
             thread.join()
 
 
-class _Slot:
+class _WorkerSlot:
     """The place of one worker: a process, or the next one if it is lost."""
 
     def __init__(self, assignment: Assignment, report: Callable[[RunnerReport], None]) -> None:
