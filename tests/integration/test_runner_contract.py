@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
 
@@ -138,6 +139,22 @@ def test_jobs_are_scored_share_their_nodes_and_say_who_ran_them(project: Project
     assert project.processes() & own == (own if project.runner == "threads" else set())
     project.run(cases=cases)
     assert project.noted() - nodes == Counter({"answer broken": 1}), "only what failed runs again"
+
+
+def test_jobs_that_need_the_same_result_wait_for_it_and_go_on_in_any_worker(project: Project) -> None:
+    result = project.run(cases=project.cases("ann", takes_s=1), workers=2)
+    assert project.noted() == Counter({"prepare ann": 1, "answer ann": 1, "loud ann": 1})
+    assert [len(job.attempts) for job in result.results] == [1, 1]
+    assert (result.sharing["executed"], result.sharing["shared"]) == (3, 1)
+
+
+def test_processes_share_a_postgres_database(tmp_path: Path, postgres: PostgresServer, migrated_database: str) -> None:
+    with wtb.Bench(postgres.url(migrated_database), folder=tmp_path / "wtb") as bench:
+        project = Project(tmp_path, bench, "processes")
+        result = project.run(cases=project.cases("ann", "bob"), workers=2)
+        assert result.status == "completed"
+        assert sum(project.noted().values()) == result.sharing["executed"] == 2 + 4
+    sys.modules.pop("story", None)
 
 
 def test_a_failed_job_is_tried_again_as_often_as_retries_says(project: Project) -> None:

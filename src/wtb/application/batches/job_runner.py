@@ -106,6 +106,10 @@ class JobRunner:
         """Take on a job as it is stored."""
         self._work[job.number] = _Work(job)
 
+    def forget(self, number: int) -> None:
+        """Keep nothing of a job that has ended here, or that any process may try again."""
+        self._work.pop(number, None)
+
     def let_go(self, number: int) -> None:
         """Let any process go on with a job that waits: give up its claims and the lease of its run."""
         work = self._work.pop(number)
@@ -331,6 +335,8 @@ class JobRunner:
         sharing.windows += [Window.from_data(end.trace) for end in bodies(ends, NodeCompleted) if end.trace is not None]
         executed, shared = (job.record.executed or 0, job.record.shared) if job.record.failed_attempts else (0, 0)
         sharing.count_anew([run.figures or NO_FIGURES for run in runs])
+        if not job.record.attempts:  # else an earlier attempt began the run, and this one goes on with it
+            self._work[job.number].started = execution.created_at
         sharing.executed += executed
         sharing.shared += shared
 

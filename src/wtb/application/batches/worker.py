@@ -24,7 +24,7 @@ from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
-from wtb.domain.runner import Assignment, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits, WorkerEnded
+from wtb.domain.runner import Assignment, JobReport, JobRunsElsewhere, JobWaits, WorkerEnded
 from wtb.domain.values import evolve
 from wtb.domain.work_order import WorkOrder
 
@@ -62,8 +62,8 @@ class BatchWorker:
         report = self._jobs.run(number)
         if isinstance(report, JobWaits):
             self._jobs.let_go(number)
-        elif isinstance(report, JobFailedForNow):
-            self._jobs.drop(number)
+        else:
+            self._jobs.forget(number)
         return report
 
     def end(self) -> WorkerEnded:
