@@ -637,6 +637,11 @@ class BatchResult(Displayed):
                 "latency_s": each.latency_s,
                 "error": _why(each),
                 "run": each.run_id,
+                "worker": each.worker,
+                "host": each.host,
+                "started": None if each.started is None else each.started.isoformat(),
+                "ended": None if each.ended is None else each.ended.isoformat(),
+                "attempts": len(each.attempts),
             }
             for each, has_failed in zip(self.results, failed, strict=True)
         ]

@@ -33,9 +33,18 @@ def note(state, word):
         log.write(f"{os.getpid()} {word} {state['case']}\\n")
 
 
+class Counter:
+    def __init__(self):
+        self.calls = 0
+
+
+counter = Counter()
+
+
 @flow.node(start=True)
 def prepare(state):
     note(state, "prepare")
+    counter.calls += int(state["case"] == "counted")
     time.sleep(state.get("takes_s", 0))
     return {"text": state["case"].upper()}
 
@@ -188,6 +197,15 @@ def test_a_batch_that_is_stopped_or_cancelled_elsewhere_finishes_what_it_has_beg
     assert result.status == "cancelled"
     assert 0 < result.left < 40
     assert sum(project.noted().values()) == 2 * (40 - result.left)
+
+
+def test_a_value_that_runs_change_is_named_and_makes_nothing_run_again(project: Project) -> None:
+    cases = project.cases("counted")
+    [changing] = project.run(cases=cases).batch.record.changing
+    assert changing.startswith("`counter.calls` in ")
+    before = project.noted()
+    project.run(cases=cases)
+    assert project.noted() == before
 
 
 def test_fresh_ignores_earlier_results_and_shares_the_new_ones(project: Project) -> None:

@@ -124,7 +124,9 @@ class BatchTestRunner:
     ) -> Batch:
         """Return the batch with the names of values that its runs changed: these will be ignored."""
         workers = attempt.workers_ended
-        changing = self._planner.changing(plan, planned.prints).union(*(each.changing for each in workers))
+        # Where workers ran the jobs, no run has changed anything in this process.
+        here = frozenset[str]() if plan.code is not None else self._planner.changing(plan, planned.prints)
+        changing = here.union(*(each.changing for each in workers))
         outside = self._planner.outside(plan, planned.prints, [trace_id, *(each.trace_id for each in workers)])
         batch = batch.noted(outside={**planned.forecast.outside, **outside})
         if not changing:

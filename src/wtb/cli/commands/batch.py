@@ -66,6 +66,13 @@ workers_number = click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
 )
 
+runner_name = click.option(
+    "--runner",
+    default=None,
+    metavar="NAME",
+    help="What runs the jobs: threads, processes, an installed runner, or `file.py:Runner`.",
+)
+
 
 @click.group()
 def batch() -> None:
@@ -86,12 +93,7 @@ def batch() -> None:
     help="Run only this combination, such as 'answer=long', and the baseline; others keep their results. Repeatable.",
 )
 @workers_number
-@click.option(
-    "--runner",
-    default=None,
-    metavar="NAME",
-    help="What runs the jobs: threads, processes, an installed runner, or `file.py:Runner`.",
-)
+@runner_name
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
 )
@@ -234,10 +236,20 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @click.argument("file", metavar="FILE[:BATCH]")
 @cases_file
 @workers_number
+@runner_name
 @url
 @as_json
 @example("wtb batch retry support_qa batch.py")
-def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
+def retry(
+    *,
+    name: str,
+    file: str,
+    cases: Path | None,
+    workers: int | None,
+    runner: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
     """Run failed jobs and failed evaluations of a batch again.
 
     The current workflow and evaluators come from FILE; the combinations, cases and repeats are those of BATCH. Jobs
@@ -257,6 +269,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
             cases=_cases_of(before, cases or test.cases),
             repeats=before.batch.record.repeats,
             workers=workers or test.workers,
+            runner=runner or test.runner,
         )
         _run(bench, test, before.combinations, as_json=as_json)
 
