@@ -25,7 +25,7 @@ setup: .venv/.dev  ## Create .venv with everything that development needs
 .PHONY: demo
 demo: .venv/.runtime  ## Find out which of 40 versions of a support pipeline is better, with a report (no root, no services)
 	@rm -rf build/demo && mkdir -p build/demo
-	@cd build/demo && ../../.venv/bin/wtb batch run ../../examples/support_qa/batch.py
+	@cd build/demo && ../../.venv/bin/wtb batch run ../../examples/support_qa/batch.py --runner processes
 	@cd build/demo && ../../.venv/bin/wtb report support_qa --out report.html
 
 .PHONY: test
@@ -68,7 +68,7 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, scale, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
@@ -78,6 +78,7 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, 
 	$(PY) -m benchmarks.time_travel
 	$(PY) -m benchmarks.reading
 	$(PY) -m benchmarks.batch
+	$(PY) -m benchmarks.scale
 	$(PY) -m benchmarks.langgraph
 
 SOAK := WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,10 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.figures import NOTHING
+from wtb.domain.job_attempt import JobAttempt
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
+from wtb.domain.observation import run_of
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.agreement import Agreement, agreement_of
 from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
@@ -44,6 +47,15 @@ _FORMULA = tuple("=+-@\t\r\n")
 
 MOST_FLAKY = 50
 """How many flaky cases are listed: the node of each is looked up in its runs."""
+
+_BUSY = 0.7
+"""Threads that keep so much of a core busy mostly compute."""
+
+_SHORT_S = 5.0
+"""Starting processes takes a second or two: a shorter batch gains nothing."""
+
+_WORTH_IT = 1.2
+"""How many times as quick another runner must be to be worth a word."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -75,6 +87,10 @@ class JobResult:
 
     These are the run of this job, and runs that were given up before it.
     """
+    attempts: tuple[JobAttempt, ...] = ()
+    """Each attempt at the job: worker, host, started, ended and how it ended. Empty for jobs of earlier versions."""
+    is_dead: bool = False
+    """Whether the job was given up because it lost its worker too often."""
     bench: Bench = field(repr=False, compare=False)
 
     @property
@@ -83,6 +99,26 @@ class JobResult:
         if self.run_id is None:
             raise InvalidInput(f"{self.combination} on {self.case_id} has no run: it failed before it began")
         return self.bench.get(self.run_id)
+
+    @property
+    def worker(self) -> str | None:
+        """The number of the process that made the last attempt."""
+        return self.attempts[-1].pid if self.attempts else None
+
+    @property
+    def host(self) -> str | None:
+        """The machine of the last attempt."""
+        return self.attempts[-1].host if self.attempts else None
+
+    @property
+    def started(self) -> datetime | None:
+        """When the last attempt started."""
+        return self.attempts[-1].started if self.attempts else None
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the last attempt ended."""
+        return self.attempts[-1].ended if self.attempts else None
 
     @property
     def state(self) -> dict[str, Any]:
@@ -338,11 +374,18 @@ class BatchResult(Displayed):
                 output=None if job.record.output is None else job.record.output.text,
                 output_size=0 if job.record.output is None else job.record.output.size,
                 not_taken_back={run: why for run, why in job.record.take_back.items() if why},
+                attempts=job.record.attempts,
+                is_dead=job.record.is_dead,
                 bench=self._bench,
             )
             for job in self._jobs
             if job.outcome is not JobStatus.PENDING
         ]
+
+    @property
+    def dead_letters(self) -> list[JobResult]:
+        """The jobs that were given up because they lost their worker too often."""
+        return [job for job in self.results if job.is_dead]
 
     def _scores(self, job: Job) -> Mapping[str, Any]:
         """Return the scores of a job, including the overall score if there is one."""
@@ -387,7 +430,8 @@ class BatchResult(Displayed):
         unshared: dict[str, str] = {}
         for job in self._jobs:
             unshared |= job.record.unshared
-        latest = [job for job in self._jobs if job.record.trace == self.batch.record.trace]
+        last = self.batch.record.trace
+        latest = [job for job in self._jobs if job.record.trace and last and run_of(job.record.trace) == run_of(last)]
         return {
             "executed": sum(job.record.executed or 0 for job in latest),
             "shared": sum(job.record.shared for job in latest),
@@ -412,6 +456,19 @@ class BatchResult(Displayed):
         """
         workers, cores = self.batch.record.workers, self.batch.record.cores
         return (workers, cores) if workers > cores else None
+
+    @property
+    def quicker_in_processes(self) -> float | None:
+        """How many times as quick the batch would be in processes; None if that would not help.
+
+        It helps if the batch ran in threads, which share one core when they compute, and that core was busy.
+        """
+        record = self.batch.record
+        used, usable = record.cores_used, min(record.workers, record.cores)
+        if used is None or used < _BUSY or usable < 2 or self.spent.s < _SHORT_S:
+            return None
+        quicker = usable / max(used, 1.0)
+        return quicker if quicker >= _WORTH_IT else None
 
     @property
     def measured_apart(self) -> dict[str, str]:
@@ -596,6 +653,11 @@ class BatchResult(Displayed):
                 "latency_s": each.latency_s,
                 "error": _why(each),
                 "run": each.run_id,
+                "worker": each.worker,
+                "host": each.host,
+                "started": None if each.started is None else each.started.isoformat(),
+                "ended": None if each.ended is None else each.ended.isoformat(),
+                "attempts": len(each.attempts),
             }
             for each, has_failed in zip(self.results, failed, strict=True)
         ]

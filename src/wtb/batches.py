@@ -15,15 +15,18 @@ from wtb.application.runs.mocks import tool_answers
 from wtb.batch_results import check_primary, check_weighted
 from wtb.domain.cases import clustered
 from wtb.domain.errors import InvalidInput
+from wtb.domain.runner import WorkerRunner
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import combinations, label, parse_label
+from wtb.domain.work_order import BatchCode
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
-from wtb.loading import as_workflow, load_named, source_of
+from wtb.infrastructure.object_references import describe
+from wtb.loading import as_workflow, load_named, place_of, source_of
 from wtb.runners import load_runner
 
 
@@ -43,7 +46,8 @@ class BatchTest:
     - `weights`: weights of metrics for an overall score, for example `{"exact_match": 2, "latency_s": 1}`.
     - `primary`: the metric that decides who wins; by default the overall score, or else the first metric.
     - `cluster`: which cases belong together and count as one: a key of the input, or a function of the case.
-    - `workers`: how many jobs run at a time. `runner`: what runs them.
+    - `workers`: how many jobs run at a time.
+    - `runner`: what runs them: `threads`, `processes` for nodes that compute, or another by name.
     - `budget`: the most that the batch may use in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     - `retries`: how many more times a failed job is tried.
     - `share=False`: share and keep nothing; run every node of every job.
@@ -53,6 +57,7 @@ class BatchTest:
       call is made once for a case, and equal calls get its result.
     - `external`: what happens to calls of external tools: they are made (`run`), made and taken back once the job is
       scored (`reverse`), or a job that makes one fails (`refuse`).
+    - `source`: where other processes load the batch from; WTB finds it by itself.
     """
 
     flow: Workflow | Any
@@ -75,6 +80,7 @@ class BatchTest:
     seed: int = field(default=0, kw_only=True)
     tools: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     external: str = field(default="run", kw_only=True)
+    source: str | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flow", as_workflow(self.flow))  # takes LangGraph graphs, too
@@ -92,7 +98,7 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        load_runner(self.runner)  # fails now if there is none
+        is_remote = isinstance(load_runner(self.runner), WorkerRunner)  # fails now if there is no such runner
         evaluators, cases = read_evaluators(self.evaluators), clustered(read_cases(self.cases), self.cluster)
         check_cases(evaluators, cases)
         check_weighted([each.name for each in evaluators], self.weights)
@@ -114,10 +120,11 @@ class BatchTest:
             fresh=self.fresh if isinstance(self.fresh, bool) else names_of(self.fresh),
             seed=self.seed,
             retries=self.retries,
-            workers=self.workers or default_workers(),
+            workers=self.workers or default_workers(self.runner),
             runner=self.runner,
             budget=Budget.of(self.budget),
             external=_external(self.external),
+            code=batch_code(self) if is_remote else None,
         )
         check_plan(plan)
         return plan
@@ -137,18 +144,74 @@ def _external(given: str) -> External:
         raise InvalidInput(f"external={given!r} is unknown; it is one of {', '.join(External)}") from None
 
 
-def default_workers() -> int:
-    """Return how many jobs run at a time by default: more than cores, because nodes mostly wait for models."""
-    return min(8, (os.cpu_count() or 1) * 2)
+def default_workers(runner: str = "threads") -> int:
+    """Return how many jobs run at a time by default.
+
+    In threads there are more than cores, because nodes mostly wait for models. In processes they compute.
+    """
+    cores = os.cpu_count() or 1
+    return min(4, cores) if runner == "processes" else min(8, cores * 2)
+
+
+def batch_code(test: BatchTest) -> BatchCode:
+    """Return where another process loads the code of a batch from; raise InvalidInput if it cannot."""
+    reference = test.source or place_of(test)
+    flow = test.flow
+    workflow = source_of(flow)
+    _check_importable(test, workflow)
+    folder = str(Path.cwd())
+    if reference is not None and not _is_script(reference):
+        return BatchCode(reference=reference, is_batch=True, folder=folder)
+    assert workflow is not None
+    try:
+        return BatchCode(
+            reference=workflow,
+            is_batch=False,
+            folder=folder,
+            evaluators=tuple(map(describe, test.evaluators)),
+            output=describe(test.output),
+            tools={name: describe(answer) for name, answer in test.tools.items()},
+        )
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"a worker process cannot make the evaluators, output or tools of this batch: {error}; write "
+            f"`batch = wtb.BatchTest(…)` at the top level of a file, and run that. {_OR_THREADS}"
+        ) from error
+
+
+_OR_THREADS = "runner='threads' runs the batch as it is"
+
+
+def _check_importable(test: BatchTest, workflow: str | None) -> None:
+    """Raise InvalidInput, saying why and what to do, if other processes cannot import the workflow."""
+    name, definition = test.flow.name, test.flow.definition()
+    functions = [each.function for each in (*definition.nodes, *definition.variants)]
+    if workflow is None:
+        why = f"no module holds workflow {name!r} by a name: it was made in a function, or in a notebook"
+    elif _is_script(workflow) or any(getattr(each, "__module__", None) == "__main__" for each in functions):
+        why = f"workflow {name!r} is defined in the script that runs, which they would run again"
+    else:
+        return
+    raise InvalidInput(
+        f"runner={test.runner!r} needs a workflow that other processes can import, but {why}. Put it at the top level "
+        f"of a file of its own, then import it from there or use `wtb batch run FILE`. {_OR_THREADS}"
+    )
+
+
+def _is_script(reference: str) -> bool:
+    """Whether a reference names the script that Python was started with."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return file is not None and reference.rpartition(":")[0] == str(Path(file).resolve())
 
 
 def load_batch(reference: str) -> BatchTest:
     """Load `file.py[:batch]` or `module:batch`; its runs remember where to load their workflow from."""
     batch: BatchTest
-    batch, place, _ = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
+    batch, place, found_as = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     for name, value in vars(module).items():
         # This file, not the one that defined the workflow first: it may add variants.
         if value is batch.flow or value is batch.flow.origin:
             batch.flow.source = f"{place}:{name}"
+    object.__setattr__(batch, "source", f"{place}:{found_as}")
     return batch

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
+from wtb.application.queries.batch_data import BatchStatusView
 from wtb.application.queries.lookup import Prefix
 from wtb.application.queries.views import RunView, WorkflowView
 from wtb.application.runs.callers_loop import awaited
@@ -34,7 +35,7 @@ from wtb.flow import Workflow
 from wtb.gates import GateResult, judge
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
-from wtb.loading import as_workflow, refuse_while_loading, source_of
+from wtb.loading import as_workflow, place_of, refuse_while_loading, source_of
 from wtb.notebooks import KnownFlows, notebook_progress
 from wtb.runners import load_runner
 from wtb.runs import Run
@@ -348,6 +349,10 @@ class Bench:
         """Return the records of batches, newest first."""
         return self.services.queries.list_batches(limit)
 
+    def batch_status(self, name_or_id: str) -> BatchStatusView:
+        """Return how far a batch has come, in whichever process it runs: counts, spending, and the jobs that run."""
+        return self.services.queries.batch_status(name_or_id)
+
     def cancel_batch(self, name_or_id: str) -> BatchResult:
         """Cancel a batch: no process starts any more of its jobs.
 
@@ -463,7 +468,14 @@ def _warn_of_calls_that_stay(forecast: Forecast) -> None:
             _log.warning("%s", tool)
 
 
+_CODE = {"evaluators", "output", "tools"}
+"""Options that a batch test brings along as code: with others, it cannot be loaded from its place."""
+
+
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:
     if isinstance(flow, BatchTest):
-        return replace(flow, **options) if options else flow
+        if not options:
+            return flow
+        source = None if _CODE & options.keys() else flow.source or place_of(flow)
+        return replace(flow, **{"source": source, **options})
     return BatchTest(as_workflow(flow), **options)

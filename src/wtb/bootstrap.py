@@ -83,7 +83,7 @@ from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
-from wtb.settings import Preset, Settings, load_settings
+from wtb.settings import Preset, Settings, load_settings, settings_data
 
 if TYPE_CHECKING:  # SQLAlchemy takes a third of the time in which a command starts: it is loaded where it is used
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
@@ -365,6 +365,8 @@ def _batches(
         reversals=JobReversals(_take_back(parts), parts.masker),
         telemetry=parts.telemetry,
         user=parts.user,
+        owners=parts.owners,
+        settings=settings_data(parts.settings),
     )
     return BatchTestRunner(services)
 

@@ -65,7 +65,7 @@ def load_workflow(reference: str) -> Workflow:
 
 def _load_json(path: Path) -> Workflow:
     data = _read_json(path)
-    _look_in(path.resolve().parent)
+    look_in(path.resolve().parent)
     with _loading():
         flow = Workflow.from_dict(data)
     flow.source = str(path.resolve())
@@ -126,7 +126,7 @@ def _module_at(path: Path, wanted: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
         return known
-    _look_in(path.resolve().parent)
+    look_in(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -162,7 +162,7 @@ def _line_in(path: Path, error: Exception) -> int | None:
 def _imported(name: str) -> ModuleType:
     if not all(name.split(".")) or "/" in name or "\\" in name:  # Python would take it for a relative import
         raise InvalidInput(f"{name!r} is neither a file that ends .py or .json nor the name of a module")
-    _look_in(Path.cwd())
+    look_in(Path.cwd())
     try:
         return importlib.import_module(name)
     except InvalidInput:
@@ -172,7 +172,7 @@ def _imported(name: str) -> ModuleType:
         raise InvalidInput(f"module {name!r} cannot be imported: {told}") from error
 
 
-def _look_in(folder: Path) -> None:
+def look_in(folder: Path) -> None:
     """Put a folder on the import path: Python does this for a script it runs, but not for `wtb`."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -218,9 +218,12 @@ def as_workflow(flow: Any) -> Workflow:
 
 def source_of(flow: Workflow) -> str | None:
     """Return where a workflow can be loaded again: its source, or the module that holds it by name."""
-    if flow.source is not None:
-        return flow.source
-    wanted = {id(flow), id(flow.origin)}
+    return flow.source or place_of(flow, flow.origin)
+
+
+def place_of(*objects: object) -> str | None:
+    """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
+    wanted = set(map(id, objects)) - {id(None)}
     # A script that imports its workflow comes last: loading the module that defines it takes less.
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""Find a runner by name: `threads`, one of an installed package, or your own as `file.py:Runner`."""
+"""Find a runner by name: `threads`, `processes`, one of an installed package, or your own as `file.py:Runner`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from importlib.metadata import entry_points
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.runner import Runner
+from wtb.infrastructure.runners.processes import ProcessRunner
 from wtb.infrastructure.runners.threads import ThreadRunner
 from wtb.loading import load_named
 
 ENTRY_POINTS = "wtb.runners"
 """The entry point group in which packages offer runners."""
 
-_OWN: dict[str, Callable[[], Runner]] = {"threads": ThreadRunner}
+_OWN: dict[str, Callable[[], Runner]] = {"threads": ThreadRunner, "processes": ProcessRunner}
 
 
 def load_runner(name: str) -> Runner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -149,6 +150,31 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def settings_data(settings: Settings) -> dict[str, Any] | None:
+    """Return settings as plain JSON for another process of this machine; None if it could not open the same store.
+
+    They hold the password of the database and the key of the judge: send them over a pipe, and write them nowhere.
+    """
+    if settings.url == "memory://":
+        return None
+    data = settings.model_dump(mode="json", warnings=False)  # it warns of a whole number of days
+    key = settings.judge_key
+    url = settings.url
+    if url is not None and url.startswith("sqlite:///"):
+        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).absolute()}"
+    return {
+        **data,
+        "folder": str(settings.folder.absolute()),
+        "url": url,
+        "judge_key": None if key is None else key.get_secret_value(),
+    }
+
+
+def settings_from(data: Mapping[str, Any]) -> Settings:
+    """Return the settings of the process that sent them; neither variables nor wtb.toml change them."""
+    return Settings(**data)
 
 
 def load_settings(**given: Any) -> Settings:

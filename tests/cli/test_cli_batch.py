@@ -366,7 +366,7 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
         (
             ("batch", "run", "batch.py", "--runner", "ray"),
             2,
-            "there is no runner 'ray'; there are threads; name your own as file.py:Runner",
+            "there is no runner 'ray'; there are processes, threads; name your own as file.py:Runner",
         ),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),

@@ -123,3 +123,15 @@ def test_scoring_counts_as_free_until_a_job_that_only_needed_scores_has_used_som
     jobs.scored_at_a_cost(1)
     jobs.ended(1)
     assert (list(jobs.begin(Spent(usd=1.5))), jobs.dropped) == ([], [2])
+
+
+def test_a_job_that_lost_its_worker_is_the_next_one_even_after_a_stop() -> None:
+    jobs = schedule(3, workers=1)
+    assert list(jobs.begin(NOTHING)) == [0]
+    jobs.stop()
+    jobs.lost(0)
+    assert list(jobs.begin(NOTHING)) == [0]
+    jobs.ended(0)
+    assert list(jobs.begin(NOTHING)) == []
+    assert jobs.is_done
+    assert jobs.dropped == [1, 2]

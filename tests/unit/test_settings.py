@@ -1,12 +1,13 @@
 """Settings: arguments before variables before wtb.toml before the preset, and errors that name the field."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wtb.domain.errors import InvalidInput
-from wtb.settings import Preset, Settings, load_settings
+from wtb.settings import Preset, Settings, load_settings, settings_data, settings_from
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -138,3 +139,22 @@ def test_a_variable_that_is_no_json_is_said_to_be_so(monkeypatch: pytest.MonkeyP
 def test_an_address_may_begin_with_postgres_as_others_write_it() -> None:
     assert load_settings(url="postgres://me@host/db").url == "postgresql://me@host/db"
     assert load_settings(url="postgresql://me@host/db").url == "postgresql://me@host/db"
+
+
+def test_another_process_gets_the_same_settings_whatever_its_folder_and_its_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toml('[retention]\nkeep_workspaces_days = "never"\n[retention.workflows.agent]\nkeep_last = 3')
+    here = load_settings(url="sqlite:///data.db", judge_key="k", secret_keys=("iban",))
+    sent = json.loads(json.dumps(settings_data(here)))
+    Path("elsewhere").mkdir()
+    folder = Path.cwd()
+    monkeypatch.chdir("elsewhere")
+    monkeypatch.setenv("WTB_POOL_SIZE", "50")
+    monkeypatch.setenv("WTB_URL", "memory://")
+    there = settings_from(sent)
+    assert there == here.model_copy(update={"folder": folder / ".wtb", "url": f"sqlite:///{folder}/data.db"})
+
+
+def test_no_other_process_can_open_a_store_in_memory() -> None:
+    assert settings_data(load_settings(url="memory://")) is None

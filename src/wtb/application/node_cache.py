@@ -17,7 +17,7 @@ from wtb.domain.checkpoint import NodeRun
 from wtb.domain.execution import Failure
 from wtb.domain.figures import Figures
 from wtb.domain.files import EMPTY_TREE
-from wtb.domain.observation import Window
+from wtb.domain.observation import Window, run_of
 from wtb.domain.ports import Clock, Codec, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
@@ -330,12 +330,16 @@ class Sharing:
     def _is_current(self, result: SharedResult, node: str) -> bool:
         """Whether nothing that a result depends on has changed."""
         window = result.window
-        if window is None or (node in self.fresh and window.trace_id != self.trace_id):
+        if window is None or (node in self.fresh and not self.is_of_this_run(window)):
             return False
         held = self.fingerprints[node].mutable_parts
         if any(result.held.get(name, part) != part for name, part in held.items()):
             return False
         return not self.traces.changed([window], [self.fingerprints[node]])
+
+    def is_of_this_run(self, window: Window) -> bool:
+        """Whether a result was made in this run of the batch, by whichever worker."""
+        return run_of(window.trace_id) == run_of(self.trace_id)
 
     def begin(self) -> int:
         """Return the place in the trace where a node run begins."""

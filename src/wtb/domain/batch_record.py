@@ -9,6 +9,7 @@ from typing import Any
 
 from wtb.domain.evaluation import Metric
 from wtb.domain.statistics.near_copies import NearCopies
+from wtb.domain.work_order import WorkOrder
 
 Words = Mapping[str, tuple[str, ...]]
 """Sentences or names by node."""
@@ -94,6 +95,12 @@ class BatchRecord:
     """For a baseline: the batches whose results it holds."""
     copies: tuple[str, ...] = ()
     """For a baseline: the batches that executed nothing and only repeat another batch's results."""
+    work: WorkOrder | None = None
+    """For workers in other processes; None if the batch last ran in threads."""
+    runner: str = "threads"
+    """The name of the runner that ran it last."""
+    cores_used: float | None = None
+    """How many cores were computing on average when it last ran in threads."""
 
     @property
     def jobs(self) -> int:
@@ -131,6 +138,9 @@ class BatchRecord:
             "outside": _lists(self.outside),
             "pooled": list(self.pooled),
             "copies": list(self.copies),
+            "work": None if self.work is None else self.work.to_data(),
+            "runner": self.runner,
+            "cores_used": self.cores_used,
         }
 
     @classmethod
@@ -161,6 +171,9 @@ class BatchRecord:
             outside=_tuples(data.get("outside", {})),
             pooled=tuple(data.get("pooled", ())),
             copies=tuple(data.get("copies", ())),
+            work=None if data.get("work") is None else WorkOrder.from_data(data["work"]),
+            runner=data.get("runner", "threads"),
+            cores_used=data.get("cores_used"),
         )
 
 

@@ -23,6 +23,7 @@ WTBError
 │   ├── AlreadyExists
 │   ├── LeaseLost
 │   └── MergeConflict           two members of a superstep changed the same path
+├── WorkerFailed                a worker process could not start or go on
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
@@ -194,6 +195,10 @@ class MergeConflict(Conflict):
         self.path = path
         self.members = (first, second)
         super().__init__(f"{first!r} and {second!r} both changed {path!r}; let one of them write elsewhere")
+
+
+class WorkerFailed(WTBError):
+    """A worker process could not start or go on."""
 
 
 class StorageError(WTBError):

@@ -8,6 +8,7 @@ from typing import Any
 
 from wtb.domain.execution import Failure
 from wtb.domain.figures import NOTHING, Usage
+from wtb.domain.job_attempt import AttemptEnd, JobAttempt
 from wtb.domain.job_output import JobOutput
 from wtb.domain.observation import Window
 from wtb.domain.spending import NOTHING_SPENT, Spent
@@ -15,6 +16,9 @@ from wtb.domain.statistics.measurement import Measured
 
 Scores = Mapping[str, Any]
 """By evaluator: a number, or `{"error": …}` where it failed."""
+
+WORKER_LOST = "WorkerLost"
+"""The type of the error of a job that lost its worker too often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,23 @@ class JobRecord:
     """
     alone: bool = False
     """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
+    attempts: tuple[JobAttempt, ...] = ()
+    """All attempts since the job was last queued, in order; empty for jobs of earlier versions."""
+
+    @property
+    def lost_workers(self) -> tuple[JobAttempt, ...]:
+        """The attempts whose worker ended before the job did."""
+        return tuple(each for each in self.attempts if each.end is AttemptEnd.LOST)
+
+    @property
+    def failed_attempts(self) -> tuple[JobAttempt, ...]:
+        """The attempts in which the job itself failed."""
+        return tuple(each for each in self.attempts if each.end is AttemptEnd.FAILED)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the job was given up because it lost its worker too often."""
+        return self.error is not None and self.error.type == WORKER_LOST
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -96,6 +117,7 @@ class JobRecord:
             "paid": list(self.paid),
             "take_back": dict(self.take_back),
             "alone": self.alone,
+            "attempts": [attempt.to_data() for attempt in self.attempts],
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
         return kept if self.scores is None else {"scores": dict(self.scores), **kept}
@@ -126,6 +148,7 @@ class JobRecord:
             paid=tuple(data.get("paid", ())),
             take_back=data.get("take_back", {}),
             alone=data.get("alone", False),
+            attempts=tuple(map(JobAttempt.from_data, data.get("attempts", ()))),
         )
 
 

@@ -65,6 +65,16 @@ class Observation:
     digest: str
 
 
+def worker_trace(trace_id: str, worker: str) -> str:
+    """Return the name of a worker's own trace in a run of a batch."""
+    return f"{run_of(trace_id)}/{worker}"
+
+
+def run_of(trace_id: str) -> str:
+    """Return the run of a batch that a trace belongs to: the trace of the process that began it."""
+    return trace_id.partition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The part of a trace in which a result was made: the observations from `begin` up to, not including, `end`."""

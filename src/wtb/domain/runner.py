@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from wtb.domain.batch import Job
+from wtb.domain.batch import JobStatus
+from wtb.domain.spending import Spent
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -17,7 +19,13 @@ class JobEnded:
     """A job has ended, and its result is stored."""
 
     number: int
-    job: Job
+    status: JobStatus
+    spent: Spent
+    """What the job has spent in all, over all its runs."""
+    executed: int = 0
+    """How many node runs this run of the batch executed for the job."""
+    shared: int = 0
+    failed_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,7 @@ class JobFailedForNow:
     """A job failed and will be tried again."""
 
     number: int
+    failed_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,35 @@ class JobBroke:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class JobLost:
+    """The worker of a job ended before the job did; `worker` names its process, and `reason` says how it ended."""
+
+    number: int
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSettled:
+    """A worker has stored a result that other jobs may wait for, or has given it up."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """A worker has ended its work. `changing` names the values that its runs changed, which others did not see."""
+
+    trace_id: str
+    changing: tuple[str, ...] = ()
+
+
 JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 """The outcome of an attempt at a job."""
+
+RunnerReport = JobReport | JobLost | ResultSettled | WorkerEnded
+"""What a runner reports; threads only have the outcomes of jobs to report."""
 
 RunJob = Callable[[int], JobReport]
 """Runs a job, by its number, until it ends or has to wait, and stores the result."""
@@ -60,7 +96,7 @@ RunJob = Callable[[int], JobReport]
 class Runner(Protocol):
     """Runs jobs side by side: in threads, in processes or on other machines."""
 
-    def start(self, run: RunJob, workers: int, report: Callable[[JobReport], None]) -> None:
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         """Get ready to run this many jobs at a time; call `report` with the report of each, from any thread."""
         ...
 
@@ -70,6 +106,51 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Wait for the submitted jobs, then end."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """What a worker in another process gets: ids, and the settings of the store. It loads the rest itself."""
+
+    batch_id: str
+    trace_id: str
+    """The trace of this run of the batch. A worker's own trace has a name that begins with it."""
+    attempt_id: str
+    attempt_began_at: datetime
+    settings: Mapping[str, Any]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "batch": self.batch_id,
+            "trace": self.trace_id,
+            "attempt": self.attempt_id,
+            "began_at": self.attempt_began_at.isoformat(),
+            "settings": dict(self.settings),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Assignment:
+        """Read it from plain JSON."""
+        return cls(
+            batch_id=data["batch"],
+            trace_id=data["trace"],
+            attempt_id=data["attempt"],
+            attempt_began_at=datetime.fromisoformat(data["began_at"]),
+            settings=data["settings"],
+        )
+
+
+@runtime_checkable
+class WorkerRunner(Protocol):
+    """A skill of a Runner: its workers are other processes, which load the batch themselves.
+
+    They cannot call the function that `start` gets. They run the jobs of the assignment by number.
+    """
+
+    def assign(self, assignment: Assignment) -> None:
+        """Say what the workers will work on; called once, before `start`."""
         ...
 
 

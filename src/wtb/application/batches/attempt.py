@@ -15,7 +15,19 @@ from wtb.application.batches.schedule import JobSchedule
 from wtb.application.node_cache import NodeCache
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
-from wtb.domain.runner import JobBroke, JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits, Runner
+from wtb.domain.runner import (
+    JobBroke,
+    JobEnded,
+    JobFailedForNow,
+    JobLost,
+    JobReport,
+    JobRunsElsewhere,
+    JobWaits,
+    ResultSettled,
+    Runner,
+    RunnerReport,
+    WorkerEnded,
+)
 from wtb.domain.spending import Budget, Spent
 
 _LOOK_S = 0.1
@@ -60,16 +72,6 @@ class Progress:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCounts:
-    """How much of a job this process did, and what the job had spent before."""
-
-    executed: int = 0
-    shared: int = 0
-    failed_nodes: int = 0
-    spent_before: Spent = field(default_factory=Spent)
-
-
 class Jobs(Protocol):
     """What an attempt asks about the jobs of its batch, which it knows by number."""
 
@@ -77,16 +79,16 @@ class Jobs(Protocol):
         """Run a job until it ends or has to wait."""
         ...
 
-    def counts(self, number: int) -> JobCounts:
-        """Return how much of a job this process did."""
-        ...
-
     def drop(self, number: int) -> None:
         """Release what this process holds for a job that stays unfinished."""
         ...
 
-    def find_ended(self, number: int) -> Job | None:
-        """Return the job if another process has finished it."""
+    def find_ended(self, number: int) -> JobEnded | None:
+        """Return how a job ended that another process has finished."""
+        ...
+
+    def lost(self, report: JobLost) -> JobEnded | None:
+        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
         ...
 
     def is_left(self, number: int) -> bool:
@@ -125,12 +127,15 @@ class BatchAttempt:
         self._stop = stop
         self._on_progress = on_progress
         self._schedule = JobSchedule(pending, workers=workers, budget=budget, is_scoring_free=is_scoring_free)
-        self._news: queue.SimpleQueue[JobReport | bytes] = queue.SimpleQueue()
+        self._pending = {job.number: job for job in pending}
+        self._news: queue.SimpleQueue[RunnerReport] = queue.SimpleQueue()
         self._began = self._looked_at = self._kept_at = self._asked_at = time.monotonic()
         self._error: BaseException | None = None
         self.progress = progress
         self.is_left_to_others = False
         """Whether another process was running jobs of the batch when this one stopped."""
+        self.workers_ended: list[WorkerEnded] = []
+        """What workers in other processes reported when they ended."""
 
     @property
     def dropped(self) -> int:
@@ -144,7 +149,7 @@ class BatchAttempt:
     def run(self, jobs: Jobs, runner: Runner) -> None:
         """Run until no job is left, or until it is stopped and the jobs that have started are finished."""
         stop_listening = self._cache.listen(self._result_settled)
-        runner.start(jobs.run, self._workers, self._news.put)
+        runner.start(jobs.run, self._workers, self._reported)
         try:
             self._go_on(jobs, runner)
         except BaseException:
@@ -154,6 +159,7 @@ class BatchAttempt:
         finally:
             runner.close()
             stop_listening()
+        self._hear_the_end()
         self._on_progress(self.progress)
         if self._error is not None:
             raise self._error
@@ -167,13 +173,20 @@ class BatchAttempt:
             with suppress(StorageUnavailable):  # if the database does not answer now, ask again later
                 self._look_around(jobs)
 
+    def _reported(self, report: RunnerReport) -> None:
+        """Take a report of the runner, from any thread."""
+        if isinstance(report, ResultSettled):
+            self._result_settled(report.key)
+        else:
+            self._news.put(report)
+
     def _result_settled(self, key: bytes) -> None:
         """Wake this thread if a job waits for the result: each wake-up takes the processor from the workers.
 
         A job that begins to wait at this moment looks itself whether the result is there.
         """
         if self._schedule.is_awaited(key):
-            self._news.put(key)
+            self._news.put(ResultSettled(key))
 
     def _begin(self, jobs: Jobs, runner: Runner) -> None:
         if self._stop.is_set():
@@ -194,18 +207,30 @@ class BatchAttempt:
                 self._take(jobs, news)
                 news = self._news.get_nowait()
 
-    def _take(self, jobs: Jobs, news: JobReport | bytes) -> None:
+    def _hear_the_end(self) -> None:
+        """Handle what workers reported while they ended."""
+        with suppress(queue.Empty):
+            while True:
+                news = self._news.get_nowait()
+                if isinstance(news, WorkerEnded):
+                    self.workers_ended.append(news)
+
+    def _take(self, jobs: Jobs, news: RunnerReport) -> None:
         match news:
-            case bytes():
-                self._schedule.wake(news)
-            case JobEnded(number, job):
+            case ResultSettled(key):
+                self._schedule.wake(key)
+            case JobEnded(number):
                 self._schedule.ended(number)
-                counts = jobs.counts(number)
-                if job.spent != counts.spent_before:
+                if news.spent != self._pending[number].spent:
                     self._schedule.scored_at_a_cost(number)
-                self._count(job, counts)
-            case JobFailedForNow(number):
+                self._count(news)
+            case JobFailedForNow(number, failed_nodes):
+                self.progress.failed_nodes += failed_nodes
                 self._schedule.again(number)
+            case JobLost(number):
+                self._lost(jobs, news)
+            case WorkerEnded():
+                self.workers_ended.append(news)
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
                 if not self._cache.is_being_made(key):  # the result came before this job began to wait
@@ -218,15 +243,24 @@ class BatchAttempt:
                 self._schedule.broke(number)
                 jobs.drop(number)
 
-    def _count(self, job: Job, counts: JobCounts) -> None:
-        progress = self.progress
-        progress.executed += counts.executed
-        progress.shared += counts.shared
-        progress.failed_nodes += counts.failed_nodes
-        progress.spent += job.spent - counts.spent_before
-        progress.completed += job.status is JobStatus.COMPLETED
-        progress.failed += job.status is JobStatus.FAILED
-        progress.by_combination[job.combination] += 1
+    def _lost(self, jobs: Jobs, report: JobLost) -> None:
+        """Let another worker go on with a job, unless it has lost too many."""
+        ended = jobs.lost(report)
+        if ended is None:
+            self._schedule.lost(report.number)
+        else:
+            self._schedule.ended(report.number)
+            self._count(ended)
+
+    def _count(self, ended: JobEnded) -> None:
+        progress, before = self.progress, self._pending[ended.number]
+        progress.executed += ended.executed
+        progress.shared += ended.shared
+        progress.failed_nodes += ended.failed_nodes
+        progress.spent += ended.spent - before.spent
+        progress.completed += ended.status is JobStatus.COMPLETED
+        progress.failed += ended.status is JobStatus.FAILED
+        progress.by_combination[before.combination] += 1
         self._on_progress(progress)
 
     # Changes that nobody reports to this process
@@ -254,9 +288,9 @@ class BatchAttempt:
 
     def _look_at_other_processes(self, jobs: Jobs) -> None:
         for number in self._schedule.look_elsewhere(_AT_A_TIME):
-            if (job := jobs.find_ended(number)) is not None:
+            if (ended := jobs.find_ended(number)) is not None:
                 self._schedule.ended_elsewhere(number)
-                self._count(job, jobs.counts(number))
+                self._count(ended)
             elif self._stop.is_set():
                 self.is_left_to_others = True
                 self._schedule.leave_elsewhere(number)

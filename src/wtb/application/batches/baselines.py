@@ -132,4 +132,5 @@ def _pooled_record(batches: Sequence[Batch], chosen: str) -> BatchRecord:
         metrics=metrics,
         weights=weights if weights.keys() <= names else {},
         pooled=tuple(batch.name for batch in batches),
+        work=None,
     )

@@ -11,20 +11,26 @@ from dataclasses import replace
 from wtb.application.batches.attempt import BatchAttempt, Progress
 from wtb.application.batches.forecast import Forecast
 from wtb.application.batches.job_runner import BatchServices, JobRunner
-from wtb.application.batches.plan import BatchPlan, record_of
+from wtb.application.batches.plan import BatchPlan, record_of, work_order_of
 from wtb.application.batches.planner import PlannedJobs
+from wtb.application.batches.processor_use import ProcessorUse
+from wtb.application.batches.worker import BatchWorker, assignment, check_for_workers, check_same, load_work
+from wtb.application.node_cache import AttemptRef
 from wtb.application.runs.run_figures import measured_runs
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
 from wtb.domain.batch_record import MadeOf
+from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.event_catalogue import BatchCancelled, BatchCompleted, BatchFailed, BatchStarted
 from wtb.domain.events import Event
+from wtb.domain.observation import worker_trace
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.runner import Runner
+from wtb.domain.runner import Assignment, Runner, WorkerRunner
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import label
+from wtb.domain.work_order import WorkOrder
 
 
 class BatchTestRunner:
@@ -55,6 +61,9 @@ class BatchTestRunner:
 
         `on_planned` gets the forecast before the first job starts.
         """
+        is_remote = isinstance(runner, WorkerRunner)
+        if is_remote:
+            check_for_workers(plan, self._services)
         trace_id = self._services.ids.new()
         self._services.traces.begin(trace_id)
         batch, planned, spent = self._recorded(plan, trace_id)
@@ -70,6 +79,9 @@ class BatchTestRunner:
             stop=stop,
             on_progress=on_progress,
         )
+        attempt_ref = self._services.new_attempt()
+        if isinstance(runner, WorkerRunner):
+            runner.assign(assignment(batch, trace_id, attempt_ref, self._services))
         jobs = JobRunner(
             services=self._services,
             plan=plan,
@@ -77,9 +89,11 @@ class BatchTestRunner:
             prints=planned.prints,
             trace_id=trace_id,
             jobs=pending,
+            attempt=attempt_ref,
             spent_s=lambda: attempt.spent().s,
         )
         numbers = {job.number for job in planned.jobs}
+        usage = ProcessorUse()
         try:
             attempt.run(jobs, runner)
         except BaseException as error:
@@ -88,12 +102,38 @@ class BatchTestRunner:
                     self._failed(batch, error)
                 self._ended(batch, attempt, numbers)
             raise
-        return self._ended(self._with_changing(batch, plan, planned, trace_id), attempt, numbers)
+        batch = self._with_changing(batch, plan, planned, attempt, trace_id)
+        if pending and not is_remote:
+            batch = batch.noted(cores_used=usage.cores())
+        return self._ended(batch, attempt, numbers)
 
-    def _with_changing(self, batch: Batch, plan: BatchPlan, planned: PlannedJobs, trace_id: str) -> Batch:
+    def join(self, given: Assignment, plan_of: Callable[[Batch, WorkOrder, Sequence[Case]], BatchPlan]) -> BatchWorker:
+        """Join a batch that another process runs, as one of its workers; `plan_of` loads the code of the batch.
+
+        Raise InvalidInput, naming the difference, if the code here differs from the code of that process.
+        """
+        services = self._services
+        trace_id = worker_trace(given.trace_id, services.ids.new()[-12:])
+        services.traces.begin(trace_id)
+        batch, order, cases = load_work(services, given.batch_id)
+        plan = plan_of(batch, order, cases)
+        prints = self._planner.prints(plan, batch.record.made_of.changing)
+        check_same(order, batch.record.made_of, plan, prints)
+        attempt = AttemptRef(id=given.attempt_id, began_at=given.attempt_began_at)
+        jobs = JobRunner(
+            services=services, plan=plan, batch=batch, prints=prints, trace_id=trace_id, jobs=(), attempt=attempt
+        )
+        return BatchWorker(services, jobs)
+
+    def _with_changing(
+        self, batch: Batch, plan: BatchPlan, planned: PlannedJobs, attempt: BatchAttempt, trace_id: str
+    ) -> Batch:
         """Return the batch with the names of values that its runs changed: these will be ignored."""
-        changing = self._planner.changing(plan, planned.prints)
-        outside = self._planner.outside(plan, planned.prints, [trace_id])
+        workers = attempt.workers_ended
+        # Where workers ran the jobs, no run has changed anything in this process.
+        here = frozenset[str]() if plan.code is not None else self._planner.changing(plan, planned.prints)
+        changing = here.union(*(each.changing for each in workers))
+        outside = self._planner.outside(plan, planned.prints, [trace_id, *(each.trace_id for each in workers)])
         batch = batch.noted(outside={**planned.forecast.outside, **outside})
         if not changing:
             return batch
@@ -134,6 +174,7 @@ class BatchTestRunner:
                 status=BatchStatus.RUNNING,
                 record=replace(
                     record_of(plan, known, self._services.codec, self._services.masker),
+                    work=work_order_of(plan, planned.workflows, self._services.codec) or _work_under_way(before),
                     bools=bools,
                     trace=trace_id,
                     made_of=planned.made_of,
@@ -215,6 +256,11 @@ def _is_scoring_free(plan: BatchPlan, jobs: Sequence[Job]) -> bool:
 
 def _is_to_run(job: Job) -> bool:
     return job.status is JobStatus.PENDING and not job.has_run
+
+
+def _work_under_way(before: Sequence[Batch]) -> WorkOrder | None:
+    """Return the work order of a batch that another process may be running: its workers may still need it."""
+    return before[0].record.work if before and before[0].status is BatchStatus.RUNNING else None
 
 
 def _in_order(jobs: Sequence[Job], seed: int) -> list[Job]:

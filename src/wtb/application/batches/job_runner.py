@@ -5,10 +5,13 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
-from wtb.application.batches.attempt import JobCounts
 from wtb.application.batches.job_reversals import JobReversals, WorkedOnElsewhere
+from wtb.application.batches.lost_workers import with_lost_worker
 from wtb.application.batches.plan import BatchPlan
 from wtb.application.batches.planner import BatchPlanner, Prints
 from wtb.application.batches.scoring import Scoring, scored_by
@@ -20,17 +23,18 @@ from wtb.application.runs.run_figures import measured_runs
 from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition
+from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
+from wtb.domain.job_attempt import AttemptEnd, JobAttempt
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Storage, Telemetry, measured
-from wtb.domain.runner import JobEnded, JobFailedForNow, JobReport, JobRunsElsewhere, JobWaits
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Owners, Storage, Telemetry, measured
+from wtb.domain.runner import JobEnded, JobFailedForNow, JobLost, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
 from wtb.domain.tool_answers import External
@@ -59,9 +63,12 @@ class BatchServices:
     planner: BatchPlanner
     traces: Traces
     reversals: JobReversals
+    owners: Owners
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
+    settings: Mapping[str, Any] | None = None
+    """The settings with which another process opens the same store; None if no other process can."""
 
     def new_attempt(self) -> AttemptRef:
         """Return a new attempt at a batch or a job; within it, failures are final."""
@@ -70,13 +77,12 @@ class BatchServices:
 
 @dataclass(slots=True)
 class _Work:
-    """A job in progress, what its run shares, and what it had spent before."""
+    """A job in progress, what its run shares, and when this attempt at it started."""
 
     job: Job
-    spent_before: Spent
     sharing: Sharing | None = None
     begun: bool = False
-    attempts: int = 0
+    started: datetime | None = None
 
 
 @dataclass(kw_only=True)
@@ -89,22 +95,39 @@ class JobRunner:
     prints: Prints
     trace_id: str
     jobs: Sequence[Job]
-    spent_s: Callable[[], float]
+    attempt: AttemptRef
+    """The attempt at the batch, which all its workers share."""
+    spent_s: Callable[[], float] = lambda: 0.0
     """How long the batch has taken so far."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
-    _attempt: AttemptRef = field(init=False)
 
     def __post_init__(self) -> None:
-        self._work = {job.number: _Work(job, job.spent) for job in self.jobs}
+        self._work = {job.number: _Work(job) for job in self.jobs}
         self._cases = {case.id: case for case in self.plan.cases}
-        self._attempt = self.services.new_attempt()
+
+    def take(self, job: Job) -> None:
+        """Take on a job as it is stored."""
+        self._work[job.number] = _Work(job)
+
+    def forget(self, number: int) -> None:
+        """Keep nothing of a job that has ended here, or that any process may try again."""
+        self._work.pop(number, None)
+
+    def let_go(self, number: int) -> None:
+        """Let any process go on with a job that waits: give up its claims and the lease of its run."""
+        work = self._work.pop(number)
+        if work.sharing is not None:
+            work.sharing.close()
+        if work.job.execution_id is not None:
+            self.services.controller.release(work.job.execution_id)
 
     def run(self, number: int) -> JobReport:
         """Run a job until it ends or has to wait, and save the result."""
         work = self._work[number]
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
+        work.started = work.started or self.services.clock.now()
         try:
             if not begun:
                 work.job = self.services.reversals.of_earlier_runs(work.job)
@@ -115,24 +138,50 @@ class JobRunner:
             return JobWaits(number, waiting.key)
         except (_RunsElsewhere, WorkedOnElsewhere):
             sharing.close()
-            work.sharing, work.begun = None, False
+            work.sharing, work.begun, work.started = None, False, None
             return JobRunsElsewhere(number)
         sharing.close()
         return self._kept(work, sharing, job)
 
     def _kept(self, work: _Work, sharing: Sharing, job: Job) -> JobReport:
         """Save the result of a job, unless the job will be tried again."""
-        work.attempts += 1
-        if job.status is JobStatus.FAILED and work.attempts <= self.plan.retries:
-            attempt = self.services.new_attempt()
-            work.sharing = replace(sharing, attempt=attempt, claimed=set(), begun_elsewhere=False, spent=Spent())
-            work.job, work.begun = self.services.planner.queued_again(job), False
+        if not work.job.has_run or job.status is JobStatus.FAILED:
+            job = job.noted(attempts=(*work.job.record.attempts, self._attempted(work, job)))
+        if job.status is JobStatus.FAILED and len(job.record.failed_attempts) <= self.plan.retries:
+            work.sharing = replace(
+                sharing,
+                attempt=self.services.new_attempt(),
+                claimed=set(),
+                begun_elsewhere=False,
+                spent=Spent(),
+                failed=0,
+            )
+            work.job = self.services.planner.queued_again(job).noted(
+                attempts=job.record.attempts, executed=sharing.executed, shared=sharing.shared
+            )
+            work.begun, work.started = False, None
             if self.plan.external is External.REVERSE:
                 work.job = work.job.taking_back()
             self._save(work.job, 0.0)
-            return JobFailedForNow(job.number)
+            return JobFailedForNow(job.number, sharing.failed)
         self._save(job, self.spent_s())
-        return JobEnded(job.number, job)
+        return JobEnded(
+            job.number,
+            job.status,
+            job.spent,
+            executed=sharing.executed,
+            shared=sharing.shared,
+            failed_nodes=sharing.failed,
+        )
+
+    def _attempted(self, work: _Work, job: Job) -> JobAttempt:
+        """Return the attempt that has just ended."""
+        return JobAttempt(
+            worker=self.services.owners.me(),
+            end=AttemptEnd.COMPLETED if job.status is JobStatus.COMPLETED else AttemptEnd.FAILED,
+            started=work.started,
+            ended=self.services.clock.now(),
+        )
 
     def _save(self, job: Job, spent_s: float) -> None:
         """Save a job and how long its batch has taken so far, so that a killed batch keeps both."""
@@ -141,29 +190,33 @@ class JobRunner:
             uow.batches.took(job.batch_id, spent_s)
             uow.commit()
 
-    def counts(self, number: int) -> JobCounts:
-        """Return how much of a job this process did."""
-        work = self._work[number]
-        if work.sharing is None:
-            return JobCounts(spent_before=work.spent_before)
-        return JobCounts(
-            executed=work.sharing.executed,
-            shared=work.sharing.shared,
-            failed_nodes=work.sharing.failed,
-            spent_before=work.spent_before,
-        )
-
     def drop(self, number: int) -> None:
         """Release what this process holds for a job that stays unfinished."""
         sharing = self._work[number].sharing
         if sharing is not None:
             sharing.close()
 
-    def find_ended(self, number: int) -> Job | None:
-        """Return the job if another process has finished it."""
+    def find_ended(self, number: int) -> JobEnded | None:
+        """Return how a job ended that another process has finished."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             found = uow.batches.get_job(self.batch.id, number)
-        return None if found.status is JobStatus.PENDING else found
+        return None if found.status is JobStatus.PENDING else JobEnded(number, found.status, found.spent)
+
+    def lost(self, report: JobLost) -> JobEnded | None:
+        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
+        with self.services.storage.unit_of_work() as uow:
+            job = uow.batches.get_job(self.batch.id, report.number)
+            if job.status is not JobStatus.PENDING:  # the worker stored the result, and ended before it could report it
+                return JobEnded(job.number, job.status, job.spent)
+            job = with_lost_worker(uow, job, report, self.services.clock.now())
+            uow.batches.save_jobs([job])
+            uow.commit()
+        if job.status is JobStatus.PENDING:
+            return None
+        if job.execution_id is not None:
+            with suppress(WTBError):  # its run would seem to be running for ever
+                self.services.controller.request(job.execution_id, "stop")
+        return JobEnded(job.number, job.status, job.spent)
 
     def is_left(self, number: int) -> bool:
         """Whether the process that ran a job is gone."""
@@ -189,6 +242,7 @@ class JobRunner:
 
     def _sharing(self, job: Job) -> Sharing:
         """Return what a job shares with others."""
+        again = bool(job.record.failed_attempts) and not job.has_run
         return Sharing(
             cache=self.services.cache,
             codec=self.services.codec,
@@ -199,7 +253,9 @@ class JobRunner:
             case_id=job.case_id,
             repeat=job.repeat,
             seed=self.plan.seed,
-            attempt=self._attempt,
+            attempt=self.services.new_attempt() if again else self.attempt,
+            executed=(job.record.executed or 0) if again else 0,
+            shared=job.record.shared if again else 0,
             enabled=self.plan.share and not job.record.alone,
             fresh=self.plan.fresh_nodes,
             external=self.plan.external,
@@ -279,13 +335,21 @@ class JobRunner:
             return False
         return True
 
-    def _recount(self, execution: Execution, sharing: Sharing) -> None:
-        """Count all node runs of a run that another process began: only the record knows what that one did."""
+    def _recount(self, job: Job, execution: Execution, sharing: Sharing) -> None:
+        """Count all node runs of a run that another process began: only the record knows what that one did.
+
+        Failed attempts before this one count too.
+        """
         with self.services.storage.unit_of_work(readonly=True) as uow:
             runs = measured_runs(uow, execution.id)
             ends = uow.events.list_events(stream=execution.id, types=[EventType.NODE_COMPLETED], limit=1_000_000)
         sharing.windows += [Window.from_data(end.trace) for end in bodies(ends, NodeCompleted) if end.trace is not None]
+        executed, shared = (job.record.executed or 0, job.record.shared) if job.record.failed_attempts else (0, 0)
         sharing.count_anew([run.figures or NO_FIGURES for run in runs])
+        if not job.record.attempts:  # else an earlier attempt began the run, and this one goes on with it
+            self._work[job.number].started = execution.created_at
+        sharing.executed += executed
+        sharing.shared += shared
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
         masked = self.services.masker.text
@@ -302,7 +366,7 @@ class JobRunner:
 
     def _scored(self, job: Job, execution: Execution, case: Case, sharing: Sharing) -> Job:
         if sharing.begun_elsewhere:
-            self._recount(execution, sharing)
+            self._recount(job, execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
             failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution))
             return job.ended(JobStatus.FAILED, execution.id, failed)

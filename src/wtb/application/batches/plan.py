@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
+from typing import Any
 
 from wtb.application.batches.scoring import cases_to_keep
 from wtb.application.dependencies.fingerprint import Fingerprint
@@ -24,6 +27,7 @@ from wtb.domain.spending import Budget
 from wtb.domain.statistics.near_copies import find_near_copies
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import Combination, label
+from wtb.domain.work_order import BatchCode, Versions, WorkOrder
 from wtb.domain.workflow import WorkflowDefinition
 
 MOST_WORKERS = 256
@@ -57,6 +61,8 @@ class BatchPlan:
     """The name of the runner."""
     budget: Budget = field(default_factory=Budget)
     external: External = External.RUN
+    code: BatchCode | None = None
+    """Where workers in other processes load the code from; None if jobs run in this process."""
     remeasure: bool = False
     """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 
@@ -87,6 +93,11 @@ class BatchPlan:
         """The combinations by their labels."""
         return {label(combination): combination for combination in self.combinations}
 
+    @property
+    def case_inputs(self) -> dict[str, dict[str, Any]]:
+        """The input of each case as it is stored."""
+        return {case.id: dict(self.definition.kept(case.input)) for case in self.cases}
+
     def seed_of(self, job: Job) -> int:
         """Return the seed of a job's run; it depends on the case and the repeat, not on the combination."""
         return zlib.crc32(f"{self.seed}/{job.case_id}/{job.repeat}".encode())
@@ -95,7 +106,7 @@ class BatchPlan:
 def check_plan(plan: BatchPlan) -> None:
     """Raise InvalidInput for options that make no sense, before anything runs."""
     if not 1 <= plan.workers <= MOST_WORKERS:
-        raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}: each is a thread")
+        raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}; each takes memory")
     if plan.repeats < 1:
         raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
@@ -127,4 +138,29 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
         workers=plan.workers,
         cores=os.cpu_count() or 1,
         source=plan.source,
+        runner=plan.runner,
     )
+
+
+def work_order_of(plan: BatchPlan, workflows: Mapping[str, str], codec: Codec) -> WorkOrder | None:
+    """Return what workers in other processes need beside the record; None if jobs run in this process."""
+    if plan.code is None:
+        return None
+    return WorkOrder(
+        code=plan.code,
+        versions=versions_here(),
+        workflows=workflows,
+        inputs=codec.encode(plan.case_inputs, "the inputs of the cases")[0],
+        evaluator_digests=plan.digests,
+        output_digest=plan.output_digest,
+        share=plan.share,
+        fresh=tuple(sorted(plan.fresh_nodes)),
+        seed=plan.seed,
+        retries=plan.retries,
+        external=plan.external.value,
+    )
+
+
+def versions_here() -> Versions:
+    """Return the versions of WTB and Python that this process runs."""
+    return Versions(wtb=version("workflow-test-bench"), python=platform.python_version())

@@ -40,6 +40,8 @@ class PlannedJobs:
     """All jobs of a batch, with those to run as pending, and the reasons why they run."""
 
     prints: Prints
+    workflows: Mapping[str, str]
+    """The digest of what the results of each combination depend on, which its jobs carry."""
     jobs: Sequence[Job]
     made_of: MadeOf
     forecast: Forecast
@@ -168,6 +170,11 @@ class BatchPlanner:
         return {node: tuple(map(str, sources)) for node, sources in found.items() if sources}
 
 
+def workflow_digest(nodes: Mapping[str, Fingerprint]) -> str:
+    """Return the digest of what the results of a combination depend on."""
+    return digest_of(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items()))
+
+
 def _named(node: str, combination: Combination) -> str:
     """Return the name of an implementation: the node, or `node@variant`."""
     return f"{node}@{combination[node]}" if node in combination else node
@@ -211,13 +218,18 @@ class _Planning:
 
     def _current(self, name: str) -> _Now:
         nodes = self._prints[name]
-        whole = digest_of(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items()))
-        return _Now(whole=whole, nodes=nodes)
+        return _Now(whole=workflow_digest(nodes), nodes=nodes)
 
     def planned(self) -> PlannedJobs:
         jobs = list(self._jobs())
         made_of = self._before.only(_whole(job) for job in self._known).with_more(self._made_of())
-        return PlannedJobs(prints=self._prints, jobs=jobs, made_of=made_of, forecast=self._forecast(jobs))
+        return PlannedJobs(
+            prints=self._prints,
+            workflows={name: now.whole for name, now in self._now.items()},
+            jobs=jobs,
+            made_of=made_of,
+            forecast=self._forecast(jobs),
+        )
 
     def _made_of(self) -> MadeOf:
         workflows = {now.whole: now.digests for now in self._now.values()}

@@ -85,6 +85,11 @@ class JobSchedule:
         self._begun.discard(number)
         self._ready.append(number)
 
+    def lost(self, number: int) -> None:
+        """Queue a job that lost its worker before all others: it has begun, so it goes on even after a stop."""
+        self._running.discard(number)
+        self._ready.appendleft(number)
+
     def waits_for(self, number: int, key: bytes) -> None:
         """Note that a job needs a result that another job is making; its worker is free meanwhile."""
         self._running.discard(number)

@@ -86,7 +86,7 @@ class Traces:
         found = {
             source
             for window in windows
-            for (reader, source), states in self._look(window.trace_id).changed.items()
+            for (reader, source), states in self._look(window).changed.items()
             if _concerns(reader, prints) and _is_stale(states, window)
         }
         return tuple(sorted(found))
@@ -101,18 +101,20 @@ class Traces:
         }
         return tuple(sorted(found))
 
-    def _observations(self, trace_id: str) -> Sequence[tuple[int, Observation]]:
+    def _observations(self, trace_id: str, end: int = 0) -> Sequence[tuple[int, Observation]]:
+        """Return the observations of a trace; those of another process at least up to `end`, since it may go on."""
         if trace_id in self._kept:
             return list(enumerate(self._observer.seen()))
-        if trace_id not in self._others:
+        if trace_id not in self._others or len(self._others[trace_id]) < end:
             with self._storage.unit_of_work(readonly=True) as uow:
                 self._others[trace_id] = list(uow.observations.list_observations(trace_id).items())
         return self._others[trace_id]
 
-    def _look(self, trace_id: str) -> _Looked:
+    def _look(self, window: Window) -> _Looked:
+        trace_id = window.trace_id
         with self._lock:
             looked, now = self._looked.get(trace_id), time.monotonic()
-            observations = self._observations(trace_id)
+            observations = self._observations(trace_id, window.end)
             if looked is None or now - looked.at > _CHECKED_FOR_S or looked.size != len(observations):
                 looked = self._looked[trace_id] = _Looked(now, len(observations), self._compared(observations))
             return looked

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from wtb.domain.batch import Batch
+from wtb.domain.batch import Batch, Job, JobStatus
+from wtb.domain.execution import Execution
+from wtb.domain.job_attempt import WorkerName
 from wtb.domain.spending import Spent
 
 if TYPE_CHECKING:  # numpy and scipy take half a second to load
@@ -71,6 +74,69 @@ class EvaluatorFailures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """A job that a process is running now."""
+
+    combination: str
+    case_id: str
+    repeat: int
+    run_id: str
+    process: WorkerName
+    started: datetime
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the job for programs."""
+        return {
+            "combination": self.combination,
+            "case": self.case_id,
+            "repeat": self.repeat,
+            "worker": self.process.pid,
+            "host": self.process.host,
+            "started": self.started.isoformat(),
+            "run": self.run_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatusView:
+    """How far a batch has come, and what runs right now."""
+
+    batch: Batch
+    completed: int
+    failed: int
+    running: tuple[RunningJob, ...]
+    lost_workers: int
+    dead: int
+    """How many of the failed jobs were given up because they lost their worker too often."""
+    spent: Spent
+
+    @property
+    def left(self) -> int:
+        """How many jobs have not ended, including those that run."""
+        return self.batch.record.jobs - self.completed - self.failed
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the status for programs."""
+        return {
+            "batch": self.batch.id,
+            "name": self.batch.name,
+            "status": self.batch.status.value,
+            "runner": self.batch.record.runner,
+            "workers": self.batch.record.workers,
+            "jobs": {
+                "total": self.batch.record.jobs,
+                "completed": self.completed,
+                "failed": self.failed,
+                "dead": self.dead,
+                "left": self.left,
+            },
+            "running": [job.to_data() for job in self.running],
+            "lost_workers": self.lost_workers,
+            "spent": self.spent.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOverview:
     """The results of a batch, as far as it has run."""
 
@@ -121,6 +187,34 @@ class BatchOverview:
             "evaluation_failures": [failures.to_data() for failures in self.evaluator_failures],
             "not_taken_back": [failure.to_data() for failure in self.not_taken_back],
         }
+
+
+def batch_status(batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution]) -> BatchStatusView:
+    """Return the status of a batch, given its jobs and the runs that living processes are at."""
+    record = batch.record
+    wanted = [job for job in jobs if job.combination in record.combinations and job.case_id in record.cases]
+    by_run = {job.execution_id: job for job in wanted if job.status is JobStatus.PENDING}
+    return BatchStatusView(
+        batch=batch,
+        completed=sum(job.status is JobStatus.COMPLETED for job in wanted),
+        failed=sum(job.status is JobStatus.FAILED for job in wanted),
+        running=tuple(_running(by_run[run.id], run) for run in alive if run.id in by_run),
+        lost_workers=sum(len(job.record.lost_workers) for job in wanted),
+        dead=sum(job.record.is_dead for job in wanted),
+        spent=sum((job.spent for job in jobs), Spent(s=batch.spent_s)),
+    )
+
+
+def _running(job: Job, run: Execution) -> RunningJob:
+    assert run.lease is not None
+    return RunningJob(
+        combination=job.combination,
+        case_id=job.case_id,
+        repeat=job.repeat,
+        run_id=run.id,
+        process=WorkerName(run.lease.owner),
+        started=run.created_at,
+    )
 
 
 def _summary_data(summary: Summary) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from itertools import groupby, zip_longest
 from typing import Any
 
 from wtb.application.queries import checkpoints as pages
+from wtb.application.queries.batch_data import BatchStatusView, batch_status
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
@@ -30,7 +31,7 @@ from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import Execution
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.filters import read_filters
@@ -278,6 +279,15 @@ class Queries:
                 return _saved_results(uow, baseline)
             return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
 
+    def batch_status(self, name_or_id: str) -> BatchStatusView:
+        """Return how far a batch has come, and which of its jobs run right now."""
+        with self._reading() as uow:
+            batch = find_batch(uow, name_or_id)
+            jobs = uow.batches.list_jobs(batch.id)
+            busy = uow.executions.list_executions(statuses=[ExecutionStatus.RUNNING], batch=batch.id, limit=_MOST_BUSY)
+            alive = [run for run in busy if run.lease is not None and self._runs.row(uow, run).neglect is None]
+        return batch_status(batch, jobs, alive)
+
     def first_difference(self, runs: Sequence[str]) -> str | None:
         """Return the first node after which the states of these runs differ; None if they do not, or are gone."""
         with self._reading() as uow:
@@ -312,6 +322,9 @@ class Queries:
         with self._reading() as uow:
             return uow.baselines.list_baselines()
 
+
+_MOST_BUSY = 1_000
+"""How many runs that are under way the status of a batch looks at."""
 
 _LONGEST_LINE = 1_000
 """How many checkpoints of a run are compared with those of another."""

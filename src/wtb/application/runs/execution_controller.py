@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -503,6 +504,13 @@ class ExecutionController:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
             return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
+
+    def release(self, execution_id: ExecutionId) -> None:
+        """Let go of a run that waits, so that another process can go on with it."""
+        with suppress(ExecutionNotFound):
+            execution = self._recorder.load(execution_id).execution
+            if execution.lease is not None and execution.lease.owner == self._owners.me():
+                self._leases.released(execution)
 
     def is_free(self, execution_id: ExecutionId) -> bool:
         """Whether no process that is alive runs the execution."""

@@ -138,8 +138,8 @@ class ToolAnswers:
         self, key: bytes, run: NodeRun, call: ToolCall, sharing: Sharing
     ) -> SharedResult | SharedFailure | Busy | None:
         def is_current(result: SharedResult) -> bool:
-            made_in = None if result.window is None else result.window.trace_id
-            return run.node not in sharing.fresh or made_in == sharing.trace_id
+            is_new = result.window is not None and sharing.is_of_this_run(result.window)
+            return run.node not in sharing.fresh or is_new
 
         return sharing.cache.claim(key, _attempt(call, sharing), {}, is_current)
 

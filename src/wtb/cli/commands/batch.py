@@ -30,6 +30,7 @@ from wtb.cli.views.batch_changes import (
     print_noticed,
 )
 from wtb.cli.views.batch_live import BatchDisplay
+from wtb.cli.views.batch_status import dead_rows, print_runner_hint, print_status
 from wtb.cli.views.batch_tables import (
     best_first,
     failure_rows,
@@ -81,6 +82,13 @@ workers_number = click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
 )
 
+runner_name = click.option(
+    "--runner",
+    default=None,
+    metavar="NAME",
+    help="What runs the jobs: threads, processes, an installed runner, or `file.py:Runner`.",
+)
+
 
 @click.group()
 def batch() -> None:
@@ -101,12 +109,7 @@ def batch() -> None:
     help="Run only this combination, such as 'answer=long', and the baseline; others keep their results. Repeatable.",
 )
 @workers_number
-@click.option(
-    "--runner",
-    default=None,
-    metavar="NAME",
-    help="What runs the jobs: threads, an installed runner, or `file.py:Runner`.",
-)
+@runner_name
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
 )
@@ -255,10 +258,20 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @click.argument("file", metavar="FILE[:BATCH]")
 @cases_file
 @workers_number
+@runner_name
 @url
 @as_json
 @example("wtb batch retry support_qa batch.py")
-def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url: str | None, as_json: bool) -> None:
+def retry(
+    *,
+    name: str,
+    file: str,
+    cases: Path | None,
+    workers: int | None,
+    runner: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
     """Run failed jobs and failed evaluations of a batch again, and take back the external calls that are left.
 
     The current workflow and evaluators come from FILE; the combinations, cases and repeats are those of BATCH. Jobs
@@ -278,6 +291,7 @@ def retry(*, name: str, file: str, cases: Path | None, workers: int | None, url:
             cases=_cases_of(before, cases or test.cases),
             repeats=before.batch.record.repeats,
             workers=workers or test.workers,
+            runner=runner or test.runner,
         )
         _run(bench, test, before.combinations, as_json=as_json)
 
@@ -357,6 +371,7 @@ def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
     print_sharing(result)
     print_noticed(result)
     print_crowding(result)
+    print_runner_hint(result)
     print_measured_apart(result)
     print_spent(result)
     print_failures(result)
@@ -410,6 +425,9 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable.")
 @click.option("--failed", is_flag=True, help="Show only failed jobs and failed evaluators, with their errors.")
 @click.option(
+    "--dead", is_flag=True, help="Show only jobs that were given up because they lost their worker three times."
+)
+@click.option(
     "--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row per job to this file."
 )
 @url
@@ -427,6 +445,7 @@ def show_batch(
     pareto: tuple[str, ...],
     tags: tuple[str, ...],
     failed: bool,
+    dead: bool,
     csv_file: Path | None,
     url: str | None,
     as_json: bool,
@@ -441,6 +460,9 @@ def show_batch(
             result = result.tagged(*tags)
         if csv_file is not None:
             _write(result, csv_file, as_json=as_json)
+        elif dead:
+            empty = "No job lost its worker so often that it was given up."
+            show_rows(dead_rows(result, whole=as_json), as_json=as_json, empty=empty)
         elif failed:
             show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
             if not as_json:
@@ -498,7 +520,30 @@ def _plain(job: JobResult, case: CaseText) -> dict[str, Any]:
         "latency_s": job.latency_s,
         "error": error_line(job) if job.status == JobStatus.FAILED else None,
         "run": job.run_id,
+        "worker": job.worker,
+        "host": job.host,
+        "started": None if job.started is None else job.started.isoformat(),
+        "ended": None if job.ended is None else job.ended.isoformat(),
+        "attempts": len(job.attempts),
     }
+
+
+@batch.command()
+@click.argument("name", metavar="BATCH")
+@url
+@as_json
+@example("wtb batch status support_qa")
+def status(*, name: str, url: str | None, as_json: bool) -> None:
+    """Show how far a batch has come, and which jobs run right now.
+
+    This works while `wtb batch run` runs in another terminal, or `bench.batch` in a program.
+    """
+    with Bench(url) as bench:
+        found = bench.batch_status(name)
+    if as_json:
+        print_json(found.to_data())
+    else:
+        print_status(found)
 
 
 @batch.command()

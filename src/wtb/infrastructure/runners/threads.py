@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from wtb.domain.runner import JobBroke, JobReport, RunJob
+from wtb.domain.runner import JobBroke, JobReport, RunJob, RunnerReport
 
 
 class ThreadRunner:
@@ -17,7 +17,7 @@ class ThreadRunner:
         self._submitted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def start(self, run: RunJob, workers: int, report: Callable[[JobReport], None]) -> None:
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         for number in range(workers):
             around = contextvars.copy_context()  # which says on which event loop async nodes run
             work = (self._work, run, report)
@@ -34,7 +34,7 @@ class ThreadRunner:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, run: RunJob, report: Callable[[JobReport], None]) -> None:
+    def _work(self, run: RunJob, report: Callable[[RunnerReport], None]) -> None:
         while (number := self._submitted.get()) is not None:
             try:
                 found: JobReport = run(number)

@@ -1,0 +1,107 @@
+"""Scale: jobs that compute, in processes and in threads; and the support example in both.
+
+Every figure is measured in turns, one way right after the other, so that what else the machine does meets both. The
+time that worker processes take to start is part of their figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.report import Figure, Part, measure
+
+ROOT = Path(__file__).parents[1]
+TURNS = 3
+CASES = 100
+COMPUTING = """
+import time
+
+import wtb
+
+flow = wtb.Workflow("computing")
+
+
+@flow.node(start=True)
+def compute(state):
+    until = time.thread_time() + 0.02
+    while time.thread_time() < until:
+        pass
+    return {"answer": state["number"]}
+
+
+cases = [{"id": str(number), "input": {"number": number}} for number in range(CASES)]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=["steps"])
+"""
+
+
+def run(folder: Path, file: Path | str, *options: str) -> float:
+    """Run a batch anew, as a command in a folder of its own; return the seconds that it took."""
+    shutil.rmtree(folder / ".wtb", ignore_errors=True)
+    command = [sys.executable, "-P", "-m", "wtb", "batch", "run", str(file), "--json", *options]
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    took_s = time.perf_counter() - began
+    assert json.loads(done.stdout)["status"] == "completed"
+    return took_s
+
+
+def in_turns(folder: Path, file: Path | str, *ways: Sequence[str]) -> list[float]:
+    """Return the median seconds of each way to run a batch."""
+    found = [[run(folder, file, *way) for way in ways] for _ in range(TURNS)]
+    return [median(times) for times in zip(*found, strict=True)]
+
+
+def computing(folder: Path) -> list[Figure]:
+    """Jobs of one node that computes 20 ms: two processes against one thread."""
+    (folder / "computing.py").write_text(f"CASES = {CASES * 10}\n{COMPUTING}")
+    one, two = in_turns(folder, "computing.py", ("--workers", "1"), ("--runner", "processes", "--workers", "2"))
+    return [
+        Figure(
+            name=f"{CASES * 10:,} jobs that compute 20 ms: two processes, as a share of one thread's time",
+            value=two / one,
+            unit="×",
+            bar=1 / 1.8,
+            detail=f"{one / two:.2f} times as quick: {two:.1f} s, one thread {one:.1f} s",
+            raw={"one_thread_s": one, "two_processes_s": two},
+        )
+    ]
+
+
+def demo(folder: Path) -> list[Figure]:
+    """The support example, 3,600 jobs: two processes against threads, each with its own default of workers."""
+    file = ROOT / "examples" / "support_qa" / "batch.py"
+    threads, processes = in_turns(folder, file, (), ("--runner", "processes"))
+    return [
+        Figure(
+            name="the support example: processes, as a share of the time of threads",
+            value=processes / threads,
+            unit="×",
+            bar=1 / 1.6,
+            detail=f"{threads / processes:.2f} times as quick: {processes:.1f} s, threads {threads:.1f} s",
+            raw={"threads_s": threads, "processes_s": processes},
+        )
+    ]
+
+
+def main() -> None:
+    """Measure everything."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts: list[Part] = [
+            ("jobs that compute", lambda: computing(folder)),
+            ("the support example", lambda: demo(folder)),
+        ]
+        measure(f"Scale, {os.cpu_count()} cores", Path("build/benchmarks/scale.json"), parts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What happens to a job whose worker ended before the job did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime
+
+from wtb.application.runs.run_figures import measured_runs
+from wtb.domain.batch import Job, JobStatus
+from wtb.domain.errors import ExecutionNotFound
+from wtb.domain.execution import Failure
+from wtb.domain.ids import ExecutionId
+from wtb.domain.job_attempt import MOST_LOST_WORKERS, AttemptEnd, JobAttempt
+from wtb.domain.job_record import WORKER_LOST
+from wtb.domain.ports import UnitOfWork
+from wtb.domain.runner import JobLost
+from wtb.domain.spending import Spent
+
+
+def with_lost_worker(uow: UnitOfWork, job: Job, report: JobLost, now: datetime) -> Job:
+    """Return a job with one more lost worker; it has failed, as a dead letter, if it has lost too many."""
+    lost = JobAttempt(
+        worker=report.worker, end=AttemptEnd.LOST, started=_started(uow, job), ended=now, reason=report.reason
+    )
+    job = job.noted(attempts=(*job.record.attempts, lost))
+    return job if len(job.record.lost_workers) < MOST_LOST_WORKERS else _dead(uow, job)
+
+
+def _dead(uow: UnitOfWork, job: Job) -> Job:
+    nodes = _next_nodes(uow, job)
+    where = f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else ""
+    ends = "; ".join(f"process {each.pid} on {each.host} {each.reason}" for each in job.record.lost_workers)
+    error = Failure(
+        type=WORKER_LOST,
+        message=(
+            f"the job lost its worker {len(job.record.lost_workers)} times{where} and is not tried again: {ends}. "
+            "Run the batch again to try it once more"
+        ),
+        node=nodes[0] if len(nodes) == 1 else None,
+    )
+    spent, external = job.spent, Counter[str]()
+    if job.execution_id is not None:
+        runs = measured_runs(uow, job.execution_id)
+        spent += sum((Spent.of(run.figures.spent.totals()) for run in runs if run.figures is not None), Spent())
+        calls = uow.tool_calls.list_calls(job.execution_id)
+        external = Counter(call.tool for call in calls if call.may_have_happened)
+    record = replace(job.record, error=error, spent=spent, external=dict(external))
+    return job.ended(JobStatus.FAILED, job.execution_id, record)
+
+
+def _started(uow: UnitOfWork, job: Job) -> datetime | None:
+    """Return when the run of a job was begun; None if it was not."""
+    if job.execution_id is None:
+        return None
+    try:
+        return uow.executions.get(job.execution_id).created_at
+    except ExecutionNotFound:
+        return None
+
+
+def _next_nodes(uow: UnitOfWork, job: Job) -> tuple[str, ...]:
+    """Return the nodes that the run of a job was at."""
+    if job.execution_id is None:
+        return ()
+    try:
+        branch = uow.branches.get(uow.executions.get(ExecutionId(job.execution_id)).branch_id)
+    except ExecutionNotFound:
+        return ()
+    return () if branch.head_id is None else tuple(dict.fromkeys(uow.checkpoints.get(branch.head_id).next_nodes))

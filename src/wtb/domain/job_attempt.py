@@ -1,0 +1,85 @@
+"""JobAttempt: one attempt at a job: which process made it, when, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+MOST_LOST_WORKERS = 3
+"""How often a job may lose its worker; then it is a dead letter."""
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt at a job ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    LOST = "lost"
+    """The worker ended before the job did."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerName:
+    """The name of a process as leases have it: `host-boot:namespace/pid/start`."""
+
+    name: str
+
+    @property
+    def host(self) -> str:
+        """The name of the machine."""
+        place = self.name.partition("/")[0]
+        machine = place.rpartition(":")[0] or place
+        return machine.rpartition("-")[0] or machine
+
+    @property
+    def pid(self) -> str:
+        """The number of the process."""
+        return self.name.partition("/")[2].partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAttempt:
+    """One attempt at a job. `worker` is the name of the process, as leases have it."""
+
+    worker: str
+    end: AttemptEnd
+    started: datetime | None
+    """None if that is not known: the worker was lost."""
+    ended: datetime
+    reason: str | None = None
+    """How the worker ended, if it was lost."""
+
+    @property
+    def host(self) -> str:
+        """The name of the machine."""
+        return WorkerName(self.worker).host
+
+    @property
+    def pid(self) -> str:
+        """The number of the process."""
+        return WorkerName(self.worker).pid
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "worker": self.worker,
+            "end": self.end.value,
+            "started": None if self.started is None else self.started.isoformat(),
+            "ended": self.ended.isoformat(),
+            **({} if self.reason is None else {"reason": self.reason}),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> JobAttempt:
+        """Read it from plain JSON."""
+        started = data["started"]
+        return cls(
+            worker=data["worker"],
+            end=AttemptEnd(data["end"]),
+            started=None if started is None else datetime.fromisoformat(started),
+            ended=datetime.fromisoformat(data["ended"]),
+            reason=data.get("reason"),
+        )

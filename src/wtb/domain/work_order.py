@@ -1,0 +1,119 @@
+"""WorkOrder: what a worker in another process needs to run jobs of a batch, stored with the batch."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCode:
+    """Where a worker loads the code of a batch from.
+
+    A batch test that a module holds brings its evaluators along. For any other, the workflow is loaded, and the
+    evaluators, the output and the tools are described one by one.
+    """
+
+    reference: str
+    """`file.py:name` or `package.module:name`."""
+    is_batch: bool
+    """Whether the reference names a batch test; else it names a workflow."""
+    folder: str
+    """The folder of the project: where modules are looked for, and where relative paths begin."""
+    evaluators: tuple[Any, ...] = ()
+    output: Any = None
+    tools: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "reference": self.reference,
+            "is_batch": self.is_batch,
+            "folder": self.folder,
+            "evaluators": list(self.evaluators),
+            "output": self.output,
+            "tools": dict(self.tools),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> BatchCode:
+        """Read it from plain JSON."""
+        return cls(
+            reference=data["reference"],
+            is_batch=data["is_batch"],
+            folder=data["folder"],
+            evaluators=tuple(data["evaluators"]),
+            output=data["output"],
+            tools=data["tools"],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """What a worker must have in common with the process that planned the batch."""
+
+    wtb: str
+    python: str
+
+    def to_data(self) -> dict[str, str]:
+        """Return it as plain JSON."""
+        return {"wtb": self.wtb, "python": self.python}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, str]) -> Versions:
+        """Read it from plain JSON."""
+        return cls(wtb=data["wtb"], python=data["python"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOrder:
+    """The code of a batch, the inputs of its cases, and how its jobs run."""
+
+    code: BatchCode
+    versions: Versions
+    workflows: Mapping[str, str]
+    """The combinations that run now, each with the digest of what its results depend on."""
+    inputs: bytes
+    """The input of each case, encoded."""
+    evaluator_digests: Mapping[str, str]
+    output_digest: str
+    share: bool = True
+    fresh: tuple[str, ...] = ()
+    seed: int = 0
+    retries: int = 0
+    external: str = "run"
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "code": self.code.to_data(),
+            "versions": self.versions.to_data(),
+            "workflows": dict(self.workflows),
+            "inputs": b64encode(self.inputs).decode(),
+            "evaluator_digests": dict(self.evaluator_digests),
+            "output_digest": self.output_digest,
+            "share": self.share,
+            "fresh": list(self.fresh),
+            "seed": self.seed,
+            "retries": self.retries,
+            "external": self.external,
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> WorkOrder:
+        """Read it from plain JSON."""
+        return cls(
+            code=BatchCode.from_data(data["code"]),
+            versions=Versions.from_data(data["versions"]),
+            workflows=data["workflows"],
+            inputs=b64decode(data["inputs"]),
+            evaluator_digests=data["evaluator_digests"],
+            output_digest=data["output_digest"],
+            share=data["share"],
+            fresh=tuple(data["fresh"]),
+            seed=data["seed"],
+            retries=data["retries"],
+            external=data["external"],
+        )

@@ -1,0 +1,176 @@
+"""ProcessRunner: the jobs of a batch in processes of this machine, for nodes that compute.
+
+Each worker process has a thread here that starts it, gives it one job at a time and passes its reports on. The
+processes are spawned, not forked: they share nothing with this one but the store. If a worker ends before its job, the
+thread reports the job as lost and starts another process. When this process ends, however it ends, the sockets close,
+and the workers end too.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from wtb.application.batches.worker_messages import error_from, report_from
+from wtb.domain.errors import WorkerFailed, WTBError
+from wtb.domain.runner import Assignment, JobBroke, JobLost, ResultSettled, RunJob, RunnerReport
+from wtb.infrastructure.runners.channel import Channel
+
+_LAST_WORDS_S = 10.0
+"""How long a worker may take to end once its work is done."""
+
+
+class ProcessRunner:
+    """One process a worker, each started with its first job."""
+
+    def __init__(self) -> None:
+        self._submitted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._assignment: Assignment | None = None
+
+    def assign(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
+        assert self._assignment is not None
+        for number in range(workers):
+            slot = _WorkerSlot(self._assignment, report)
+            thread = threading.Thread(
+                target=slot.work, args=(self._submitted,), name=f"wtb-process-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def submit(self, number: int) -> None:
+        self._submitted.put(number)
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._submitted.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+class _WorkerSlot:
+    """The place of one worker: a process, or the next one if it is lost."""
+
+    def __init__(self, assignment: Assignment, report: Callable[[RunnerReport], None]) -> None:
+        self._assignment = assignment
+        self._report = report
+        self._process: WorkerProcess | None = None
+
+    def work(self, submitted: queue.SimpleQueue[int | None]) -> None:
+        """Run submitted jobs until there is a None, then end the worker."""
+        try:
+            while (number := submitted.get()) is not None:
+                try:
+                    self._run(number)
+                except BaseException as error:  # noqa: BLE001  nobody else would hear of it, and the batch would wait
+                    self._report(JobBroke(number, error))
+        finally:
+            if self._process is not None:
+                self._process.end(self._report)
+
+    def _run(self, number: int) -> None:
+        process = self._ready()
+        if not process.run(number, self._report):
+            self._process = None
+            self._report(JobLost(number, process.name, process.ending()))
+
+    def _ready(self) -> WorkerProcess:
+        """Return a worker that is ready for a job; raise its error if it cannot work on this batch."""
+        if self._process is not None and not self._process.is_alive():
+            self._process.ending()  # it had no job to lose
+            self._process = None
+        if self._process is None:
+            process = WorkerProcess()
+            process.begin(self._assignment)
+            self._process = process
+        return self._process
+
+
+class WorkerProcess:
+    """A worker process, seen from the process that started it."""
+
+    def __init__(self) -> None:
+        here, there = socket.socketpair()
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "wtb.worker", str(there.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+                # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
+                start_new_session=True,
+            )
+        self._channel = Channel(here, self.is_alive)
+        self.name = f"/{self._process.pid}/"
+        """The name of the process, as leases have it; a worker that is not ready has not told it."""
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def begin(self, assignment: Assignment) -> None:
+        """Tell the worker what to work on, and wait until it is ready."""
+        self._channel.send({"assignment": assignment.to_data(), "path": sys.path, "driver": os.getpid()})
+        said = self._channel.receive()
+        if said is None:
+            how = self.ending()
+            raise WorkerFailed(f"a worker process {how} before it was ready; what it printed says why")
+        if "refused" in said:
+            self.ending()
+            raise _refused(said["refused"])
+        self.name = said["ready"]
+
+    def run(self, number: int, report: Callable[[RunnerReport], None]) -> bool:
+        """Let the worker run a job and pass its reports on; return False if it ended before the job did."""
+        self._channel.send({"run": number})
+        while (said := self._channel.receive()) is not None:
+            found = report_from(said)
+            report(found)
+            if not isinstance(found, ResultSettled):
+                return True
+        return False
+
+    def end(self, report: Callable[[RunnerReport], None]) -> None:
+        """Let the worker report what it has seen, and end."""
+        if self._channel.send({"end": True}):
+            while (said := self._channel.receive()) is not None:
+                report(report_from(said))
+        self.ending()
+
+    def ending(self) -> str:
+        """Wait until the process has ended, with all that it started; say how it ended."""
+        try:
+            self._process.wait(_LAST_WORDS_S)
+            was_ended = False
+        except subprocess.TimeoutExpired:
+            was_ended = True
+        code = self._process.poll()
+        if code != 0:
+            with suppress(OSError):  # its children would go on with a job that is given to another worker
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._channel.close()
+        return "did not end and was killed" if was_ended else _how(code or 0)
+
+
+def _refused(error: dict[str, str]) -> WTBError:
+    return error_from(error)
+
+
+def _how(code: int) -> str:
+    """Say how a process ended."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

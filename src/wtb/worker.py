@@ -1,0 +1,178 @@
+"""A worker process: `python -m wtb.worker FD`. It is started by a runner, and talks to it over the socket FD.
+
+It ends when the process that started it is gone: at once, like a crash, together with everything that it started.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wtb.application.batches.plan import BatchPlan
+from wtb.application.batches.worker import BatchWorker, with_inputs
+from wtb.application.batches.worker_messages import error_data, report_data
+from wtb.application.runs.mocks import tool_answers
+from wtb.batches import load_batch
+from wtb.bootstrap import Services, bootstrap
+from wtb.domain.batch import Batch
+from wtb.domain.cases import Case
+from wtb.domain.errors import WTBError
+from wtb.domain.runner import Assignment, JobBroke, JobReport, ResultSettled
+from wtb.domain.tool_answers import External
+from wtb.domain.variants import parse_label
+from wtb.domain.work_order import BatchCode, WorkOrder
+from wtb.flow import Workflow
+from wtb.infrastructure.evaluators.named import read_evaluators
+from wtb.infrastructure.evaluators.outputs import read_output
+from wtb.infrastructure.object_references import described
+from wtb.infrastructure.runners.channel import Channel
+from wtb.loading import load_workflow, look_in
+from wtb.settings import settings_from
+
+_KEEP_CLAIMS_S = 5.0
+_log = logging.getLogger("wtb.worker")
+
+
+def join(services: Services, given: Assignment) -> BatchWorker:
+    """Join the batch of an assignment as a worker: load its code, and check that it is the code that was planned."""
+
+    def plan_of(batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
+        return load_plan(services, batch, order, cases)
+
+    return services.batches.join(given, plan_of)
+
+
+def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
+    """Load the code of a batch, and return its plan as the process that planned it had it."""
+    flow, given_evaluators, given_output, tools = _load_code(order.code)
+    definition = flow.definition()
+    definition = replace(definition, tools={**definition.tools, **tool_answers(tools)})
+    stored: Mapping[str, Mapping[str, Any]] = services.codec.decode(order.inputs)
+    restored = definition.restored or dict
+    evaluators, record = read_evaluators(given_evaluators), batch.record
+    return BatchPlan(
+        name=batch.name,
+        definition=definition,
+        source=record.source,
+        combinations=[parse_label(each) for each in order.workflows],
+        cases=with_inputs(cases, {case: restored(given) for case, given in stored.items()}),
+        repeats=record.repeats,
+        baseline=parse_label(record.baseline),
+        selection=[parse_label(each) for each in record.combinations],
+        evaluators=evaluators,
+        output=read_output(given_output, evaluators),
+        share=order.share,
+        fresh=order.fresh,
+        seed=order.seed,
+        retries=order.retries,
+        external=External(order.external),
+    )
+
+
+def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
+    """Return the workflow, the evaluators, the output and the tools of a batch."""
+    look_in(Path(code.folder))
+    if code.is_batch:
+        test = load_batch(code.reference)
+        return test.flow, test.evaluators, test.output, test.tools
+    flow = load_workflow(code.reference)
+    evaluators = [described(each) for each in code.evaluators]
+    return flow, evaluators, described(code.output), {name: described(each) for name, each in code.tools.items()}
+
+
+class _Desk:
+    """Reads what the driver says in a thread, so that its end is noticed while a job runs."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="wtb-driver", daemon=True).start()
+
+    def next(self) -> Mapping[str, Any]:
+        return self._messages.get()
+
+    def _read(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            self._messages.put(message)
+        _end_at_once()
+
+
+def _end_at_once() -> None:
+    """End this process as a crash would, with all that it started: the store is made for that."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def serve(channel: Channel) -> None:
+    """Work on the assignment that comes over a channel, until there is no more to do."""
+    desk = _Desk(channel)
+    begin = desk.next()
+    sys.path[:] = begin["path"]
+    given = Assignment.from_data(begin["assignment"])
+    try:
+        services = bootstrap(settings_from(given.settings))
+    except WTBError as error:
+        channel.send({"refused": error_data(error)})
+        return
+    with services:
+        try:
+            worker = join(services, given)
+        except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
+            _log.debug("this worker cannot work on the batch", exc_info=True)
+            channel.send({"refused": error_data(error)})
+            return
+        ended = threading.Event()
+        threading.Thread(target=_keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
+        stop_listening = worker.listen(lambda key: _tell(channel, key))
+        channel.send({"ready": worker.name})
+        _work(worker, desk, channel)
+        stop_listening()
+        ended.set()
+
+
+def _work(worker: BatchWorker, desk: _Desk, channel: Channel) -> None:
+    while "run" in (message := desk.next()):
+        channel.send(report_data(_reported(worker, message["run"])))
+    channel.send(report_data(worker.end()))
+
+
+def _reported(worker: BatchWorker, number: int) -> JobReport:
+    try:
+        return worker.run(number)
+    except Exception as error:  # noqa: BLE001  the driver raises it
+        _log.exception("job %d could not be run", number)
+        return JobBroke(number, error)
+
+
+def _tell(channel: Channel, key: bytes) -> None:
+    channel.send(report_data(ResultSettled(key)))
+
+
+def _keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
+    while not ended.wait(_KEEP_CLAIMS_S):
+        try:
+            worker.keep_claims()
+        except WTBError:
+            _log.warning("what this worker has claimed could not be extended; it tries again", exc_info=True)
+
+
+def main() -> None:
+    """Serve the runner that started this process."""
+    number = int(sys.argv[1])
+    os.set_inheritable(number, False)
+    parent = os.getppid()
+    serve(Channel(socket.socket(fileno=number), lambda: os.getppid() == parent))
+
+
+if __name__ == "__main__":
+    main()
