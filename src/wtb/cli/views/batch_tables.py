@@ -263,22 +263,21 @@ def _answer_rows(
 
 
 def print_tags(result: BatchResult) -> None:
-    """Print the means by tag; they are exploratory, so no verdicts stand beside them."""
+    """Print the means by tag of the best combinations; they are exploratory, so no verdicts stand beside them."""
     tags = result.tags
     if not tags:
         return
     means = result.means_by_tag()
     few = [*tags][:_FEW]
+    best = [row.combination for row in best_first(result)]
+    shown = dict.fromkeys((result.baseline, *best[: _FEW + 1]))
     echo(f"Means of {result.primary} by tag (exploratory: no test stands behind these):")
     names = {tag: f"{tag} ({counted(len(tags[tag]), 'case')})" for tag in few}
-    print_table(
-        [
-            {"combination": name, **{names[tag]: number(means[tag][name]) for tag in few}}
-            for name in [row.combination for row in best_first(result)]
-        ]
-    )
-    if len(tags) > _FEW:
-        echo(f"{len(tags) - _FEW:,} more tags: --json has all.")
+    print_table([{"combination": name, **{names[tag]: number(means[tag][name]) for tag in few}} for name in shown])
+    left = {"tag": len(tags) - len(few), "combination": len(best) - len(shown)}
+    more = " and ".join(counted(number, f"more {noun}") for noun, number in left.items() if number > 0)
+    if more:
+        echo(f"{more}: --json has all.")
     echo()
 
 
