@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from wtb.application.batches.worker_messages import error_from, report_from
-from wtb.domain.errors import WorkerFailed, WTBError
+from wtb.domain.errors import WorkerFailed
 from wtb.domain.runner import Assignment, JobBroke, JobLost, ResultSettled, RunJob, RunnerReport
 from wtb.infrastructure.runners.channel import Channel
 
@@ -119,14 +119,14 @@ class WorkerProcess:
 
     def begin(self, assignment: Assignment) -> None:
         """Tell the worker what to work on, and wait until it is ready."""
-        self._channel.send({"assignment": assignment.to_data(), "path": sys.path, "driver": os.getpid()})
+        self._channel.send({"assignment": assignment.to_data(), "path": sys.path})
         said = self._channel.receive()
         if said is None:
             how = self.ending()
             raise WorkerFailed(f"a worker process {how} before it was ready; what it printed says why")
         if "refused" in said:
             self.ending()
-            raise _refused(said["refused"])
+            raise error_from(said["refused"])
         self.name = said["ready"]
 
     def run(self, number: int, report: Callable[[RunnerReport], None]) -> bool:
@@ -160,10 +160,6 @@ class WorkerProcess:
         self._process.wait()
         self._channel.close()
         return "did not end and was killed" if was_ended else _how(code or 0)
-
-
-def _refused(error: dict[str, str]) -> WTBError:
-    return error_from(error)
 
 
 def _how(code: int) -> str:
