@@ -5,6 +5,7 @@ It ends when the process that started it is gone: at once, like a crash, togethe
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import queue
@@ -12,7 +13,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,7 @@ def join(services: Services, given: Assignment) -> BatchWorker:
 def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
     """Load the code of a batch, and return its plan as the process that planned it had it."""
     flow, given_evaluators, given_output, tools = _load_code(order.code)
+    _import_others(order.imports)
     definition = flow.definition()
     definition = replace(definition, tools={**definition.tools, **tool_answers(tools)})
     stored: Mapping[str, Mapping[str, Any]] = services.codec.decode(order.inputs)
@@ -76,6 +79,14 @@ def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequenc
         retries=order.retries,
         external=External(order.external),
     )
+
+
+def _import_others(modules: Iterable[str]) -> None:
+    """Import the modules that register classes of states and that the code of the batch does not import itself."""
+    for module in modules:
+        if module not in sys.modules:
+            with suppress(ImportError):  # the comparison of the code names what is missing
+                importlib.import_module(module)
 
 
 def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:

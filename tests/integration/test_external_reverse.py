@@ -132,7 +132,9 @@ def test_a_tool_without_reverse_is_named_before_the_batch_and_with_its_run_after
         return {"run": ctx.run.execution_id}
 
     flow.add_node("both", both, start=True)
-    booked, mailed = bench.plan(flow, cases=CASES, evaluators=["steps"], external="reverse").external
+    planned = bench.plan(flow, cases=CASES, evaluators=["steps"], external="reverse").external
+    # Classes that other tests registered may name more tools.
+    booked, mailed = [tool for tool in planned if tool.name.startswith("office_")]
     assert (booked.name, booked.answer, booked.taken_back) == ("office_book", "reverse", True)
     assert (mailed.name, mailed.answer, mailed.taken_back) == ("office_mail", "reverse", False)
     result = reversed_batch(bench, flow, office)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
@@ -17,6 +18,7 @@ import wtb
 from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
+from wtb.infrastructure.codecs.types import REGISTERED
 
 STORY = """
 import os
@@ -107,6 +109,13 @@ class Project:
         return {int(line.partition(" ")[0]) for line in self.log.read_text().splitlines()}
 
 
+@pytest.fixture(autouse=True)
+def _no_classes_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes that other test modules have registered here are not registered in the workers."""
+    monkeypatch.setattr(REGISTERED, "_by_name", {})
+    monkeypatch.setattr(REGISTERED, "_names", {})
+
+
 @pytest.fixture(params=["threads", "processes"])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     with wtb.Bench(folder=tmp_path / "wtb") as bench:
@@ -155,6 +164,21 @@ def test_jobs_that_need_the_same_result_wait_for_it_and_go_on_in_any_worker(proj
     assert project.noted() == Counter({"prepare ann": 1, "answer ann": 1, "loud ann": 1})
     assert [len(job.attempts) for job in result.results] == [1, 1]
     assert (result.sharing["executed"], result.sharing["shared"]) == (3, 1)
+
+
+def test_classes_of_states_that_only_the_running_program_imports_reach_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "money.py").write_text(
+        "import dataclasses, wtb\n@wtb.serialisable\n@dataclasses.dataclass\nclass Money:\n    cents: int\n"
+    )
+    importlib.import_module("money")
+    with wtb.Bench(folder=tmp_path / "wtb") as bench:
+        project = Project(tmp_path, bench, "processes")
+        assert project.run(cases=project.cases("ann")).status == "completed"
+    for module in ("story", "money"):
+        sys.modules.pop(module, None)
 
 
 def test_processes_share_a_postgres_database(tmp_path: Path, postgres: PostgresServer, migrated_database: str) -> None:

@@ -84,6 +84,8 @@ class WorkOrder:
     seed: int = 0
     retries: int = 0
     external: str = "run"
+    imports: tuple[str, ...] = ()
+    """Modules that register classes of states. The code of the batch need not import them, but states may hold them."""
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -99,6 +101,7 @@ class WorkOrder:
             "seed": self.seed,
             "retries": self.retries,
             "external": self.external,
+            "imports": list(self.imports),
         }
 
     @classmethod
@@ -116,4 +119,5 @@ class WorkOrder:
             seed=data["seed"],
             retries=data["retries"],
             external=data["external"],
+            imports=tuple(data.get("imports", ())),
         )

@@ -174,7 +174,8 @@ class BatchTestRunner:
                 status=BatchStatus.RUNNING,
                 record=replace(
                     record_of(plan, known, self._services.codec, self._services.masker),
-                    work=work_order_of(plan, planned.workflows, self._services.codec) or _work_under_way(before),
+                    work=work_order_of(plan, planned.workflows, self._services.codec, self._planner.modules_of_states())
+                    or _work_under_way(before),
                     bools=bools,
                     trace=trace_id,
                     made_of=planned.made_of,

@@ -142,7 +142,9 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
     )
 
 
-def work_order_of(plan: BatchPlan, workflows: Mapping[str, str], codec: Codec) -> WorkOrder | None:
+def work_order_of(
+    plan: BatchPlan, workflows: Mapping[str, str], codec: Codec, imports: tuple[str, ...] = ()
+) -> WorkOrder | None:
     """Return what workers in other processes need beside the record; None if jobs run in this process."""
     if plan.code is None:
         return None
@@ -158,6 +160,7 @@ def work_order_of(plan: BatchPlan, workflows: Mapping[str, str], codec: Codec) -
         seed=plan.seed,
         retries=plan.retries,
         external=plan.external.value,
+        imports=imports,
     )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from wtb.application.batches.external_tools import external_tools
@@ -13,6 +14,8 @@ from wtb.application.batches.forecast import ExternalTool, Forecast, NodeRunCoun
 from wtb.application.batches.plan import BatchPlan
 from wtb.application.batches.scoring import scored_by, waiting_for_scores
 from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
+from wtb.application.dependencies.objects import module_of
+from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.traces import Traces, in_words
 from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.application.dependencies.workflow_code import changed_parts, node_fingerprint, surroundings
@@ -79,6 +82,12 @@ class BatchPlanner:
         self._find_tool = find_tool
         self._state_types = state_types
         self._state_functions = state_functions
+
+    def modules_of_states(self) -> tuple[str, ...]:
+        """Return the user's own modules that registered classes of states in this process."""
+        functions = chain.from_iterable(self._state_functions().values())
+        modules = {module_of(thing) for thing in (*self._state_types(), *functions)}
+        return tuple(sorted(module for module in modules if is_own_module(module)))
 
     def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is computed once."""
