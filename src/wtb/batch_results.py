@@ -14,6 +14,7 @@ from wtb.application.batches.scoring import kept_cases
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
+from wtb.domain.cases import Case
 from wtb.domain.display import Display, Displayed, DisplayTable, figure
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.evaluation import (
@@ -229,10 +230,16 @@ class BatchResult(Displayed):
         """The input and the expected value of each case as text, masked, and its tags."""
         services, record = self._bench.services, self.batch.record
         kept = kept_cases(record, services.codec)
+
+        def expected(case: Case) -> str | None:
+            if case.expected is None or case.id in record.expected_texts:
+                return record.expected_texts.get(case.id)
+            return output_of(case.expected, services.masker).text  # a batch of an earlier version
+
         return {
             case.id: CaseText(
                 input=record.inputs.get(case.id),
-                expected=None if case.expected is None else output_of(case.expected, services.masker).text,
+                expected=expected(case),
                 tags=case.tags,
             )
             for case in kept.values()

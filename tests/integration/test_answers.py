@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 import wtb
+from tests.shell import Shell
 from wtb.cli import main
 from wtb.domain.errors import InvalidInput
 
@@ -147,6 +148,24 @@ def test_secrets_are_masked_in_all_three(bench: wtb.Bench) -> None:
     cases = [{"id": "leak", "input": {"key": key}, "expected": {"answer": key}}]
     [row] = bench.batch(made, cases=cases, evaluators=[wtb.ExactMatch("answer")]).rows()
     assert (row["input"], row["expected"], row["output"]) == ("***", "***", "***")
+
+
+LEAKY = """
+import wtb
+
+text = "a " + wtb.Secret("planted-word").reveal()
+flow = wtb.Workflow("leaky")
+flow.add_node("say", lambda state: {"answer": state["key"]}, start=True)
+cases = [{"id": "leak", "input": {"key": text}, "expected": {"answer": text}}]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=[wtb.ExactMatch("answer")])
+"""
+
+
+def test_a_process_that_does_not_know_a_secret_shows_none_of_the_three(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, leaky=LEAKY)
+    shell.wtb("batch", "run", "leaky.py")
+    [row] = shell.json("batch", "show", "leaky", "--cases")
+    assert (row["input"], row["expected"], row["output"]) == ("a ***", "a ***", "a ***")
 
 
 def test_the_command_line_shows_answers_by_case(folder: Path) -> None:

@@ -104,6 +104,12 @@ def judge(**options: Any) -> wtb.Judge:
     return wtb.Judge("some-model", "Is it polite?", (1, 5), output="greeting", label="human", wait_s=0, **options)
 
 
+def test_an_answer_in_a_markdown_fence_is_read(judged: Bench, model: ModelServer) -> None:
+    model.prepared = ['```json\n{"reason": "fine", "score": 3}\n```']
+    result = judged.batch(greeter(), cases=CASES[:1], evaluators=[judge(tries=1)], only=["baseline"])
+    assert [each.scores["judge"] for each in result.results if each.combination == "baseline"] == [3.0]
+
+
 def test_what_an_evaluator_reports_counts_in_the_budget_and_not_as_a_cost_of_the_workflow() -> None:
     @wtb.evaluator(worst=0, best=1)
     def asked(context: wtb.EvaluationContext) -> float:

@@ -54,6 +54,14 @@ def test_what_a_node_emits_and_logs_is_kept_before_its_end_and_in_order(bench: B
     assert warning == NodeLogged(node="work", visit=1, level="warning", text="careful")
 
 
+def test_a_log_line_whose_arguments_do_not_fit_does_not_stop_the_node(bench: Bench) -> None:
+    def work(state: Any, ctx: Any) -> None:
+        ctx.log("%d of %d done", 1)
+
+    run = bench.run(flow_of(work), {})
+    assert (run.status, told(run)) == ("completed", ["%d of %d done (its arguments do not fit)"])
+
+
 def test_what_is_said_before_a_call_comes_before_it(bench: Bench) -> None:
     tool = wtb.tool(name="ping", effects="none")(lambda: 1)
 

@@ -313,7 +313,9 @@ class Sharing:
 
     def claim(self, key: bytes, node: str, state: Mapping[str, Any]) -> SharedResult | SharedFailure | Busy | None:
         """Return the result, or Busy if somebody is making it; None if this job must make it."""
-        found = self.cache.claim(key, self.attempt, state, lambda result: self._is_current(result, node))
+        found = self.cache.claim(
+            key, self.attempt, state, lambda result: self.is_current(result, node, self.fingerprints[node])
+        )
         if found is None:
             self.claimed.add(key)
         elif isinstance(found, SharedResult):
@@ -327,15 +329,14 @@ class Sharing:
         if result.measured is not None:
             self._measure(result.measured)
 
-    def _is_current(self, result: SharedResult, node: str) -> bool:
-        """Whether nothing that a result depends on has changed."""
+    def is_current(self, result: SharedResult, node: str, print_: Fingerprint) -> bool:
+        """Whether nothing that a result depends on has changed; the node says whether it has to be fresh."""
         window = result.window
         if window is None or (node in self.fresh and not self.is_of_this_run(window)):
             return False
-        held = self.fingerprints[node].mutable_parts
-        if any(result.held.get(name, part) != part for name, part in held.items()):
+        if any(result.held.get(name, part) != part for name, part in print_.mutable_parts.items()):
             return False
-        return not self.traces.changed([window], [self.fingerprints[node]])
+        return not self.traces.changed([window], [print_])
 
     def is_of_this_run(self, window: Window) -> bool:
         """Whether a result was made in this run of the batch, by whichever worker."""

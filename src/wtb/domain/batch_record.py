@@ -73,6 +73,8 @@ class BatchRecord:
     """The expected result and tags of each case, encoded, for evaluators that are added later."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """The input of each case as people read it: masked, and cut if it is very long."""
+    expected_texts: Mapping[str, str] = field(default_factory=dict)
+    """The expected value of each case that has one, likewise: a later process may not know all secrets."""
     near_copies: NearCopies | None = None
     workers: int = 0
     cores: int = 1
@@ -125,6 +127,7 @@ class BatchRecord:
             "clusters": dict(self.clusters),
             "expected": None if self.expected is None else b64encode(self.expected).decode(),
             "inputs": dict(self.inputs),
+            "expected_texts": dict(self.expected_texts),
             "near_copies": None if self.near_copies is None else self.near_copies.to_data(),
             "workers": self.workers,
             "cores": self.cores,
@@ -158,6 +161,7 @@ class BatchRecord:
             clusters=data.get("clusters", {}),
             expected=None if expected is None else b64decode(expected),
             inputs=data.get("inputs", {}),
+            expected_texts=data.get("expected_texts", {}),
             near_copies=None if copies is None else NearCopies.from_data(copies),
             workers=data.get("workers", 0),
             cores=data.get("cores", 1),

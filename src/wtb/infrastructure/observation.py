@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import source_from_cache
@@ -142,6 +142,13 @@ class ProcessObserver:
     def seen(self, since: int = 0) -> Sequence[Observation]:
         """Return what was read, from a number on, in the order in which it was noted."""
         return self._seen[since : self.count()]
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Add those observations of another process that are not there yet."""
+        self.count()
+        with self._lock:
+            known = set(self._seen)
+            self._seen += [each for each in observations if each not in known]
 
     def digest(self, source: ObservedSource) -> str:
         """Return the digest of a source as it is now."""

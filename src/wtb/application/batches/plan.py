@@ -129,6 +129,9 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
         cases=tuple(case.id for case in plan.cases),
         expected=cases_to_keep(plan.cases, codec),
         inputs={case.id: output_of(case.input, masker).text for case in plan.cases},
+        expected_texts={
+            case.id: output_of(case.expected, masker).text for case in plan.cases if case.expected is not None
+        },
         repeats=plan.repeats,
         metrics=tuple(map(metric_of, plan.evaluators)),
         weights=dict(plan.weights),

@@ -91,6 +91,17 @@ class Traces:
         }
         return tuple(sorted(found))
 
+    def read_again(self, window: Window, trace_id: str, print_: Fingerprint) -> None:
+        """Let what a function read in a window of an older trace count as read in this one, too.
+
+        Who gets its result without calling it depends on that as well.
+        """
+        if window.trace_id == trace_id:
+            return
+        before = [(number, each) for number, each in self._observations(window.trace_id) if number < window.end]
+        mine = [each for _, each in _checkable(before) if _concerns(each.reader, [print_])]
+        self._observer.add([each for each in mine if self._observer.digest(each.source) == each.digest])
+
     def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[ObservedSource, ...]:
         """Return the servers and programs that a function was seen to use; WTB cannot check what they would say now."""
         found = {
@@ -121,14 +132,20 @@ class Traces:
 
     def _compared(self, observations: Sequence[tuple[int, Observation]]) -> dict[Key, list[tuple[int, bool]]]:
         now: dict[ObservedSource, str] = {}
-        written = {each.source for _, each in observations if each.digest == WRITTEN}
         found: dict[Key, list[tuple[int, bool]]] = defaultdict(list)
-        for number, each in observations:
-            if each.source.kind.is_verifiable and each.source not in written:
-                if each.source not in now:
-                    now[each.source] = self._observer.digest(each.source)
-                found[each.reader, each.source].append((number, now[each.source] == each.digest))
+        for number, each in _checkable(observations):
+            if each.source not in now:
+                now[each.source] = self._observer.digest(each.source)
+            found[each.reader, each.source].append((number, now[each.source] == each.digest))
         return {key: states for key, states in found.items() if not all(holds for _, holds in states)}
+
+
+def _checkable(observations: Sequence[tuple[int, Observation]]) -> list[tuple[int, Observation]]:
+    """Return the observations of sources that WTB can check later and that no run has written."""
+    written = {each.source for _, each in observations if each.digest == WRITTEN}
+    return [
+        (number, each) for number, each in observations if each.source.kind.is_verifiable and each.source not in written
+    ]
 
 
 def _concerns(reader: str, prints: Sequence[Fingerprint]) -> bool:

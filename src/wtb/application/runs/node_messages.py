@@ -130,9 +130,16 @@ class NodeLog(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line with a level of your choice."""
         if level >= logging.INFO:
-            line = logging.LogRecord("", level, "", 0, msg, args or None, None).getMessage()
-            self._keep(level, line + _traceback(kwargs.get("exc_info")))
+            self._keep(level, _line(level, msg, args) + _traceback(kwargs.get("exc_info")))
         super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+
+def _line(level: int, msg: object, args: tuple[object, ...]) -> str:
+    """Return a line of a log; like Python's logging, a wrong format or an odd argument does not stop the program."""
+    try:
+        return logging.LogRecord("", level, "", 0, msg, args or None, None).getMessage()
+    except Exception:  # noqa: BLE001  the argument's own __str__ may raise anything
+        return f"{msg if isinstance(msg, str) else type(msg).__name__} (its arguments do not fit)"
 
 
 def _traceback(exc_info: Any) -> str:

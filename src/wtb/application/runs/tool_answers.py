@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.node_cache import AttemptRef, Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.ids import ExecutionId, NodeRunId
-from wtb.domain.observation import Window
 from wtb.domain.ports import Codec
 from wtb.domain.tool_answers import External, MockedTool, Recording, RunAnswers, ToolAnswer
 from wtb.domain.tools import CallKind, Effects, Tool, ToolCall
@@ -37,7 +38,7 @@ class ToolAnswers:
     sharing: Sharing | None = None
     _of_runs: dict[str, _RunIndex] = field(default_factory=dict)
     _tools: dict[str, Tool] = field(default_factory=dict)
-    _codes: dict[str, str] = field(default_factory=dict)
+    _prints: dict[str, Fingerprint] = field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
@@ -137,11 +138,13 @@ class ToolAnswers:
     def _claim(
         self, key: bytes, run: NodeRun, call: ToolCall, sharing: Sharing
     ) -> SharedResult | SharedFailure | Busy | None:
-        def is_current(result: SharedResult) -> bool:
-            is_new = result.window is not None and sharing.is_of_this_run(result.window)
-            return run.node not in sharing.fresh or is_new
-
-        return sharing.cache.claim(key, _attempt(call, sharing), {}, is_current)
+        print_ = self._print_of(call.tool)
+        found = sharing.cache.claim(
+            key, _attempt(call, sharing), {}, lambda result: sharing.is_current(result, run.node, print_)
+        )
+        if isinstance(found, SharedResult) and found.window is not None:
+            sharing.traces.read_again(found.window, sharing.trace_id, print_)
+        return found
 
     def _key(self, run: NodeRun, call: ToolCall, sharing: Sharing) -> bytes:
         """Return what the answer depends on: the case, the tool's code, the arguments, and which equal call it is.
@@ -149,14 +152,20 @@ class ToolAnswers:
         Equal calls are counted in each visit of a node. A count over the whole run would depend on which nodes run at
         the same time, and on which results come from other jobs.
         """
-        code, place = self._code_of(call.tool), f"{run.node}#{run.visit}"
+        code, place = self._print_of(call.tool).digest, f"{run.node}#{run.visit}"
         facts = ["tool", self.workflow, sharing.case_id, code, place, call.identity, self._digest(call)]
         return self.codec.digest(*(self.codec.digest(each.encode()) for each in facts))
 
-    def _code_of(self, tool: str) -> str:
-        if tool not in self._codes:
-            self._codes[tool] = fingerprint(self._tools[tool].function).fixed_digest
-        return self._codes[tool]
+    def _print_of(self, tool: str) -> Fingerprint:
+        """Return what the answers of a tool depend on.
+
+        Of a value that calls may change, such as a counter, only the code that makes it counts: a call that is already
+        recorded must not be made again because of another call.
+        """
+        if tool not in self._prints:
+            print_ = fingerprint(self._tools[tool].function)
+            self._prints[tool] = print_.without(print_.mutable)
+        return self._prints[tool]
 
     def find_own(self, run: NodeRun, call: ToolCall) -> ToolCall | None:
         """Return a call that was cut off with its result, if the call itself has been recorded before that."""
@@ -175,14 +184,23 @@ class ToolAnswers:
         if self._claim(key, run, call, self.sharing) is None:
             self.keep(key, call, call.result, self.sharing)
 
-    def keep(self, key: bytes, call: ToolCall, result: Any, sharing: Sharing, *, by: str | None = None) -> None:
-        """Record the result of a real call for all later ones."""
+    def keep(
+        self,
+        key: bytes,
+        call: ToolCall,
+        result: Any,
+        sharing: Sharing,
+        *,
+        by: str | None = None,
+        begin: int | None = None,
+    ) -> None:
+        """Record the result of a real call for all later ones; `begin` is the place in the trace where it began."""
         answer = SharedResult(
             returned={"answer": result, "by": by or _by(call)},
             file_commit=None,
             usage={},
             ms=0.0,
-            window=Window(sharing.trace_id, 0, 0),
+            window=sharing.read_since(sharing.begin() if begin is None else begin),
         )
         sharing.cache.settle_now(key, _attempt(call, sharing), answer)
         sharing.claimed.discard(key)
@@ -212,23 +230,25 @@ class _Kept:
     function: Callable[[], Any]
 
     def made(self) -> Any:
+        begin = self.sharing.begin()
         try:
             result = self.function()
         except BaseException:
             self.answers._release(self.key, self.sharing)
             raise
         if inspect.isawaitable(result):
-            return self._awaited(result)
-        self.answers.keep(self.key, self.call, result, self.sharing)
+            return self._awaited(result, begin)
+        self.answers.keep(self.key, self.call, result, self.sharing, begin=begin)
         return result
 
-    async def _awaited(self, result: Any) -> Any:
+    async def _awaited(self, result: Any, begin: int) -> Any:
         try:
             result = await result
         except BaseException:
             self.answers._release(self.key, self.sharing)
             raise
-        self.answers.keep(self.key, self.call, result, self.sharing)
+        # On a thread: an event loop must not wait for the store.
+        await in_thread(self.answers.keep, self.key, self.call, result, self.sharing, begin=begin)
         return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -79,6 +79,10 @@ class DependencyObserver(Protocol):
 
     def seen(self, since: int = 0) -> Sequence[Observation]:
         """Return the observations from a number on, in order; later calls only add to them."""
+        ...
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Add those observations of another process that are not there yet."""
         ...
 
     def digest(self, source: ObservedSource) -> str:

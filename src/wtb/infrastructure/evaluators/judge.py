@@ -6,6 +6,7 @@ It uses the standard library: one request with a time limit needs no HTTP packag
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
 
 _LONGEST_WAIT_S = 30.0
 _LONGEST_TOLD = 200
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
 
 
 class JudgeFailed(WTBError):
@@ -191,13 +193,19 @@ class Judge:
             raise _TryAgain("the service answered with something else than a chat completion") from error
         context.usage(model=self.model, input_tokens=sent, output_tokens=got)
         try:
-            score = json.loads(content)["score"]
+            score = json.loads(_unfenced(content))["score"]
         except (KeyError, TypeError, ValueError) as error:
             raise _TryAgain(f"the model answered {str(content)[:_LONGEST_TOLD]!r}, not JSON with a score") from error
         low, high = sorted((self.worst, self.best))
         if isinstance(score, bool) or not isinstance(score, int | float) or not low <= score <= high:
             raise _TryAgain(f"the score {score!r} is not on the scale from {low:g} to {high:g}")
         return float(score)
+
+
+def _unfenced(content: Any) -> Any:
+    """Return JSON without the Markdown fence that some models put around it."""
+    found = _FENCED.fullmatch(content) if isinstance(content, str) else None
+    return content if found is None else found[1]
 
 
 def _seconds(retry_after: str | None) -> float | None:
