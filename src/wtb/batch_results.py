@@ -46,7 +46,7 @@ _FORMULA = tuple("=+-@\t\r\n")
 """A spreadsheet treats a cell that begins with one of these as a formula."""
 
 MOST_FLAKY = 50
-"""The most flaky cases to list, because each one's node must be looked up in its runs."""
+"""How many flaky cases are listed at most, because the node of each must be looked up in its runs."""
 
 _BUSY = 0.7
 """If threads keep at least this share of a core busy, they mostly compute."""
@@ -300,8 +300,8 @@ class BatchResult(Displayed):
     def tagged(self, *tags: str) -> BatchResult:
         """Return the result on the cases that have any of these tags; nothing is stored.
 
-        Whoever looks at many tags finds something in one of them by chance: take such a finding as a hint, and check it
-        with new cases.
+        If you look at many tags, one of them will show something by chance: take such a finding as a hint, and check
+        it with new cases.
         """
         known = self.tags
         unknown = [tag for tag in tags if tag not in known]
@@ -315,7 +315,7 @@ class BatchResult(Displayed):
     def means_by_tag(self, metric: str | None = None) -> dict[str, dict[str, float | None]]:
         """Return the mean of each combination on the cases of each tag; without a metric, on the primary one.
 
-        These means are exploratory: no test stands behind them.
+        These means are exploratory: they are not tested.
         """
         from wtb.domain.statistics.comparisons import summarise
 

@@ -287,7 +287,7 @@ class Run(Displayed):
 
         - `update`: overwrite these keys of the state first.
         - `answer`: the answer to the question that the run asks.
-        - `rerun_node`: undo what can be undone of the unfinished node, and begin it afresh.
+        - `rerun_node`: undo what can be undone of the unfinished node, and start it over.
         - `strict`: refuse to continue if the workflow has changed since the run began; by default you only get a
           warning.
         - `take_over`: take the run from a process that cannot be seen from here, when a wrong clock has put the end of

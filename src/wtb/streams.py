@@ -78,7 +78,7 @@ class RunStream:
         self._over.result()
 
     async def aclose(self) -> None:
-        """Pause the run at the next boundary, if it still goes on, and wait for that."""
+        """If the run is still running, pause it at the next boundary and wait for that."""
         self._request.pause()
         if self._has_begun:
             await awaited(lambda: wait([self._over]), lambda: None)

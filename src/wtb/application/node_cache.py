@@ -235,7 +235,7 @@ def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
         tool_errors=value["tool_errors"],
         window=None if value.get("window") is None else Window.from_data(value["window"]),
         held=value.get("held", {}),
-        measured=Measured.once(entry.expires_at, entry.owner),  # a settled claim has here when it was settled
+        measured=Measured.once(entry.expires_at, entry.owner),  # once settled, this is the time of settling
     )
 
 
@@ -338,7 +338,7 @@ class Sharing:
         return not self.traces.changed([window], [self.fingerprints[node]])
 
     def is_of_this_run(self, window: Window) -> bool:
-        """Whether a result was made in this run of the batch, by whichever worker."""
+        """Whether a result was made in this run of the batch, by any worker."""
         return run_of(window.trace_id) == run_of(self.trace_id)
 
     def begin(self) -> int:

@@ -73,7 +73,7 @@ class Progress:
 
 
 class Jobs(Protocol):
-    """What an attempt asks about the jobs of its batch, which it knows by number."""
+    """The jobs of a batch as its attempt uses them: by number."""
 
     def run(self, number: int) -> JobReport:
         """Run a job until it ends or has to wait."""
@@ -84,11 +84,11 @@ class Jobs(Protocol):
         ...
 
     def find_ended(self, number: int) -> JobEnded | None:
-        """Return how a job ended that another process has finished."""
+        """Return the end of a job that another process has finished."""
         ...
 
     def lost(self, report: JobLost) -> JobEnded | None:
-        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
+        """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
         ...
 
     def is_left(self, number: int) -> bool:

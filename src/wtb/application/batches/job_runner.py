@@ -203,7 +203,7 @@ class JobRunner:
         return None if found.status is JobStatus.PENDING else JobEnded(number, found.status, found.spent)
 
     def lost(self, report: JobLost) -> JobEnded | None:
-        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
+        """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
         with self.services.storage.unit_of_work() as uow:
             job = uow.batches.get_job(self.batch.id, report.number)
             if job.status is not JobStatus.PENDING:  # the worker stored the result, and ended before it could report it
@@ -241,7 +241,7 @@ class JobRunner:
     # One job
 
     def _sharing(self, job: Job) -> Sharing:
-        """Return what a job shares with others."""
+        """Return the Sharing of a job."""
         again = bool(job.record.failed_attempts) and not job.has_run
         return Sharing(
             cache=self.services.cache,

@@ -34,7 +34,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A module as it is written."""
+    """The statements of a module, read from its source."""
 
     path: str
     statements: tuple[Statement, ...]

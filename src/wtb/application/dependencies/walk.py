@@ -62,7 +62,7 @@ def fingerprint(
     extra: Mapping[str, Any] | None = None,
     around: Surroundings | None = None,
 ) -> Fingerprint:
-    """Return what the result of a function depends on; `extra` are further values that count, by name."""
+    """Return the fingerprint of a function: what its result depends on. `extra` holds further values by name."""
     walk = _Walk(around or Surroundings())
     walk.add(function)
     for name, value in {**({"its config": config} if config else {}), **(extra or {})}.items():

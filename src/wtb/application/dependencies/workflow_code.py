@@ -71,7 +71,7 @@ _DIGESTS = SourceDigests()
 
 
 def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroundings) -> Fingerprint:
-    """Return what the result of a node depends on, apart from the state, the files and the seed."""
+    """Return the fingerprint of a node: what its result depends on, apart from the state, the files and the seed."""
     extra: dict[str, Any] = dict(definition.surroundings)
     extra["the version of the workflow"] = definition.version
     if around.state_types:

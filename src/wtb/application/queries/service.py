@@ -51,7 +51,7 @@ _PAGE = 1_000
 
 
 class Queries:
-    """Reads for every entry point; nothing here writes."""
+    """The reads of all entry points. Nothing here writes."""
 
     def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
         self._storage = storage

@@ -19,7 +19,7 @@ from wtb.domain.state import State
 _log = masked_logger(__name__)
 
 _WAITS_S = (0.05, 0.2, 1.0)
-"""How long to wait between tries to write an end: without it, the steps in memory would be lost."""
+"""How long to wait between tries to write an end: if it cannot be written, the steps in memory are lost."""
 
 
 class RunProgress:
