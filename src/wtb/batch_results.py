@@ -44,19 +44,19 @@ from wtb.domain.variants import parse_label
 from wtb.domain.workflow import BASELINE
 
 _FORMULA = tuple("=+-@\t\r\n")
-"""A spreadsheet takes a cell that begins with one of these for a formula."""
+"""A spreadsheet treats a cell that begins with one of these as a formula."""
 
 MOST_FLAKY = 50
-"""How many flaky cases are listed: the node of each is looked up in its runs."""
+"""How many flaky cases are listed at most, because the node of each must be looked up in its runs."""
 
 _BUSY = 0.7
-"""Threads that keep so much of a core busy mostly compute."""
+"""If threads keep at least this share of a core busy, they mostly compute."""
 
 _SHORT_S = 5.0
 """Starting processes takes a second or two: a shorter batch gains nothing."""
 
 _WORTH_IT = 1.2
-"""How many times as quick another runner must be to be worth a word."""
+"""Another runner is only suggested if it would be at least this many times as quick."""
 
 if TYPE_CHECKING:
     from wtb.bench import Bench
@@ -307,8 +307,8 @@ class BatchResult(Displayed):
     def tagged(self, *tags: str) -> BatchResult:
         """Return the result on the cases that have any of these tags; nothing is stored.
 
-        Whoever looks at many tags finds something in one of them by chance: take such a finding as a hint, and check it
-        with new cases.
+        If you look at many tags, one of them will show something by chance: take such a finding as a hint, and check
+        it with new cases.
         """
         known = self.tags
         unknown = [tag for tag in tags if tag not in known]
@@ -322,7 +322,7 @@ class BatchResult(Displayed):
     def means_by_tag(self, metric: str | None = None) -> dict[str, dict[str, float | None]]:
         """Return the mean of each combination on the cases of each tag; without a metric, on the primary one.
 
-        These means are exploratory: no test stands behind them.
+        These means are exploratory: they are not tested.
         """
         from wtb.domain.statistics.comparisons import summarise
 
@@ -797,7 +797,7 @@ def compare_results(
 
 
 def _shown(found: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return verdicts that show themselves as a table."""
+    """Return verdicts that display as a table."""
     from wtb.domain.statistics.verdicts import Verdicts
 
     return Verdicts(found)
@@ -818,7 +818,7 @@ def _joined(
     first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
     if first == second and before.batch.id == after.batch.id:
         raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
-    if first == second:  # another batch of the same name, or a baseline that looks like one
+    if first == second:  # the labels must differ: it is another batch of the same name, or a saved baseline
         first = f"{before.batch.name} ({before.batch.id}):{pair[0]}"
     scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
     return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
@@ -827,7 +827,7 @@ def _joined(
 def _score(job: Job, metric: str) -> Score:
     score = (job.record.scores or {}).get(metric)
     if score is None and job.has_run and job.status is JobStatus.PENDING:
-        return Absent.MISSING  # it waits to be scored
+        return Absent.MISSING  # it is not scored yet
     return Absent.ERROR if score is None or error_of(score) else float(score)
 
 

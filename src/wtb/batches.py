@@ -210,7 +210,7 @@ def load_batch(reference: str) -> BatchTest:
     batch, place, found_as = load_named(reference, lambda found: isinstance(found, BatchTest), "batch test", "batch")
     module = sys.modules[Path(place).stem if place.endswith(".py") else place]
     for name, value in vars(module).items():
-        # This file, not the one that defined the workflow first: it may add variants.
+        # Name this file, not the one that first defined the workflow: it may add variants.
         if value is batch.flow or value is batch.flow.origin:
             batch.flow.source = f"{place}:{name}"
     object.__setattr__(batch, "source", f"{place}:{found_as}")

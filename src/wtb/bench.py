@@ -49,7 +49,7 @@ Found = TypeVar("Found")
 
 
 def _taking_what(other: Callable[Given, Any]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
-    """Give a method that passes all its arguments on the parameters of the other one, for editors and `help`."""
+    """Copy the parameters of another method to one that only passes arguments on, for editors and `help`."""
 
     def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
         returns = inspect.signature(method).return_annotation
@@ -469,7 +469,7 @@ def _warn_of_calls_that_stay(forecast: Forecast) -> None:
 
 
 _CODE = {"evaluators", "output", "tools"}
-"""Options that a batch test brings along as code: with others, it cannot be loaded from its place."""
+"""Options that are code of the batch test; if you pass others, the test cannot be loaded from its source."""
 
 
 def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) -> BatchTest:

@@ -1,4 +1,4 @@
-"""The composition root: settings in, services out. The one file that names concrete classes."""
+"""The composition root: settings in, services out. Only this file names concrete classes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings, settings_data
 
-if TYPE_CHECKING:  # SQLAlchemy takes a third of the time in which a command starts: it is loaded where it is used
+if TYPE_CHECKING:  # loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
     from wtb.infrastructure.sql.database import Database
     from wtb.infrastructure.sql.sqlite import SqliteDatabase
@@ -94,11 +94,11 @@ if TYPE_CHECKING:  # SQLAlchemy takes a third of the time in which a command sta
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """What several services are made of: there is one of each."""
+    """The parts that several services share."""
 
     settings: Settings
     user: str
-    """Who works here: the name that runs, checkpoints and events carry."""
+    """The user: the name that runs, checkpoints and events carry."""
     clock: Clock
     ids: Ids
     owners: Owners
@@ -109,9 +109,9 @@ class _Parts:
     anchor: CallAnchor
     objects: ObjectStore
     scratch: Path | None
-    """A folder that goes with the services: where workspaces lie when everything else is in memory."""
+    """A temporary folder for workspaces if everything else is in memory; it is removed with the services."""
     home: Path
-    """Where workspaces and their indexes lie."""
+    """The folder of workspaces and their indexes."""
     store: LocalFolderStore
     folders: LocalFolders
     workspaces: Workspaces
@@ -127,7 +127,7 @@ class _Parts:
     telemetry: Telemetry
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
-        """Return what drives a workflow: the engine that it brings along, or ours."""
+        """Return the engine that drives a workflow: its own, or WTB's."""
         if definition.engine is not None:
             return definition.engine(definition, self.caller)
         warns = self.settings.preset is Preset.TESTING
@@ -141,7 +141,7 @@ class _Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Services(_Parts):
-    """Everything that was put together; close it, or use it with `with`."""
+    """All services, put together; close them, or use `with`."""
 
     controller: ExecutionController
     travel: TimeTravel
@@ -159,7 +159,7 @@ class Services(_Parts):
     queries: Queries
 
     def close(self) -> None:
-        """Deliver what is queued and give back connections."""
+        """Deliver queued events and close connections."""
         self.heartbeat.close()
         self.controller.close()
         self.bus.close()
@@ -185,7 +185,7 @@ def bootstrap(
     ids: Ids | None = None,
     telemetry: Telemetry = NO_TELEMETRY,
 ) -> Services:
-    """Put everything together as the settings say."""
+    """Build all services as the settings say."""
     parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
     controller = _controller(parts)
     cache = NodeCache(parts.storage, parts.clock, parts.owners, parts.masker)
@@ -431,7 +431,7 @@ def _storage(
 
 
 def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
-    """Return where external calls are noted a second time: a file, beside a database that is a file."""
+    """Return the second record of external calls: a file beside the database, if the database is a file."""
     database = getattr(storage, "database", None)
     if database is None or database.dialect != "sqlite":
         return NoAnchor()
@@ -448,7 +448,7 @@ def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
 
 
 def _objects(settings: Settings, clock: Clock) -> ObjectStore:
-    """Return an object store that is as durable as the database: Postgres flushes every commit."""
+    """Return an object store that is as durable as the database; Postgres flushes every commit to disk."""
     if settings.url == "memory://":
         return BlockedObjects(MemoryObjectStore(clock))
     flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
@@ -456,7 +456,7 @@ def _objects(settings: Settings, clock: Clock) -> ObjectStore:
 
 
 def open_database(settings: Settings) -> Database:
-    """Open the database that the settings name, whatever its schema; memory has none."""
+    """Open the database of the settings, whatever its schema version; storage in memory has none."""
     if settings.url is None:
         return _sqlite(settings, _private_folder(settings.folder) / _FILE)
     from sqlalchemy.engine import make_url
@@ -492,7 +492,7 @@ def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
 
 
 def _check_own(folder: Path) -> None:
-    """Refuse a folder that holds other things, such as a home or /tmp: it would be closed to everybody else."""
+    """Refuse a folder that holds other things, such as a home or /tmp: WTB would lock out everybody else."""
     names = {entry.name for entry in folder.iterdir()}
     if names and _FILE not in names:
         raise InvalidInput(f"{folder} holds other files and is open to others; name a folder for wtb alone")

@@ -41,7 +41,7 @@ class Workflow:
         self.break_before: tuple[str, ...] = ()
         self.break_after: tuple[str, ...] = ()
         self.imports: tuple[str, ...] = ()
-        """Modules to import before the workflow is read from data: they register the tools that its nodes name."""
+        """Modules to import before the workflow is built from data; they register the tools that its nodes name."""
         self.origin: Any = self
         """The object that the user wrote: this workflow, or a graph of another library."""
         self.source: str | None = None
@@ -144,7 +144,7 @@ class Workflow:
         _check_ends(source, target)
         sources = names_of(source)
         edge = Edge(sources=sources, target=target, when=when, otherwise=otherwise, priority=priority)
-        if not (is_interactive() and edge in self._edges):  # a cell that is run again draws the edge that is there
+        if not (is_interactive() and edge in self._edges):  # running a notebook cell again repeats its edges
             self._edges.append(edge)
         return self
 
@@ -255,7 +255,7 @@ class Workflow:
         return found
 
     def _known_variant(self, node: str, name: str) -> tuple[str, str]:
-        self.definition().with_variants({node: name})  # raises when there is none
+        self.definition().with_variants({node: name})  # raises if there is no such variant
         return node, name
 
     def reducer(self, key: str, function: Reducer) -> Workflow:
@@ -342,12 +342,12 @@ class Workflow:
 
 
 def is_interactive() -> bool:
-    """Whether a person types the program: in a notebook, or at the prompt of Python."""
+    """Whether a person is typing the program, in a notebook or at the Python prompt."""
     return hasattr(sys, "ps1") or hasattr(builtins, "get_ipython")
 
 
 def _is_from_a_cell(function: object) -> bool:
-    """Whether a function was typed: it may be typed again to replace the one before."""
+    """Whether a function was typed interactively; typing it again replaces it."""
     return is_interactive() and getattr(function, "__module__", None) == "__main__"
 
 
@@ -378,7 +378,7 @@ def _policy(node: str, retry: object) -> RetryPolicy | None:
 
 
 def _import_modules(data: Any) -> None:
-    """Import the modules that a workflow as data names; data of another form is refused when it is read."""
+    """Import the modules that a workflow as data names. Malformed data is refused later, when it is read."""
     modules = data.get("imports") if isinstance(data, Mapping) else None
     for module in modules if isinstance(modules, list | tuple) else ():
         try:

@@ -67,7 +67,7 @@ def _apart(candidate: BatchResult, chosen: str, kept: BatchResult, metric: str) 
 
 
 def _unfinished(candidate: Mapping[str, Sequence[Score]], baseline: Mapping[str, Sequence[Score]]) -> int:
-    """Return how many cases that the baseline has scores of the candidate has not run to the end."""
+    """Return how many cases with baseline scores the candidate has not finished."""
     scored = {case for case, runs in baseline.items() if any(not isinstance(run, Absent) for run in runs)}
     return sum(case in scored and Absent.MISSING in runs for case, runs in candidate.items())
 

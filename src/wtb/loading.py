@@ -50,7 +50,7 @@ _LIBRARIES = frozenset(
         "wtb",
     }
 )
-"""Large packages that hold nobody's workflow."""
+"""Large packages that hold no workflow of a user."""
 
 
 def load_workflow(reference: str) -> Workflow:
@@ -153,7 +153,7 @@ def _package_advice(path: Path, name: str) -> str:
 
 
 def _line_in(path: Path, error: Exception) -> int | None:
-    """Return the last line of the file that led to an error, which may have happened in code that the file calls."""
+    """Return the last line of the file on the way to an error, which may have happened in code that the file calls."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == str(path)]
     return (own or frames)[-1].lineno
@@ -224,10 +224,10 @@ def source_of(flow: Workflow) -> str | None:
 def place_of(*objects: object) -> str | None:
     """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
     wanted = set(map(id, objects)) - {id(None)}
-    # A script that imports its workflow comes last: loading the module that defines it takes less.
+    # Prefer the module that defines the workflow to a script that imports it: loading it is cheaper.
     for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
         file = getattr(module, "__file__", None)
-        # Thousands of modules may be loaded, and every new run asks: ids are compared without a loop in Python.
+        # Every new run asks this, and thousands of modules may be loaded: compare ids without a Python loop.
         if file and _may_hold_workflows(file) and not wanted.isdisjoint(map(id, list(vars(module).values()))):
             name = next(name for name, value in list(vars(module).items()) if id(value) in wanted)
             place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
@@ -237,7 +237,7 @@ def place_of(*objects: object) -> str | None:
 
 @cache
 def _may_hold_workflows(file: str) -> bool:
-    """Whether to look into the module of this file: most modules are libraries, and to look takes time."""
+    """Whether to search the module of this file: most modules are libraries, and searching takes time."""
     if file.endswith("__main__.py"):
         return False
     _, found, inside = file.rpartition(_SITE)

@@ -1,4 +1,4 @@
-"""What a notebook needs: flows that are known again by the id of a run, and the live progress of a batch."""
+"""Support for notebooks: finds the workflow of a run by the run's id, and shows the live progress of a batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOST_FLOWS = 1_000
 
 
 class KnownFlows:
-    """The workflows of the latest runs of a bench, since no file holds those of a notebook."""
+    """The workflows of the latest runs of a bench. Those of a notebook are in no file."""
 
     def __init__(self) -> None:
         self._flows: OrderedDict[str, Workflow] = OrderedDict()
         self._lock = Lock()
 
     def noted(self, run_id: str, flow: Workflow | None) -> Workflow | None:
-        """Remember the workflow of a run; without one, return the one that is known."""
+        """Remember the workflow of a run; if none is given, return the remembered one."""
         with self._lock:
             if flow is None:
                 return self._flows.get(run_id)
@@ -55,7 +55,7 @@ def notebook_progress(name: str) -> Callable[[Progress], None] | None:
     shell = getattr(builtins, "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
         return None
-    from IPython.display import display  # there, since a kernel runs
+    from IPython.display import display  # installed, since a kernel is running
 
     handles: list[Any] = []
 

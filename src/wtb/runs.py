@@ -287,7 +287,7 @@ class Run(Displayed):
 
         - `update`: overwrite these keys of the state first.
         - `answer`: the answer to the question that the run asks.
-        - `rerun_node`: undo what can be undone of the unfinished node, and begin it afresh.
+        - `rerun_node`: undo what can be undone of the unfinished node, and start it over.
         - `strict`: refuse to continue if the workflow has changed since the run began; by default you only get a
           warning.
         - `take_over`: take the run from a process that cannot be seen from here, when a wrong clock has put the end of
@@ -459,7 +459,7 @@ class Run(Displayed):
         return self._bench.services.run_editor.fork(self.id, target, update=update, input=input, engine=engine, **how)
 
     def _engine(self) -> Engine | None:
-        """Return the library that drives the run, if it is another one: it must see what is put into the state."""
+        """Return the engine of another library if one drives the run: it must see changes to the state."""
         services, execution = self._bench.services, self.execution
         if ENGINE not in services.queries.definition(execution.workflow_id).get("metadata", {}):
             return None
@@ -490,7 +490,7 @@ class Run(Displayed):
         return self._bench.services.workspaces.materialise(folder, self._file_commit(None))
 
     def _learn_tools(self) -> None:
-        """Load the workflow if its source is known: its module registers the tools that are to be reversed."""
+        """Load the workflow if its source is known; importing it registers the tools to reverse."""
         if self._flow is not None or self.execution.workflow_source is None:
             return
         if any(call.kind is CallKind.TOOL and call.effects is Effects.EXTERNAL for call in self.calls):

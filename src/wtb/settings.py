@@ -40,7 +40,7 @@ WorkspaceDays = Annotated[float, Field(ge=0, le=1_000_000)] | Literal["never"]
 
 
 class WorkflowRetention(BaseModel):
-    """What is kept for one workflow; anything left out is as for all others."""
+    """The retention rules of one workflow; a rule that is left out is the same as for all others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,7 +82,7 @@ def _printable(name: str) -> str:
 
 
 def _full_scheme(url: str) -> str:
-    """Return an address as SQLAlchemy knows it: others also write postgres://."""
+    """Return an address in SQLAlchemy's form; other programs also write postgres://."""
     return f"postgresql://{url.removeprefix('postgres://')}" if url.startswith("postgres://") else url
 
 
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="WTB_",
         env_nested_delimiter="__",
-        env_ignore_empty=True,  # `WTB_URL= wtb …` is how a shell leaves a variable out
+        env_ignore_empty=True,  # with `WTB_URL= wtb …`, a shell user leaves the variable out
         toml_file="wtb.toml",
         extra="forbid",
         frozen=True,
@@ -159,7 +159,7 @@ def settings_data(settings: Settings) -> dict[str, Any] | None:
     """
     if settings.url == "memory://":
         return None
-    data = settings.model_dump(mode="json", warnings=False)  # it warns of a whole number of days
+    data = settings.model_dump(mode="json", warnings=False)  # it would warn about a whole number of days
     key = settings.judge_key
     url = settings.url
     if url is not None and url.startswith("sqlite:///"):
@@ -184,7 +184,7 @@ def load_settings(**given: Any) -> Settings:
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
-    except SettingsError as error:  # only variables hold a list as text
+    except SettingsError as error:  # only environment variables hold a list as text
         why = f"{error} ({error.__cause__})"
         raise InvalidInput(f"a WTB_* variable that holds a list or a table is written as JSON: {why}") from error
     except (ValueError, OSError) as error:  # wtb.toml is not TOML, or cannot be read

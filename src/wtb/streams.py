@@ -78,7 +78,7 @@ class RunStream:
         self._over.result()
 
     async def aclose(self) -> None:
-        """Pause the run at the next boundary, if it still goes on, and wait for that."""
+        """If the run is still running, pause it at the next boundary and wait for that."""
         self._request.pause()
         if self._has_begun:
             await awaited(lambda: wait([self._over]), lambda: None)
@@ -107,7 +107,7 @@ class RunStream:
 
 
 async def _ended(driving: asyncio.Future[None]) -> None:
-    """Wait until a run is not driven any more, even if this task is cancelled meanwhile."""
+    """Wait until the run has stopped, even if this task is cancelled meanwhile."""
     cancelled: asyncio.CancelledError | None = None
     while not driving.done():
         try:
@@ -136,13 +136,13 @@ class _EventFeed:
             self._news.set()
 
     def end(self, *, is_broken: bool) -> None:
-        """Say that nothing more will happen; if the run could not be driven, what is in the log may be another's."""
+        """Note that no more events come. If the run could not be driven, the log may hold another driver's events."""
         self._is_broken = is_broken
         self._is_over = True
         self._news.set()
 
     def next_page(self) -> tuple[RecordedEvent, ...]:
-        """Wait for events that were not returned yet, and return some; none if the run has ended or paused."""
+        """Wait for new events and return some of them; none if the run has ended or paused."""
         while True:
             self._news.wait()
             self._news.clear()

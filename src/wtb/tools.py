@@ -1,4 +1,4 @@
-"""The functions `tool`, `reversible` and `workspace`, for what nodes call and the folder they work in."""
+"""The functions `tool`, `reversible` and `workspace`: they declare tools, and return the folder of a run."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def tool_of(
     )
     takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
     made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
-    # Does what `functools.wraps` does, for a frozen value: help() and inspect see the function.
+    # Like `functools.wraps`, for a frozen value: help() and inspect show the function.
     made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
     return made
 
@@ -120,7 +120,7 @@ def workspace() -> Path:
 
 @cache
 def _folder_outside(folder: Path) -> Path:
-    """Make the folder for code outside a run, and say so once."""
+    """Create the folder for code outside a run, and log a warning once."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     _log.warning("wtb.workspace() was called outside a run: its files are in %s, and are not versioned", folder)

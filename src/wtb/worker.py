@@ -1,6 +1,6 @@
-"""A worker process: `python -m wtb.worker FD`. It is started by a runner, and talks to it over the socket FD.
+"""A worker process: `python -m wtb.worker FD`. A runner starts it and talks to it over the socket FD.
 
-It ends when the process that started it is gone: at once, like a crash, together with everything that it started.
+When the runner's process is gone, the worker ends at once, like a crash, with every process that it started.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger("wtb.worker")
 
 
 def join(services: Services, given: Assignment) -> BatchWorker:
-    """Join the batch of an assignment as a worker: load its code, and check that it is the code that was planned."""
+    """Join the batch of an assignment as a worker: load its code, and check that it is the planned code."""
 
     def plan_of(batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
         return load_plan(services, batch, order, cases)
@@ -54,7 +54,7 @@ def join(services: Services, given: Assignment) -> BatchWorker:
 
 
 def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
-    """Load the code of a batch, and return its plan as the process that planned it had it."""
+    """Load the code of a batch, and return the same plan as in the process that planned it."""
     flow, given_evaluators, given_output, tools = _load_code(order.code)
     _import_others(order.imports)
     definition = flow.definition()
@@ -101,7 +101,7 @@ def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[s
 
 
 class _Desk:
-    """Reads what the driver says in a thread, so that its end is noticed while a job runs."""
+    """Reads the driver's messages in a thread, so that the worker notices the driver's end while a job runs."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -118,14 +118,14 @@ class _Desk:
 
 
 def _end_at_once() -> None:
-    """End this process as a crash would, with all that it started: the store is made for that."""
+    """Kill this process and all that it started. The store survives that, as it survives a crash."""
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def serve(channel: Channel) -> None:
-    """Work on the assignment that comes over a channel, until there is no more to do."""
+    """Work on the assignment that comes over a channel until there is nothing left to do."""
     desk = _Desk(channel)
     begin = desk.next()
     sys.path[:] = begin["path"]
@@ -138,7 +138,7 @@ def serve(channel: Channel) -> None:
     with services:
         try:
             worker = join(services, given)
-        except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
+        except Exception as error:  # noqa: BLE001  the user's module may raise anything; the driver reports it
             _log.debug("this worker cannot work on the batch", exc_info=True)
             channel.send({"refused": error_data(error)})
             return

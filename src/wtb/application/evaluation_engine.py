@@ -1,4 +1,4 @@
-"""EvaluationEngine: scores runs; an evaluator that raises, or returns no finite number, is recorded as a failure."""
+"""EvaluationEngine: scores runs. If an evaluator raises or returns no finite number, that is recorded as a failure."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker
 
 _LONGEST = 100
-"""Characters that are told of what an evaluator gave instead of a score."""
+"""The most characters that an error quotes of a value that is no score."""
 
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Gives a stored state with the objects that the nodes of its workflow see."""
+"""Returns a stored state with the objects that the nodes of its workflow see."""
 
 
 class OutputReader(Protocol):
-    """Reads the output of a run, as `output=` of a batch says."""
+    """Reads the output of a run as the batch's `output=` says."""
 
     def read(self, context: EvaluationContext) -> Any:
-        """Return the output; it may raise whatever the user's function raises."""
+        """Return the output. It raises whatever the user's function raises."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """The scores of a run by evaluator, `{"error": …}` for one that failed; and which of them were true or false."""
+    """The scores of a run by evaluator, `{"error": …}` for one that failed, and the names of those that gave a bool."""
 
     scores: Mapping[str, Any]
     bools: tuple[str, ...] = ()
     spent: Usage = NOTHING
-    """What the evaluators themselves used; a score that was stored before costs nothing."""
+    """What the evaluators themselves used; a stored score costs nothing."""
     paid: tuple[str, ...] = ()
-    """The evaluators that used something."""
+    """The evaluators that reported usage."""
 
     @property
     def as_given(self) -> dict[str, Any]:
-        """The scores as evaluators gave them: True and False are no numbers here."""
+        """The scores as the evaluators gave them, with True and False instead of numbers."""
         return {name: bool(score) if name in self.bools else score for name, score in self.scores.items()}
 
 
 class EvaluationEngine:
-    """Reads what a run did, and asks evaluators what it is worth.
+    """Reads what a run did, and lets evaluators score it.
 
-    `restore` gives the objects of a stored state where the workflow that knows them is not at hand.
+    `restore` builds the objects of a stored state if the workflow that knows them is not at hand.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class EvaluationEngine:
         self.restore = restore
 
     def context(self, execution_id: ExecutionId, case: Case, restore: Restore | None = None) -> EvaluationContext:
-        """Return what evaluators may look at of a run; the state is as its nodes see it."""
+        """Return the context of a run for evaluators, with the state as its nodes see it."""
         return self.head_context(execution_id, case, restore)[1]
 
     def head_context(
         self, execution_id: ExecutionId, case: Case, restore: Restore | None = None
     ) -> tuple[CheckpointId, EvaluationContext]:
-        """Return the head of a run, and what evaluators may look at there."""
+        """Return the head of a run, and the context for evaluators there."""
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             head_id = uow.branches.get(execution.branch_id).head_id
@@ -110,7 +110,7 @@ class EvaluationEngine:
         )
 
     def with_input(self, case: Case, execution_id: ExecutionId, restore: Restore | None = None) -> Case:
-        """Return a case with its input; a batch does not keep inputs, so take the one that the run began with."""
+        """Return a case with the input that its run began with, since a batch does not store inputs."""
         if case.input:
             return case
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -137,15 +137,15 @@ class EvaluationEngine:
         )
 
     def output(self, context: EvaluationContext, reader: OutputReader, made_by: str) -> JobOutput:
-        """Return the output of a run as text, or the reason why it cannot be read: nothing fails because of that."""
+        """Return the output of a run as text, or the reason why it cannot be read. It never raises."""
         try:
             return output_of(reader.read(context), self._masker, made_by)
-        except Exception as error:  # noqa: BLE001  whatever a function of the user's raises is recorded
+        except Exception as error:  # noqa: BLE001  whatever the user's function raises is recorded
             told = f"no output: {type(error).__qualname__}: {error}"
             return replace(output_of(told, self._masker, made_by), is_error=True)
 
     def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
-        """Return what an evaluator gives: a finite number, a truth value, or the error."""
+        """Return an evaluator's score: a finite number or a bool; or its error."""
         try:
             asked = getattr(evaluator, "asked", None)
             if asked is None:
@@ -154,7 +154,7 @@ class EvaluationEngine:
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
             told = str(error)
-        except (Exception, LoopGone) as error:  # noqa: BLE001  whatever an evaluator of the user's raises is recorded
+        except (Exception, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
             told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
@@ -167,11 +167,11 @@ class EvaluationEngine:
 
 
 class _NoScore(Exception):
-    """Says what an evaluator gave instead of a score."""
+    """An evaluator gave something that is no score."""
 
 
 def _checked(score: Any) -> float | bool:
-    if isinstance(score, bool) or type(score).__name__ in ("bool", "bool_"):  # that of numpy
+    if isinstance(score, bool) or type(score).__name__ in ("bool", "bool_"):  # numpy's bool
         return bool(score)
     try:
         number = float(score)
@@ -187,7 +187,7 @@ def _shortened(text: str) -> str:
 
 
 def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
-    """Return a digest of each evaluator, its code and its settings, by name: another one may score differently."""
+    """Return a digest of each evaluator's code and settings, by name: with another digest it may score differently."""
     return {name: print_.digest for name, print_ in prints(evaluators).items()}
 
 
@@ -227,7 +227,7 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
 
 
 def check_cases(evaluators: Sequence[Any], cases: Sequence[Case]) -> None:
-    """Raise InvalidInput that names the cases which an evaluator could not score, as its `check_case` says."""
+    """Raise InvalidInput, naming the cases that an evaluator's `check_case` refuses."""
     faults: list[str] = []
     for evaluator in evaluators:
         check = getattr(evaluator, "check_case", lambda case: None)
@@ -240,5 +240,5 @@ def check_cases(evaluators: Sequence[Any], cases: Sequence[Case]) -> None:
 
 
 def error_of(score: Any) -> str | None:
-    """Return why there is no score; None when there is one."""
+    """Return why there is no score; None if there is one."""
     return str(score["error"]) if isinstance(score, Mapping) else None

@@ -1,4 +1,4 @@
-"""Judgements: scores that are stored by their question, so that no judge is asked the same thing twice."""
+"""Judgements: stores scores by their question, so that no judge is asked the same thing twice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _POLL_S = 0.02
 
 
 class Judgements:
-    """Makes each score once, whichever job or process needs it first; a failure is not stored."""
+    """Makes each score only once, in the first job or process that needs it. Failures are not stored."""
 
     def __init__(self, storage: Storage, codec: Codec, cache: NodeCache) -> None:
         self._storage = storage
         self._codec = codec
         self._cache = cache
         self._digests: dict[int, tuple[Evaluator, str]] = {}
-        """By id, with the evaluator itself: its id must not become that of another one."""
+        """The digests by id of the evaluator. The evaluator is kept, so that no other object gets its id."""
 
     def made_once(
         self, evaluator: Evaluator, case_id: str, question: str, make: Callable[[], float | bool]

@@ -27,7 +27,7 @@ from wtb.domain.updates import restored, shortened
 from wtb.domain.workflow import Node
 
 LEASE = timedelta(seconds=60)
-"""How long a process on another machine may be silent while it makes a result; here we can see whether it is alive."""
+"""How long a process on another machine may be silent while it makes a result; on this machine we see if it lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class SharedResult:
     ms: float
     tool_errors: int = 0
     window: Window | None = None
-    """The part of a trace in which it was made, so that what it read can be checked."""
+    """The part of a trace in which it was made, to check what it read."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Digests of values at that time that runs may change: attributes of objects, lists."""
+    """The digests at that time of values that runs may change: attributes of objects, lists."""
     measured: Measured | None = None
     """When and where its time was measured; None for one that was made just now."""
 
@@ -56,7 +56,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFailure:
-    """A node run that failed for good in this attempt at the batch; trying again would not help."""
+    """A node run that failed for good in this attempt at the batch: no retry would help."""
 
     failure: Failure
 
@@ -111,7 +111,7 @@ class NodeCache:
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
-        is_legible = found is not None and found.value is not None  # what is damaged is made again
+        is_legible = found is not None and found.value is not None  # a damaged result is made again
         if found is not None and found.status is CacheStatus.DONE and is_legible:
             result = _result(found, state)
             if is_current(result):
@@ -138,7 +138,7 @@ class NodeCache:
         return _result(found, {}) if found is not None and is_done else None
 
     def find_left(self, key: bytes) -> str | None:
-        """Return the attempt whose process is gone and that has not made the result; None if there is none."""
+        """Return the attempt whose process died before it made the result; None if there is none."""
         with self._storage.unit_of_work(readonly=True) as uow:
             found = uow.cache.find(key)
         is_left = found is not None and found.status is CacheStatus.RUNNING and self._is_free(found)
@@ -162,7 +162,7 @@ class NodeCache:
         return Measured.once(self._clock.now(), self._me())
 
     def settle(self, uow: UnitOfWork, key: bytes, attempt: AttemptRef, result: SharedResult | SharedFailure) -> None:
-        """Store the result for everybody who needs it; if another owner has taken the claim over, nothing is stored.
+        """Store the result for everybody who needs it. If another owner has taken over the claim, store nothing.
 
         Call it in the transaction that stores the run's own step, so that a crash loses both or neither.
         """
@@ -186,7 +186,7 @@ class NodeCache:
         self.tell(key)
 
     def leave_to_each(self, key: bytes) -> None:
-        """Give up a claim, because the result cannot be shared: every job makes its own, and waits for nobody."""
+        """Give up a claim, because the result cannot be shared: every job makes its own, and none waits."""
         self._for_each.add(key)
         self.release(key)
 
@@ -202,7 +202,7 @@ class NodeCache:
         self.tell(key)
 
     def tell(self, key: bytes) -> None:
-        """Tell the listeners that nobody is making a result any more: it exists, or somebody else must make it."""
+        """Tell the listeners that this result is no longer being made: it exists, or another job must make it."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
@@ -210,7 +210,7 @@ class NodeCache:
 
 
 def _is_final(failed: CacheEntry, attempt: AttemptRef) -> bool:
-    """Whether a failure is final in this attempt at a batch: it happened in it, or elsewhere at the same time."""
+    """Whether a failure is final in this attempt at a batch: it happened in it, or in another at the same time."""
     return failed.attempt == attempt.id or failed.expires_at >= attempt.began_at
 
 
@@ -235,7 +235,7 @@ def _result(entry: CacheEntry, state: Mapping[str, Any]) -> SharedResult:
         tool_errors=value["tool_errors"],
         window=None if value.get("window") is None else Window.from_data(value["window"]),
         held=value.get("held", {}),
-        measured=Measured.once(entry.expires_at, entry.owner),  # a claim that is settled expires when it was
+        measured=Measured.once(entry.expires_at, entry.owner),  # once settled, this is the time of settling
     )
 
 
@@ -339,7 +339,7 @@ class Sharing:
         return not self.traces.changed([window], [print_])
 
     def is_of_this_run(self, window: Window) -> bool:
-        """Whether a result was made in this run of the batch, by whichever worker."""
+        """Whether a result was made in this run of the batch, by any worker."""
         return run_of(window.trace_id) == run_of(self.trace_id)
 
     def begin(self) -> int:
@@ -374,7 +374,7 @@ class Sharing:
         self.claimed.discard(key)
 
     def settled(self, key: bytes) -> None:
-        """Say that such a transaction is committed."""
+        """Tell the listeners that the transaction of `settle` is committed."""
         self.claimed.discard(key)
         self.cache.tell(key)
 
@@ -384,7 +384,7 @@ class Sharing:
         self.claimed.discard(key)
 
     def close(self) -> None:
-        """Give up the claims whose results were never made, because the job has ended otherwise."""
+        """Give up the claims whose results were never made; the job has ended."""
         for key in tuple(self.claimed):
             self.cache.release(key)
             self.claimed.discard(key)
@@ -412,7 +412,7 @@ class Sharing:
             self.case_id,
             str(self.repeat),
             str(self.seed),
-            "" if node.reads is None else repr(sorted(node.reads)),  # a key may be absent, or not be read: not the same
+            "" if node.reads is None else repr(sorted(node.reads)),  # an absent key differs from one that is not read
         ]
         parts = [part for key, value in values for part in (key.encode("utf-8", "surrogatepass"), value)]
         key = self.codec.digest(*(self.codec.digest(part) for part in (*(each.encode() for each in facts), *parts)))

@@ -8,6 +8,6 @@ from wtb.domain.ports import Storage
 
 
 def store_time(storage: Storage) -> datetime:
-    """Return the time that leases go by: the database's, if it has a clock of its own."""
+    """Return the time that leases use: the database's, if it has its own clock."""
     with storage.unit_of_work(readonly=True) as uow:
         return uow.now()

@@ -1,4 +1,4 @@
-"""WorkspaceSlots: notes which folder a branch, or a node of a parallel step, uses now."""
+"""WorkspaceSlots: notes which folder a branch, or a member of a parallel superstep, uses now."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Slot(NamedTuple):
     """The current folder of a branch or a member, and what is known about it.
 
     If an attempt was given up or a process died in a folder, that folder is never used again: something may still write
-    to it, even by its path. So the next folder has another path: `files`, then `files~2`, `files~3`.
+    to its path. So the next folder has another path: `files`, then `files~2`, `files~3`.
     """
 
     first: Path
     number: int
     state: str
-    """`busy` while an attempt is at work, the commit that it holds, or `free`."""
+    """`busy` while an attempt works in the folder, the id of the commit that the folder holds, or `free`."""
 
     @property
     def folder(self) -> Path:
@@ -66,7 +66,7 @@ class WorkspaceSlots:
         """Return the slot that begins with this folder."""
         slot = Slot(first, 1, BUSY)
         text = self._store.read_note(slot.note)
-        if text is None:  # written by a version that had one folder for each
+        if text is None:  # an earlier version may have written the note, with one folder for each
             return Slot(first, 1, self._store.read_note(first.with_name(_OLD_NOTE)) or FREE)
         number, _, state = text.partition(" ")
         return Slot(first, int(number), state) if number.isdecimal() else slot
@@ -77,7 +77,7 @@ class WorkspaceSlots:
         return self._store.note_time_ns(slot.first.with_name(_OLD_NOTE)) if found is None else found
 
     def write(self, slot: Slot) -> None:
-        """Keep a slot."""
+        """Store a slot."""
         self._store.write_note(slot.note, f"{slot.number} {slot.state}")
 
     def of(self, folder: Path) -> Slot:
@@ -85,7 +85,7 @@ class WorkspaceSlots:
         name = folder.name
         if is_aside(folder):
             name = folder.stem.rpartition(".")[0][1:]
-        # A hashed name begins with the sign that separates the number.
+        # A hashed name also begins with `~`, the sign before the number.
         return self.read(folder.with_name(name[:1] + name[1:].partition("~")[0]))
 
     def set_state(self, folder: Path, state: str) -> None:
@@ -106,12 +106,12 @@ class WorkspaceSlots:
 
 
 def aside_of(folder: Path, token: str) -> Path:
-    """Return the name under which a folder is checked once more; nobody uses it as a workspace."""
+    """Return the name of a folder that is set aside for a last check; no run uses it as a workspace."""
     return folder.with_name(f".{folder.name}.{token}{_ASIDE}")
 
 
 def removed_of(aside: Path) -> Path:
-    """Return the name under which a folder that was set aside is removed."""
+    """Return the name of a set-aside folder during its removal."""
     return aside.with_suffix(_REMOVED)
 
 

@@ -1,4 +1,4 @@
-"""Workspaces: the folders that runs work in, and their commits; contents are stored first, the commit second."""
+"""Workspaces: the folders that runs work in, and their commits. Contents are stored before their commit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from wtb.domain.ports import Folders, FolderStore, Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommit:
-    """A commit whose large contents are already stored; saving it costs a row and the small contents.
+    """A commit whose large contents are already stored; saving it writes a row and the small contents.
 
-    `id` is known beforehand, since it is the hash of the tree; others see it once the transaction is committed.
+    `id` is known in advance, since it is the hash of the tree; others see it once the transaction is committed.
     """
 
     id: FileCommitId
@@ -28,14 +28,14 @@ class PreparedCommit:
     contents: Mapping[bytes, bytes]
 
     def save(self, uow: UnitOfWork) -> FileCommitId:
-        """Keep the commit in a unit of work, beside the checkpoint that names it; the caller commits."""
+        """Save the commit in the unit of work of the checkpoint that names it; the caller commits."""
         if self.base_id is not None and not self.delta:
             return self.base_id
         return uow.files.save(self.base_id, self.delta, self.contents)
 
 
 class WorkspaceFolder(NamedTuple):
-    """The folder of a branch, or the private one of a member of a superstep, with the names of its run and branch."""
+    """The folder of a branch, or the private folder of a superstep member, with the names of its run and branch."""
 
     folder: Path
     execution_name: str
@@ -65,7 +65,7 @@ class Workspaces:
         self._slots = WorkspaceSlots(store)
 
     def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
-        """Return the folder of a branch, or the private one of a member of a parallel superstep; create it if absent.
+        """Return the folder of a branch, or the private folder of a superstep member; create it if absent.
 
         It is a new folder if an attempt was given up in the old one, or if the old one was replaced.
         """
@@ -78,7 +78,7 @@ class Workspaces:
         return slot.folder
 
     def claim(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
-        """Return that folder for an attempt of a node; without a `release` it is never used again."""
+        """Return that folder for an attempt of a node. Unless it is released, it is never used again."""
         folder = self.path(execution_id, branch_id, member)
         self._slots.set_state(folder, BUSY)
         return folder
@@ -101,7 +101,7 @@ class Workspaces:
         return commit_id
 
     def tree(self, commit_id: FileCommitId | None) -> FileTree:
-        """Return the tree of a commit; the empty one for none."""
+        """Return the tree of a commit; without a commit, the empty tree."""
         if commit_id is None:
             return EMPTY_TREE
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -126,9 +126,9 @@ class Workspaces:
         return folder
 
     def note(self, folder: Path, commit_id: FileCommitId | None) -> None:
-        """Note which commit the folder of a branch holds: a later difference was made by a person.
+        """Note which commit the folder of a branch holds, so that later changes count as a person's.
 
-        None forgets it: nobody wants what the folder holds.
+        None forgets the commit: the contents of the folder are not needed.
         """
         self._slots.set_state(folder, commit_id or FREE)
 
@@ -148,20 +148,20 @@ class Workspaces:
         self._folders.restore(target, tree, self._read)
 
     def merge(self, uow: UnitOfWork, base_id: FileCommitId | None, sides: Mapping[str, FileCommitId]) -> FileCommitId:
-        """Save what the members of a superstep, each from the same base, made together; the caller commits.
+        """Merge and save the files of a superstep's members, which all began with the same base; the caller commits.
 
-        MergeConflict names the path and both members. The branch's own folder is to be restored to the result.
+        MergeConflict names the path and both members. The branch's own folder must be restored to the result.
         """
         base = EMPTY_TREE if base_id is None else uow.files.get(base_id)
         merged = merge(base, {member: uow.files.get(commit_id) for member, commit_id in sides.items()})
         return uow.files.save(base_id, diff(base, merged))
 
     def discard_all(self, execution_id: ExecutionId) -> None:
-        """Remove all folders of a run that is no more."""
+        """Remove all folders of a deleted run."""
         self.discard(self._store.root / folder_name(execution_id))
 
     def list_folders(self) -> Iterator[WorkspaceFolder]:
-        """Yield the folders that are in use, of branches and of members, by name."""
+        """Yield the folders in use, of branches and of members, by name."""
         for folder in self._slots.list_folders():
             if self._slots.of(folder).folder == folder:
                 is_member = folder.parent.name == "members"
@@ -169,7 +169,7 @@ class Workspaces:
                 yield WorkspaceFolder(folder, place.parent.name, place.name, is_member=is_member)
 
     def discard(self, folder: Path) -> None:
-        """Remove a folder that `path` gave, whatever is in it; what cannot be removed stays."""
+        """Remove a folder that `path` returned, whatever is in it. If it cannot be removed, it stays."""
         with suppress(WorkspaceError):
             self._store.remove(folder)
 

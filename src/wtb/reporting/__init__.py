@@ -14,13 +14,13 @@ FORMATS = {"html": to_html, "md": to_markdown}
 
 
 def write_report(result: BatchResult, path: Path, format: str | None = None) -> None:
-    """Write the report of a batch, in `format` or else in the format that the ending of the path names."""
+    """Write the report of a batch, in `format` or else in the format of the path's ending."""
     chosen = format or path.suffix.removeprefix(".").lower()
     if chosen not in FORMATS:
         raise InvalidInput(f"{str(path)!r}: a report is written as .html or .md; give a name that ends so, or a format")
     text = FORMATS[chosen](Report.of(result))
     try:
-        # Whatever a node said in its error can be shown, even what is no valid text.
+        # The error of a node may hold invalid text, and must be shown all the same.
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise InvalidInput(f"the report {str(path)!r} cannot be written: {error.strerror}") from error

@@ -15,14 +15,14 @@ from wtb.reporting.markup import Markup, element, with_code
 SHOWN_CASES = 30
 FEW_COLUMNS = 12
 MOST_TEXT = 4_000_000
-"""Characters of all inputs and answers in the file; if they are more, each is cut, but not below the shortest."""
+"""The most characters of all inputs and answers in the file. If there are more, each is cut, down to a minimum."""
 SHORTEST_TEXT = 200
 MOST_CELLS = 150_000
-"""Of cases × combinations × metrics: about two megabytes of scores and runs."""
+"""The most cells (cases × combinations × metrics): about two megabytes of scores and runs."""
 
 
 def cases(report: Report) -> list[Markup]:
-    """Return what each combination scored and answered on each case."""
+    """Return the score and the answer of each combination on each case."""
     scores = report.scores(report.case_metrics[0])
     embedded = _embedded(report, scores)
     left_out = len(scores.table.cases) - len(embedded)
@@ -179,7 +179,7 @@ def _metric(report: Report, metric: Metric, scores: CaseScores) -> dict[str, Any
 
 
 def _runs(report: Report, places: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the runs behind each score without what all their ids begin with; the repeats are set apart by a space."""
+    """Return the ids of the runs behind each score, without their common prefix; a space separates repeats."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for job in sorted(report.jobs, key=lambda job: job.repeat):
         if job.run_id is not None:
@@ -218,13 +218,13 @@ def _texts(report: Report, cases: Sequence[str], places: Sequence[tuple[str, str
 
 
 def _beginning(ids: Sequence[str]) -> str:
-    """Return what all ids begin with; something is left of each."""
+    """Return the common prefix of all ids; it is shorter than each of them."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(min(ids, default=""), max(ids, default=""), strict=False))
     return "".join(character for character, _ in same)[:-1]
 
 
 def _short(score: float | None) -> float | int | None:
-    """Return a score in few characters: six digits are more than is shown."""
+    """Return a score in few characters: six digits, which is more than is shown."""
     if score is None:
         return None
     short = float(f"{score:.6g}")
@@ -232,6 +232,6 @@ def _short(score: float | None) -> float | int | None:
 
 
 def _json(data: Any) -> Markup:
-    """Return data that no browser reads as markup, whatever it holds."""
+    """Return data as JSON that no browser reads as markup, whatever it holds."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -23,7 +23,7 @@ from wtb.domain.variants import parse_label
 
 BASELINE_KEY = "B"
 MOST_AXES = 6
-"""How many metrics the axes of the trade-off can show."""
+"""The most metrics to choose from for the axes of the trade-off."""
 _MASKER = Masker()
 
 _SUPPORTED = (Finding.BETTER, Finding.WORSE)
@@ -80,7 +80,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """An error that made runs or an evaluator fail, and the jobs to which it happened."""
+    """An error that made runs or an evaluator fail, and the jobs that had it."""
 
     what: str
     traceback: str
@@ -101,7 +101,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """Two metrics against each other, and the combinations that are not shown to be beaten on both."""
+    """Two metrics against each other, and the combinations that no other one is shown to beat."""
 
     quality: Metric
     price: Metric
@@ -122,7 +122,7 @@ class Report:
 
     @classmethod
     def of(cls, result: BatchResult) -> Report:
-        """Look at a batch, as far as it has come."""
+        """Return the report of a batch, as far as it has run."""
         shown = result.shown_metrics
         metrics = (shown.pop(result.primary), *shown.values())
         rows = tuple(_ranked(result.matrix, metrics[0]))
@@ -130,17 +130,17 @@ class Report:
 
     @property
     def case_metrics(self) -> tuple[Metric, ...]:
-        """The metrics of which every case shows a score; a failed run is marked in each of them."""
+        """The metrics whose scores are shown for every case; a failed run is marked in each of them."""
         return tuple(metric for metric in self.metrics if metric != FAILED)
 
     @property
     def title(self) -> str:
-        """What the report is called."""
+        """The title of the report."""
         return f"Batch {self.result.batch.name}"
 
     @property
     def facts(self) -> dict[str, str]:
-        """What was run, when, and how far it has come."""
+        """Facts about the batch: what ran, when, and how far it has come."""
         batch, record = self.result.batch, self.result.batch.record
         repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
         return {
@@ -165,7 +165,7 @@ class Report:
 
     @property
     def planned(self) -> int:
-        """How many jobs there are in all."""
+        """How many jobs the batch has in all."""
         return self.result.batch.record.jobs
 
     def _shared(self) -> str:
@@ -176,7 +176,7 @@ class Report:
 
     @property
     def families(self) -> list[Family]:
-        """The families of comparisons that verdicts are judged in, the primary one first."""
+        """The families of comparisons in which verdicts are judged, the primary one first."""
         found = {verdict.family for row in self.rows for verdict in row.verdicts.values()}
         return sorted(found, key=lambda family: not family.is_primary)
 
@@ -196,7 +196,7 @@ class Report:
 
     @cached_property
     def answer(self) -> Answer:
-        """Which combinations are better than the baseline on the primary metric, as far as that can be said."""
+        """The answer: which combinations are better than the baseline on the primary metric, as far as is known."""
         metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
         if self.jobs and self.failed == len(self.jobs):
             every = "The only run" if self.failed == 1 else f"All {self.failed:,} runs"
@@ -242,7 +242,7 @@ class Report:
         )
 
     def _incomparable(self, metric: Metric) -> Answer:
-        """Say why nothing can be compared, and which combination has the best mean all the same."""
+        """Say why nothing can be compared, and which combination has the best mean."""
         best, figures = self.rows[1], self.figures(metric)
         mean = best.summaries[metric.name].mean
         return Answer(
@@ -265,7 +265,7 @@ class Report:
         return f" {_upper(reason)}." if reason else ""
 
     def _needed(self, metric: Metric) -> str:
-        """Return how many cases would be needed to show the largest gain that was seen."""
+        """Return how many cases would be needed to show the largest observed gain."""
         gains = [verdict for row in self.rows if (verdict := row.verdicts.get(metric.name)) and _gain(verdict) > 0]
         best = max(gains, key=_gain, default=None)
         if best is None or best.finding is not Finding.NO_EVIDENCE or best.needed_cases is None:
@@ -278,19 +278,19 @@ class Report:
 
     @cached_property
     def effects(self) -> tuple[VariantEffects, ...]:
-        """The effects of the variants on each metric; none where only one node varies, as verdicts say it all then."""
+        """The effects of the variants on each metric; none if only one node varies, as the verdicts say it all then."""
         if len({node for row in self.rows for node in parse_label(row.name)}) < 2:
             return ()
         return tuple(self.result.effects(metric.name) for metric in self.metrics if metric != FAILED)
 
     @property
     def prices(self) -> tuple[VariantEffects, ...]:
-        """The effects on what quality is paid for with."""
+        """The effects on latency, cost and tokens, which quality is usually paid for with."""
         return tuple(each for each in self.effects if each.metric.name in PRICES)
 
     @cached_property
     def front(self) -> Front | None:
-        """The first quality metric against latency, cost or what else is best low; None when there are not two."""
+        """The first quality metric against latency, cost or another metric that is best low; None if one is lacking."""
         quality = next((each for each in self.metrics if each.direction is Direction.HIGHER), None)
         lower = {each.name: each for each in self.metrics if each.direction is Direction.LOWER}
         price = next((lower[name] for name in PRICES if name in lower), next(iter(lower.values()), None))
@@ -302,7 +302,7 @@ class Report:
 
     @cached_property
     def fronts(self) -> tuple[Front, ...]:
-        """The trade-offs of every two metrics, the one that matters most first; some metrics are enough."""
+        """The trade-offs of every two metrics, up to a number of metrics; the one that matters most first."""
         if self.front is None:
             return ()
         first = self.front.quality, self.front.price
@@ -343,27 +343,27 @@ class Report:
 
     @property
     def failures(self) -> int:
-        """How many runs failed, scores could not be given, and runs have calls that were not taken back."""
+        """The number of failed runs, of missing scores, and of runs with calls that were not taken back."""
         return sum(len(trouble.jobs) for trouble in self.troubles)
 
     def place(self, job: JobResult) -> str:
-        """Return which job it is: the combination, the case, and the repeat when there are several."""
+        """Return the name of a job: its combination, its case, and its repeat if there are several."""
         repeat = f" (repeat {job.repeat + 1})" if self.result.batch.record.repeats > 1 else ""
         return f"{job.combination} on {job.case_id}{repeat}"
 
     def scores(self, metric: Metric) -> CaseScores:
-        """Return what every combination scored on every case."""
+        """Return the scores of every combination on every case."""
         table = self.result.table(metric.name)
         return CaseScores(table=table, means={row.name: known_or_worst(table, row.name) for row in self.rows})
 
     def figures(self, metric: Metric) -> NumberFormat:
-        """Return how the numbers of a metric are written."""
+        """Return the number format of a metric."""
         return NumberFormat.of(row.summaries[metric.name].mean for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseScores:
-    """What each combination scored on each case: the mean of its repeats."""
+    """The score of each combination on each case: the mean of its repeats."""
 
     table: ScoreTable
     means: Mapping[str, Mapping[str, float]]
@@ -375,7 +375,7 @@ class CaseScores:
         return tuple(sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case]))
 
     def spread(self, case: str) -> float:
-        """Return how far apart the best and the worst are on a case; 0 when fewer than two have a score."""
+        """Return the distance between the best and the worst score on a case; 0 if fewer than two have a score."""
         found = [own[case] for own in self.means.values() if case in own]
         return max(found) - min(found) if found else 0.0
 
@@ -384,7 +384,7 @@ class CaseScores:
         return Absent.ERROR in self.table.combinations[name][case]
 
     def quality(self, name: str, case: str) -> float | None:
-        """Return the score between 0 for the worst and 1 for the best there is; None when there is no score."""
+        """Return the score on a scale from 0 (the worst) to 1 (the best); None if there is no score."""
         score, worst, best = self.means[name].get(case), self.table.worst(), self.table.best()
         if score is None or worst is None or best is None:
             return None
@@ -393,9 +393,9 @@ class CaseScores:
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Formats the numbers of one metric, all with as many decimals as the largest needs for three digits.
+    """Formats the numbers of one metric, all with as many decimals as the largest one needs for three digits.
 
-    Much smaller ones get up to two decimals more, so that they keep digits that count.
+    Much smaller numbers get up to two more decimals, so that they keep significant digits.
     """
 
     decimals: int
@@ -424,7 +424,7 @@ class NumberFormat:
         return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
 
     def interval(self, interval: Interval | None, frame: str = "{}", *, signed: bool = False) -> str:
-        """Return both ends in their frame; nothing when there is no interval."""
+        """Return both ends of an interval in a frame; empty if there is no interval."""
         if interval is None:
             return ""
         write = self.change if signed else self.number
@@ -432,7 +432,7 @@ class NumberFormat:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

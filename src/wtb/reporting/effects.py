@@ -20,7 +20,7 @@ NOTE = (
 
 
 def effect_parts(report: Report) -> list[Markup]:
-    """Return the sentence, and for each metric one forest plot a node; nothing where only one node varies."""
+    """Return the sentence, and for each metric one forest plot per node; nothing if only one node varies."""
     if not report.effects:
         return []
     tabs = [part for at, found in enumerate(report.effects) for part in _tab(report, found, at)]

@@ -1,4 +1,4 @@
-"""The report as one HTML file: nothing is loaded from elsewhere, and only the script that comes with it runs."""
+"""The report as one HTML file. It loads nothing from elsewhere, and only its own script runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _file(name: str) -> Markup:
 def _policy(script: str) -> str:
     """Return the policy that says what the browser may run.
 
-    The file shows what nodes and users said: even if some of it got through as markup, it would not be run.
+    The file shows texts of nodes and users. Even if one of them got through as markup, the browser would not run it.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -66,7 +66,7 @@ class Section:
     parts: Sequence[Any]
 
     def markup(self) -> Markup:
-        """Return the part as it stands on the page."""
+        """Return the part as markup."""
         return element("section", element("h2", self.title), *self.parts, id=self.id)
 
 
@@ -195,7 +195,7 @@ def _plots(report: Report) -> Section:
 
 
 def _tab(report: Report, metric: Metric, at: int) -> list[Markup]:
-    """Return a choice and what it shows; the style does the rest, so it works without a script."""
+    """Return a tab and its contents. The style switches between tabs, so it works without a script."""
     checked = None if at else ""
     return [
         element("input", type="radio", name="interval", id=f"interval-{at}", checked=checked),
@@ -352,7 +352,7 @@ def _comparison_row(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
 
 
 def _tags(report: Report) -> Section | None:
-    """Return the means by tag; no verdict stands beside them, as nobody tests each tag."""
+    """Return the means by tag. They have no verdicts, because the tags are not tested."""
     tags, metric = report.result.tags, report.metrics[0]
     if not tags:
         return None
@@ -425,7 +425,7 @@ def _failures(report: Report) -> Section | None:
 
 
 def _failure(report: Report, trouble: Trouble) -> list[Markup]:
-    """Return one row per job; the first row also shows what they have in common."""
+    """Return one row per job; the first row also shows what all of them share."""
     jobs = trouble.jobs[:MOST_PLACES]
     what: list[Any] = [_cut(trouble.what, _LONGEST_ERROR)]
     if trouble.traceback:
@@ -466,7 +466,7 @@ def _table(title: str, heads: Sequence[Markup], rows: Sequence[Markup], id: str 
 
 
 def _name(combination: str) -> Markup:
-    """Return a combination that breaks between its parts only, with the variants standing out from the nodes."""
+    """Return a combination that breaks only between its parts, with variants that stand out from nodes."""
     parts = combination.split(", ")
     marked = [
         element("span", *_part(part), "," if at < len(parts) - 1 else "", class_="part")

@@ -14,7 +14,7 @@ from wtb.reporting.content import NumberFormat, Report, Row, Trouble, counted
 
 SHOWN_ROWS = 6
 MOST_CHARACTERS = 40_000
-"""Of the rows that are folded: a comment on GitHub has at most 65,536."""
+"""The most characters of folded rows: a comment on GitHub can have 65,536."""
 MOST_TROUBLES = 10
 _LONGEST_ERROR = 160
 MOST_ANSWERS = 5
@@ -98,7 +98,7 @@ def _effects(report: Report) -> list[str]:
 
 
 def _with_code(text: str) -> str:
-    """Return a text in which the words between backticks stay code, and all else is as it is."""
+    """Return a text in which words between backticks stay code, and Markdown leaves everything else as it is."""
     words = [" ".join(part.split()) if at % 2 else part for at, part in enumerate(text.split("`"))]
     return "".join(f"`{word}`" if at % 2 and word else _outside_code(word) for at, word in enumerate(words))
 
@@ -112,7 +112,7 @@ def _front(report: Report) -> list[str]:
 
 
 def _answers(report: Report) -> list[str]:
-    """Show what the baseline and the best answered on a few cases, those first on which combinations differ most."""
+    """Show the answers of the baseline and the best on a few cases, starting where combinations differ most."""
     scores, texts = report.scores(report.case_metrics[0]), report.result.case_texts
     shown = (*scores.different, *(case for case in scores.table.cases if case not in scores.different))[:MOST_ANSWERS]
     rows = report.rows[:2]
@@ -159,7 +159,7 @@ def _folded(title: str, text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line; a name after an @ is not called."""
+    """Return a text that Markdown shows as it is, on one line; a name after an @ notifies nobody."""
     return _outside_code(" ".join(text.split()))
 
 

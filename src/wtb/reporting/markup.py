@@ -1,4 +1,4 @@
-"""Markup: text that is HTML already; whatever else is put into an element is escaped."""
+"""Markup: text that is already HTML. All other text in an element is escaped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _VOID = {"input"}
 
 
 class Markup(str):
-    """Text that is not escaped: WTB makes it, never from a user's text."""
+    """Text that is not escaped. Only WTB makes it, never from a user's text."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """Return an element; `class_` is class, `stroke_width` stroke-width; an attribute that is None is left out."""
+    """Return an element. `class_` becomes class, `stroke_width` stroke-width; an attribute that is None is left out."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()

@@ -11,7 +11,7 @@ from wtb.domain.statistics.intervals import Interval
 from wtb.reporting.markup import Markup, element, joined
 
 _CHARACTER = 9
-"""How wide a bold digit is in a wide typeface; there is no way to measure it here."""
+"""The width of a bold digit in a wide typeface, since it cannot be measured here."""
 _LINE = 13
 
 
@@ -26,13 +26,13 @@ class Axis:
 
     @classmethod
     def around(cls, values: Collection[float], start: float, end: float) -> Axis:
-        """Take in all values with a little room at both ends; one value alone lies in the middle."""
+        """Return an axis for all values with a little room at both ends; a single value is in the middle."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         room = (high - low) * 0.05 or abs(high) * 0.5 or 1.0
         return cls(low - room, high + room, start, end)
 
     def at(self, value: float) -> float:
-        """Return where a value lies."""
+        """Return the position of a value."""
         return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
 
     def ticks(self, most: int = 6) -> list[float]:
@@ -46,7 +46,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How large a plot is drawn: `WIDE` for a desk, `NARROW` for a telephone."""
+    """The size of a plot: `WIDE` for a desktop, `NARROW` for a phone."""
 
     name: str
     width: int
@@ -71,7 +71,7 @@ class Point:
 
 
 def share_of(values: Collection[float]) -> Axis:
-    """Return an axis in percent, for drawings that are as wide as there is room."""
+    """Return an axis in percent, for drawings that take the available width."""
     return Axis.around(values, 0, 100)
 
 
@@ -99,7 +99,7 @@ def _upright(percent: float, kind: str) -> Markup:
 
 
 def scatter(points: Sequence[Point], title: str, names: tuple[str, str], format: Format = WIDE) -> Markup:
-    """Draw two metrics against each other; the front is joined by steps, and it and the baseline have their keys."""
+    """Draw two metrics against each other. Steps join the front; the front and the baseline are labelled with keys."""
     bottom, top = format.height - 50, 14
     x_axis = Axis.around([point.x for point in points], format.left, format.width - 14)
     y_axis = Axis.around([point.y for point in points], bottom, top)
@@ -125,7 +125,7 @@ def scatter(points: Sequence[Point], title: str, names: tuple[str, str], format:
 
 _LONGEST_WORD = 16
 LINES = ("one", "two")
-"""The names that the style has for the two lines of a crossing."""
+"""The names of the two lines of a crossing in the style."""
 
 
 def crossing(lines: Sequence[tuple[str, tuple[float, float]]], across: tuple[str, str], title: str) -> Markup:
@@ -152,7 +152,7 @@ def _short(word: str) -> str:
 
 
 def legend() -> Markup:
-    """Say what the marks of a scatter mean."""
+    """Return the legend of a scatter plot."""
     kinds = (("on the front", True, False), ("not on it", False, False), ("baseline", False, True))
     words = []
     for word, on_front, is_baseline in kinds:
@@ -162,7 +162,7 @@ def legend() -> Markup:
 
 
 def _steps(places: Sequence[tuple[float, float]]) -> Markup:
-    """Join the front by a line that goes along only where it could be reached: across, then up or down."""
+    """Join the front by a line that only passes through reachable values: across, then up or down."""
     way: list[tuple[float, float]] = []
     for x, y in sorted(places):
         way += [(x, way[-1][1]), (x, y)] if way else [(x, y)]
@@ -182,7 +182,7 @@ def _mark(point: Point, place: tuple[float, float]) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle that something takes up."""
+    """A rectangle that a mark or a text takes up."""
 
     left: float
     top: float
@@ -196,7 +196,7 @@ class Box:
         )
 
     def holds(self, other: Box) -> bool:
-        """Whether the other lies within this one."""
+        """Whether the other is inside this one."""
         return (
             self.left <= other.left
             and other.right <= self.right
@@ -206,7 +206,7 @@ class Box:
 
 
 def _keys(order: Sequence[tuple[Point, tuple[float, float]]], within: Box) -> list[Markup]:
-    """Write the keys where they cover neither a point nor each other; one that finds no place is left out."""
+    """Write the keys where they cover neither a point nor each other; a key without such a place is left out."""
     taken = [Box(x - 6, y - 6, x + 6, y + 6) for _, (x, y) in order]
     written = []
     for point, (x, y) in reversed(order):
@@ -225,13 +225,13 @@ def _keys(order: Sequence[tuple[Point, tuple[float, float]]], within: Box) -> li
 
 
 def _around(width: float) -> Iterator[tuple[float, float]]:
-    """Yield how far the middle of a text may be from its point, the best place first."""
+    """Yield the possible offsets of a text's middle from its point, the best first."""
     side = 9 + width / 2
     yield from ((0, -14), (side, -11), (-side, -11), (side, 0), (-side, 0), (side, 11), (-side, 11), (0, 14))
 
 
 def class_of(finding: str) -> str:
-    """Return the name that the style has for a finding."""
+    """Return the name of a finding in the style."""
     return finding.replace(" ", "-") or "unknown"
 
 

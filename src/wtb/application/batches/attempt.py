@@ -45,7 +45,7 @@ _CANCELLED_S = 0.5
 
 @dataclass(slots=True)
 class Progress:
-    """How far a batch has come: `total` jobs, of which `kept` were there already.
+    """How far a batch has come: it has `total` jobs, and `kept` of them had a result already.
 
     `failed` counts jobs, `failed_nodes` node runs. `by_combination` counts the finished jobs of every combination.
     `spent` is what the batch has used in all, including earlier attempts, but not the time of this one. `is_cancelled`
@@ -73,7 +73,7 @@ class Progress:
 
 
 class Jobs(Protocol):
-    """What an attempt asks about the jobs of its batch, which it knows by number."""
+    """The jobs of a batch as its attempt uses them: by number."""
 
     def run(self, number: int) -> JobReport:
         """Run a job until it ends or has to wait."""
@@ -84,11 +84,11 @@ class Jobs(Protocol):
         ...
 
     def find_ended(self, number: int) -> JobEnded | None:
-        """Return how a job ended that another process has finished."""
+        """Return the end of a job that another process has finished."""
         ...
 
     def lost(self, report: JobLost) -> JobEnded | None:
-        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
+        """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
         ...
 
     def is_left(self, number: int) -> bool:
@@ -181,9 +181,9 @@ class BatchAttempt:
             self._news.put(report)
 
     def _result_settled(self, key: bytes) -> None:
-        """Wake this thread if a job waits for the result: each wake-up takes the processor from the workers.
+        """Wake this thread only if a job waits for the result, since each wake-up takes time from the workers.
 
-        A job that begins to wait at this moment looks itself whether the result is there.
+        A job that begins to wait at this moment checks itself whether the result exists.
         """
         if self._schedule.is_awaited(key):
             self._news.put(ResultSettled(key))
@@ -233,7 +233,7 @@ class BatchAttempt:
                 self.workers_ended.append(news)
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
-                if not self._cache.is_being_made(key):  # the result came before this job began to wait
+                if not self._cache.is_being_made(key):  # it was made before this job began to wait
                     self._schedule.wake(key)
             case JobRunsElsewhere(number):
                 self._schedule.runs_elsewhere(number)
@@ -244,7 +244,7 @@ class BatchAttempt:
                 jobs.drop(number)
 
     def _lost(self, jobs: Jobs, report: JobLost) -> None:
-        """Let another worker go on with a job, unless it has lost too many."""
+        """Let another worker continue a job, unless the job has lost too many workers."""
         ended = jobs.lost(report)
         if ended is None:
             self._schedule.lost(report.number)
@@ -263,7 +263,7 @@ class BatchAttempt:
         progress.by_combination[before.combination] += 1
         self._on_progress(progress)
 
-    # Changes that nobody reports to this process
+    # Changes that are not reported to this process
 
     def _look_around(self, jobs: Jobs) -> None:
         now = time.monotonic()

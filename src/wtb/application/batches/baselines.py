@@ -25,7 +25,7 @@ class Baselines:
         self._user = user
 
     def save(self, name: str, batches: Sequence[Batch], combination: str | None) -> Baseline:
-        """Copy the results of a combination: a batch changes when it is run again, a baseline does not.
+        """Copy the results of a combination. A batch changes when it runs again; a baseline does not.
 
         The runs of a case in several batches count as its repeats. A case that only some of them have is saved too.
         """
@@ -66,7 +66,7 @@ class Baselines:
 
 
 def known_combination(batch: Batch, combination: str | None) -> str:
-    """Return a combination as the batch calls it, its baseline when none is named; InvalidInput when it has none."""
+    """Return the label of a combination, by default the baseline; raise InvalidInput if the batch does not have it."""
     record = batch.record
     chosen = record.baseline if combination is None else label(parse_label(combination))
     if chosen not in record.combinations:
@@ -88,7 +88,7 @@ def _check_pool(batches: Sequence[Batch]) -> None:
 
 
 def _results_of(uow: UnitOfWork, batch: Batch, chosen: str) -> list[Job]:
-    """Return the jobs of a combination that have ended and still belong to the batch."""
+    """Return the ended jobs of a combination that still belong to the batch."""
     cases, repeats = set(batch.record.cases), batch.record.repeats
     jobs = [
         job

@@ -19,7 +19,7 @@ class BatchEditor:
         self._user = user
 
     def cancel(self, batch: Batch) -> None:
-        """Mark a batch as cancelled: no process begins another job of it."""
+        """Mark a batch as cancelled: no process starts any more of its jobs."""
         if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
             raise InvalidInput(f"batch {batch.name!r} is {batch.status}: there is nothing to cancel")
         now = self._clock.now()
@@ -48,5 +48,5 @@ class BatchEditor:
 def _left_to_take_back(uow: UnitOfWork, batch: Batch) -> PromisedReversal | None:
     try:
         return next(promised_reversals(uow, uow.batches.list_jobs(batch.id)), None)
-    except DamagedData:  # deleting a damaged batch is the way to get rid of it
+    except DamagedData:  # a damaged batch must be deletable, or nobody could get rid of it
         return None

@@ -36,8 +36,8 @@ from wtb.domain.work_order import WorkOrder
 class BatchTestRunner:
     """Runs jobs, each as an execution whose id is known before it begins.
 
-    Whoever holds the lease of that execution runs the job. So a process that continues a batch takes over unfinished
-    jobs, and several processes can divide the jobs of one batch.
+    The process that holds the lease of that execution runs the job. So a process that continues a batch takes over
+    unfinished jobs, and several processes can divide the jobs of one batch.
     """
 
     def __init__(self, services: BatchServices) -> None:
@@ -130,7 +130,7 @@ class BatchTestRunner:
     ) -> Batch:
         """Return the batch with the names of values that its runs changed: these will be ignored."""
         workers = attempt.workers_ended
-        # Where workers ran the jobs, no run has changed anything in this process.
+        # If workers ran the jobs, no run has changed anything in this process.
         here = frozenset[str]() if plan.code is not None else self._planner.changing(plan, planned.prints)
         changing = here.union(*(each.changing for each in workers))
         outside = self._planner.outside(plan, planned.prints, [trace_id, *(each.trace_id for each in workers)])
@@ -149,14 +149,14 @@ class BatchTestRunner:
         return self._planner.planned(plan, "", known, self._made_of(before)).forecast
 
     def _made_of(self, before: Sequence[Batch]) -> MadeOf:
-        """Return what the jobs of the last batch of this name depend on, and which values its runs change."""
+        """Return what the jobs of the last batch of this name depended on, and which values its runs changed."""
         kept = before[0].record.made_of if before else MadeOf()
         return replace(kept, changing=kept.changing | self._changing)
 
     def _recorded(self, plan: BatchPlan, trace_id: str) -> tuple[Batch, PlannedJobs, Spent]:
         """Save the batch and its jobs, keeping valid results of the last batch of this name.
 
-        Also return what that one has spent.
+        Also return what that batch has spent.
         """
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
@@ -217,7 +217,7 @@ class BatchTestRunner:
         return [job.noted(alone=True) for job in map(self._planner.anew, jobs)]
 
     def _failed(self, batch: Batch, error: Exception) -> None:
-        """Record that this process could not go on with the batch."""
+        """Record that this process could not continue the batch."""
         told = self._services.masker.text(f"{type(error).__qualname__}: {error}")
         with self._storage.unit_of_work() as uow:
             body = BatchFailed(error=told, by=self._services.user)
@@ -250,7 +250,7 @@ class BatchTestRunner:
 
 
 def _is_scoring_free(plan: BatchPlan, jobs: Sequence[Job]) -> bool:
-    """Whether no evaluator is known to cost something: none is a judge, and none has reported usage before."""
+    """Whether scoring is expected to be free: no evaluator is a judge, and none has reported usage before."""
     paid = {name for job in jobs for name in job.record.paid}
     return not any(hasattr(evaluator, "asked") or evaluator.name in paid for evaluator in plan.evaluators)
 

@@ -1,4 +1,4 @@
-"""The external tools that a batch knows of before it starts: those that nodes name, and those that runs have called."""
+"""The external tools that are known before a batch starts: those that nodes name, and those that runs have called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wtb.domain.tool_answers import External, MockedTool, Recording, RunAnswers
 from wtb.domain.tools import Effects
 
 _BEFORE, _AFTER = "tool `", "`"
-"""What a fingerprint calls a tool that a node names."""
+"""The text around the name of a tool in the parts of a fingerprint."""
 
 
 def external_tools(

@@ -21,15 +21,15 @@ class ExternalTool:
     answer: str
     """What happens to its calls: `run`, `reverse`, `refuse`, `mock`, `record`, or `run answers`."""
     jobs: int
-    """The jobs to run whose nodes name it, or that called it the last time."""
+    """How many of the jobs to run have nodes that name it, or called it the last time."""
     earlier_calls: int
-    """How often earlier runs of the batch called it, for real."""
+    """How many real calls earlier runs of the batch made to it."""
     earlier_jobs: int
-    """In how many jobs they did."""
+    """How many jobs made those calls."""
     taken_back: bool | None = None
-    """Whether its real calls will be taken back: False if they should be and the tool has no `reverse`.
+    """Whether its real calls will be taken back: False if they should be, but the tool has no `reverse`.
 
-    None if they are not to be taken back, or if there are none.
+    None if they need not be taken back, or if there are none.
     """
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class NodeRunCount:
         return of_kept, of_waiting - executed, executed
 
     def shareable(self, job: Job, digests: Mapping[str, str], stale: set[str]) -> Iterator[NodeRunKey]:
-        """Yield the node runs of a finished job that others can share; none that follow a stale node."""
+        """Yield the node runs of a finished job that others can share, but none after a stale node."""
         for node, run in self._runs(job, self._stable(digests, self._before)):
             if not stale & set(self._upstream.get(node, ())):
                 yield run

@@ -20,14 +20,14 @@ class WorkedOnElsewhere(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobReversals:
-    """Keeps the promises in `take_back` of jobs; a failure is noted there, and nothing is raised."""
+    """Takes back the calls that `take_back` of a job promises. A failure is noted there, and not raised."""
 
     take_back: TakeBack
     masker: Masker
 
     @contextmanager
     def held(self, job: Job) -> Iterator[None]:
-        """Keep other processes from taking calls back that evaluators may still look at."""
+        """Keep other processes from taking back calls that evaluators may still look at."""
         if job.execution_id is None or job.execution_id not in job.record.take_back:
             yield
             return
@@ -45,7 +45,7 @@ class JobReversals:
         return _noted(job, left)
 
     def of_earlier_runs(self, job: Job) -> Job:
-        """Take back the calls of runs that were given up for the present one."""
+        """Take back the calls of earlier runs of the job, which its current run replaced."""
         left = dict(job.record.take_back)
         for run_id in [each for each in left if each != job.execution_id]:
             try:
@@ -55,7 +55,7 @@ class JobReversals:
         return _noted(job, left)
 
     def _take_back(self, run_id: str, left: dict[str, str]) -> None:
-        """Take back the calls of a run, and remove it from those that are left, or say why not."""
+        """Take back the calls of a run and remove it from `left`, or note there why that failed."""
         try:
             self.take_back.run(ExecutionId(run_id))
         except ExecutionNotFound:  # it never began, or somebody has deleted it

@@ -52,7 +52,7 @@ class _RunsElsewhere(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchServices:
-    """The services that running batches needs."""
+    """The services that are needed to run batches."""
 
     storage: Storage
     clock: Clock
@@ -74,7 +74,7 @@ class BatchServices:
     """The settings with which another process opens the same store; None if no other process can."""
 
     def new_attempt(self) -> AttemptRef:
-        """Return a new attempt at a batch or a job; within it, failures are final."""
+        """Return a new attempt at a batch or a job. Failures are final within an attempt."""
         return AttemptRef(id=self.ids.new(), began_at=store_time(self.storage))
 
 
@@ -110,15 +110,15 @@ class JobRunner:
         self._cases = {case.id: case for case in self.plan.cases}
 
     def take(self, job: Job) -> None:
-        """Take on a job as it is stored."""
+        """Accept a job as it is stored."""
         self._work[job.number] = _Work(job)
 
     def forget(self, number: int) -> None:
-        """Keep nothing of a job that has ended here, or that any process may try again."""
+        """Forget a job that has ended here, or that any process may try again."""
         self._work.pop(number, None)
 
     def let_go(self, number: int) -> None:
-        """Let any process go on with a job that waits: give up its claims and the lease of its run."""
+        """Let any process continue a waiting job: give up its claims and the lease of its run."""
         work = self._work.pop(number)
         if work.sharing is not None:
             work.sharing.close()
@@ -200,13 +200,13 @@ class JobRunner:
             sharing.close()
 
     def find_ended(self, number: int) -> JobEnded | None:
-        """Return how a job ended that another process has finished."""
+        """Return the end of a job that another process has finished."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             found = uow.batches.get_job(self.batch.id, number)
         return None if found.status is JobStatus.PENDING else JobEnded(number, found.status, found.spent)
 
     def lost(self, report: JobLost) -> JobEnded | None:
-        """Record that a job lost its worker; return its end if that happened too often, None if it goes on."""
+        """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
         with self.services.storage.unit_of_work() as uow:
             job = uow.batches.get_job(self.batch.id, report.number)
             if job.status is not JobStatus.PENDING:  # the worker stored the result, and ended before it could report it
@@ -225,7 +225,7 @@ class JobRunner:
         if job.status is JobStatus.PENDING:
             return None
         if job.execution_id is not None:
-            with suppress(WTBError):  # its run would seem to be running for ever
+            with suppress(WTBError):  # otherwise its run would seem to run for ever
                 self.services.controller.request(job.execution_id, "stop")
         return JobEnded(job.number, job.status, job.spent)
 
@@ -235,7 +235,7 @@ class JobRunner:
         assert execution_id is not None
         try:
             return self.services.controller.is_free(execution_id)
-        except ExecutionNotFound:  # deleted meanwhile
+        except ExecutionNotFound:  # somebody has deleted it meanwhile
             return True
 
     def is_cancelled(self) -> bool:
@@ -252,7 +252,7 @@ class JobRunner:
     # One job
 
     def _sharing(self, job: Job) -> Sharing:
-        """Return what a job shares with others."""
+        """Return the Sharing of a job."""
         again = bool(job.record.failed_attempts) and not job.has_run
         return Sharing(
             cache=self.services.cache,
@@ -299,7 +299,7 @@ class JobRunner:
         return execution
 
     def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
-        """Give a finished job the scores that are missing or out of date; return None if its run is gone."""
+        """Make the missing and outdated scores of a finished job; return None if its run is gone."""
         plan, begin = self.plan, sharing.begin()
         scoring, output = self.services.scoring, (plan.output, plan.output_digest)
         scored = scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored, output=output)
@@ -310,7 +310,7 @@ class JobRunner:
         return scored.noted(scored_in={**read, **now})
 
     def _run_new(self, job: Job, case: Case, sharing: Sharing) -> Execution | None:
-        """Start the run of a job and run it to the end; return None if somebody has started it before."""
+        """Start the run of a job and run it to the end; return None if another process has started it."""
         assert job.execution_id is not None
         variants = dict(self.plan.by_label[job.combination])
         try:
@@ -347,9 +347,9 @@ class JobRunner:
         return True
 
     def _recount(self, job: Job, execution: Execution, sharing: Sharing) -> None:
-        """Count all node runs of a run that another process began: only the record knows what that one did.
+        """Count all node runs of a run that another process began; only the stored record shows its work.
 
-        Failed attempts before this one count too.
+        Earlier failed attempts count, too.
         """
         with self.services.storage.unit_of_work(readonly=True) as uow:
             runs = measured_runs(uow, execution.id)
@@ -357,7 +357,7 @@ class JobRunner:
         sharing.windows += [Window.from_data(end.trace) for end in bodies(ends, NodeCompleted) if end.trace is not None]
         executed, shared = (job.record.executed or 0, job.record.shared) if job.record.failed_attempts else (0, 0)
         sharing.count_anew([run.figures or NO_FIGURES for run in runs])
-        if not job.record.attempts:  # else an earlier attempt began the run, and this one goes on with it
+        if not job.record.attempts:  # otherwise an earlier attempt began the run, and this one continues it
             self._work[job.number].started = execution.created_at
         sharing.executed += executed
         sharing.shared += shared
@@ -369,7 +369,7 @@ class JobRunner:
         return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=failure))
 
     def _counted_calls(self, job: Job, execution: Execution, sharing: Sharing) -> JobRecord:
-        """Return what a job executed, shared, spent, and called outside."""
+        """Return the record of a job: what it executed, shared, spent, and called externally."""
         with self.services.storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(execution.id)
         external = Counter(call.tool for call in calls if call.may_have_happened or call.status is CallStatus.REVERSED)
@@ -405,7 +405,7 @@ class JobRunner:
 
 
 def _counted(job: Job, sharing: Sharing) -> JobRecord:
-    """Return what a job executed, shared and spent, before it is scored."""
+    """Return the record of a job before it is scored: what it executed, shared and spent."""
     return JobRecord(
         executed=sharing.executed,
         shared=sharing.shared,

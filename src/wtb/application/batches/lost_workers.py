@@ -1,4 +1,4 @@
-"""What happens to a job whose worker ended before the job did."""
+"""Decides what happens to a job whose worker ended before the job did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wtb.domain.spending import Spent
 
 
 def with_lost_worker(uow: UnitOfWork, job: Job, report: JobLost, now: datetime) -> Job:
-    """Return a job with one more lost worker; it has failed, as a dead letter, if it has lost too many."""
+    """Return a job with one more lost worker. If it has lost too many, it has failed, as a dead letter."""
     lost = JobAttempt(
         worker=report.worker, end=AttemptEnd.LOST, started=_started(uow, job), ended=now, reason=report.reason
     )
@@ -51,7 +51,7 @@ def _dead(uow: UnitOfWork, job: Job) -> Job:
 
 
 def _started(uow: UnitOfWork, job: Job) -> datetime | None:
-    """Return when the run of a job was begun; None if it was not."""
+    """Return when the run of a job began; None if it did not begin."""
     if job.execution_id is None:
         return None
     try:
@@ -61,7 +61,7 @@ def _started(uow: UnitOfWork, job: Job) -> datetime | None:
 
 
 def _next_nodes(uow: UnitOfWork, job: Job) -> tuple[str, ...]:
-    """Return the nodes that the run of a job was at."""
+    """Return the nodes that the run of a job had to run next."""
     if job.execution_id is None:
         return ()
     try:

@@ -148,7 +148,7 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
 def work_order_of(
     plan: BatchPlan, workflows: Mapping[str, str], codec: Codec, imports: tuple[str, ...] = ()
 ) -> WorkOrder | None:
-    """Return what workers in other processes need beside the record; None if jobs run in this process."""
+    """Return the work order for workers in other processes; None if jobs run in this process."""
     if plan.code is None:
         return None
     return WorkOrder(

@@ -1,4 +1,4 @@
-"""BatchPlanner: decides which jobs of a batch are kept and which run, and what has changed since the last time."""
+"""BatchPlanner: decides which jobs of a batch are kept and which run, and finds what has changed since last time."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CASE = "the cases"
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJobs:
-    """All jobs of a batch, with those to run as pending, and the reasons why they run."""
+    """All jobs of a batch (those to run are pending), and the reasons why they run."""
 
     prints: Prints
     workflows: Mapping[str, str]
-    """The digest of what the results of each combination depend on, which its jobs carry."""
+    """The digest of what the results of each combination depend on; its jobs carry it, too."""
     jobs: Sequence[Job]
     made_of: MadeOf
     forecast: Forecast
@@ -56,7 +56,7 @@ class _Now:
 
     whole: str
     nodes: Mapping[str, Fingerprint]
-    """The fingerprint of each node, and under SETUP of what belongs to no node."""
+    """The fingerprint of each node; under SETUP, that of everything that belongs to no node."""
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ class _Now:
 
 
 class BatchPlanner:
-    """Compares what a batch would be made of now with what its jobs were made of."""
+    """Compares what a batch depends on now with what its jobs depended on when they ran."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class BatchPlanner:
         return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
 
     def changing(self, plan: BatchPlan, prints: Prints) -> frozenset[str]:
-        """Return the values that have changed since the batch was planned: its runs have changed them."""
+        """Return the values that the runs of the batch have changed since it was planned."""
         now = self.prints(plan, frozenset())
         return frozenset(
             name
@@ -144,7 +144,7 @@ class BatchPlanner:
         return {case.id: scored_by(case, plan.digests, self._codec) for case in plan.cases}
 
     def anew(self, job: Job) -> Job:
-        """Return a job that will run again, as a new run; what it has spent so far still counts."""
+        """Return a job that will run again as a new run; its spending so far still counts."""
         kept = JobRecord(
             spent=job.spent,
             alone=job.record.alone,
@@ -154,21 +154,21 @@ class BatchPlanner:
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
-        """Return a failed job that will run again; it keeps its error, and so stays failed, until it has run."""
+        """Return a failed job that will run again. It keeps its error until then, so it stays failed."""
         return self.anew(job).noted(error=job.record.error)
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
-        """Return what the run of a job read that has changed since, in words."""
+        """Return the sources that the run of a job read and that have changed since, in words."""
         return self.changed_in(job.record.traces, prints)
 
     def changed_in(self, windows: Sequence[Window], prints: Sequence[Fingerprint]) -> list[str]:
-        """Return what these functions read in these windows that has changed since, in words."""
+        """Return the sources that these functions read in these windows and that have changed since, in words."""
         return list(in_words(self._traces.changed(windows, prints)))
 
     def external(
         self, plan: BatchPlan, prints: Prints, known: Sequence[Job], waiting: Sequence[Job]
     ) -> tuple[ExternalTool, ...]:
-        """Return the external tools that the jobs to run may call, as far as that is known."""
+        """Return the known external tools that the jobs to run may call."""
         return external_tools(plan, prints, known, waiting, self._find_tool)
 
     def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -264,7 +264,7 @@ class _Planning:
         )
 
     def _decided(self, job: Job, digest: str, scored_by: Mapping[str, str]) -> Job:
-        """Return a job as it will be: kept, to be scored, or to be run."""
+        """Return a job with the decision about it: kept, to be scored, or to be run."""
         reasons = self._why(job, digest) if job.fingerprint else {}
         for node, words in reasons.items():
             self._changes[_named(node, self._plan.by_label[job.combination])].update(dict.fromkeys(words))
@@ -280,7 +280,7 @@ class _Planning:
         return waiting_for_scores(self._without_misread(job), scored_by, self._plan.output_digest)
 
     def _without_misread(self, job: Job) -> Job:
-        """Return a job whose scores are outdated if their evaluator read something that has changed since."""
+        """Return a job in which scores are outdated if their evaluator read something that has changed since."""
         known = job.record.scored_by
         true = {name: how for name, how in known.items() if not self._misread(job, name)}
         return job if len(true) == len(known) else job.noted(scored_by=true)
@@ -300,7 +300,7 @@ class _Planning:
         return bool(self._plan.fresh_nodes) or (not self._plan.share and job.has_run)
 
     def _why(self, job: Job, digest: str) -> Mapping[str, Sequence[str]]:
-        """Return what has changed that a job depends on, by node."""
+        """Return the changes in what a job depends on, by node."""
         whole, case = _whole(job), job.fingerprint.partition(".")[2]
         if (whole, job.combination) not in self._reasons:
             self._reasons[whole, job.combination] = self._differences(whole, self._now[job.combination])
@@ -331,7 +331,7 @@ class _Planning:
         found = {node: self._planner.changed_sources(job, [print_]) for node, print_ in nodes.items()}
         return {node: words for node, words in found.items() if words}
 
-    # How much of it is new
+    # Forecast
 
     def _forecast(self, jobs: Sequence[Job]) -> Forecast:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
@@ -369,7 +369,7 @@ class _Planning:
 
 
 def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return both; leave out a module as a whole if it is known what in it has changed."""
+    """Return both, but no change of a whole module if a changed part of it is known."""
     found: dict[str, Sequence[str]] = dict(one)
     for node, words in other.items():
         known = found.get(node, ())

@@ -62,15 +62,15 @@ class JobSchedule:
             yield number
 
     def _may_not_begin(self, number: int, spent: Spent) -> bool:
-        """Whether a job must not start; one that only needs scores takes nothing from the budget.
+        """Whether a job must not start. The budget does not stop a job that only needs scores, which are free.
 
-        Calls that are left are taken back whatever the budget says.
+        Nor does it stop one that has calls left to take back.
         """
         is_free = number in self._only_scored or number in self._calls_left
         return self.is_stopped or (not is_free and bool(self._budget.reached(spent)))
 
     def scored_at_a_cost(self, number: int) -> None:
-        """Note that a job has used something; if it only needed scores, to score others may cost something, too."""
+        """Note that a job has used something. If it only needed scores, scoring other jobs may cost something, too."""
         if number in self._only_scored:
             self._only_scored.clear()
 
@@ -86,7 +86,7 @@ class JobSchedule:
         self._ready.append(number)
 
     def lost(self, number: int) -> None:
-        """Queue a job that lost its worker before all others: it has begun, so it goes on even after a stop."""
+        """Queue a job that lost its worker ahead of all others. It has begun, so it continues even after a stop."""
         self._running.discard(number)
         self._ready.appendleft(number)
 
@@ -106,7 +106,7 @@ class JobSchedule:
         self._elsewhere.append(number)
 
     def look_elsewhere(self, most: int) -> Iterator[int]:
-        """Yield jobs of other processes, starting with those that were not checked for longest.
+        """Yield jobs of other processes, starting with those whose last check is longest ago.
 
         Call `ended_elsewhere`, `come_back` or `leave_elsewhere` for each that is no longer elsewhere.
         """

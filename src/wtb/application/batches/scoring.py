@@ -99,7 +99,7 @@ class Scoring:
             # An output that can no longer be read is no reason to run the job again.
             return None if lacking else replace(job, status=JobStatus.COMPLETED)
         new = self._evaluation.scored(context, lacking)
-        # The caller notes in which window evaluators read what the new scores depend on.
+        # The caller notes the window in which the evaluators read what the new scores depend on.
         read = {name: window for name, window in job.record.scored_in.items() if name not in known.lacking}
         record = replace(
             job.record,
@@ -140,7 +140,7 @@ def true_scores(job: Job, wanted: Mapping[str, str]) -> TrueScores:
 
 
 def waiting_for_scores(job: Job, wanted: Mapping[str, str], output_by: str) -> Job:
-    """Return a finished job as pending if it lacks scores, or if another rule reads its output; else as it is."""
+    """Return a finished job as pending if it lacks scores, or if the rule that reads its output has changed."""
     known = true_scores(job, wanted)
     if not known.lacking and job.record.output is not None and job.record.output.made_by == output_by:
         return job
@@ -151,7 +151,7 @@ _SCORED = (BatchStatus.COMPLETED, BatchStatus.COMPLETED_WITH_ERRORS)
 
 
 def _status_after(batch: Batch, cases: Collection[str], jobs: Sequence[Job], metrics: Iterable[str]) -> BatchStatus:
-    """Return the status of a batch after scoring: evaluators may have failed, or fail no more."""
+    """Return the status of a batch after scoring: evaluators may have failed, or no longer fail."""
     if batch.status not in _SCORED:
         return batch.status
     return end_of([job for job in jobs if job.case_id in cases], metrics)
@@ -164,13 +164,13 @@ def scored_by(case: Case, by_name: Mapping[str, str], codec: Codec) -> dict[str,
 
 
 def cases_to_keep(cases: Sequence[Case], codec: Codec) -> bytes:
-    """Return what a batch keeps of its cases for later evaluators; the inputs are in the runs."""
+    """Return the part of its cases that a batch stores for later evaluators; the inputs are in the runs."""
     about = {case.id: [case.expected, list(case.tags)] for case in cases}
     return codec.encode(about, "expected")[0]
 
 
 def kept_cases(record: BatchRecord, codec: Codec) -> dict[str, Case]:
-    """Return the cases that a batch has kept, by id."""
+    """Return the cases that a batch has stored, by id."""
     return {case.id: case for case in _read(record, codec)}
 
 

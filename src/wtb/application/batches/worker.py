@@ -1,4 +1,4 @@
-"""BatchWorker: runs jobs of a batch, by number, in another process than the one that runs the batch.
+"""BatchWorker: runs jobs of a batch, by number, in a separate process.
 
 The protocol is the same for every way of starting a worker:
 
@@ -6,8 +6,8 @@ The protocol is the same for every way of starting a worker:
 2. The worker opens the store, loads the batch and its code, and compares versions and fingerprints. It is ready, or it
    refuses and names the difference.
 3. It runs one job after the other by number, scores each and stores the result. Then it reports: a JobReport. Between
-   two jobs it keeps nothing, so that any worker can go on with a job that waits or failed.
-4. In the end it reports which values its runs have changed: WorkerEnded.
+   two jobs it keeps nothing, so that any worker can continue a job that waits or failed.
+4. At the end it reports which values its runs have changed: WorkerEnded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchWorker:
 
     @property
     def name(self) -> str:
-        """The name of this process, as leases and attempts have it."""
+        """The name of this process in leases and attempts."""
         return self._services.owners.me()
 
     def listen(self, settled: Callable[[bytes], None]) -> Callable[[], None]:
@@ -67,7 +67,7 @@ class BatchWorker:
         return report
 
     def end(self) -> WorkerEnded:
-        """Return what only this process has seen of the runs."""
+        """Return what only this process knows about its runs."""
         changing = self._services.planner.changing(self._jobs.plan, self._jobs.prints)
         return WorkerEnded(self._jobs.trace_id, tuple(sorted(changing)))
 
@@ -84,7 +84,7 @@ def check_for_workers(plan: BatchPlan, services: BatchServices) -> None:
 
 
 def assignment(batch: Batch, trace_id: str, attempt: AttemptRef, services: BatchServices) -> Assignment:
-    """Return what each worker of a batch gets."""
+    """Return the assignment that each worker of a batch gets."""
     return Assignment(
         batch_id=batch.id,
         trace_id=trace_id,
@@ -136,7 +136,7 @@ def check_same(order: WorkOrder, made_of: MadeOf, plan: BatchPlan, prints: Print
 
 
 def _differences(made_of: MadeOf, planned: str, prints: Prints, combination: str) -> list[str]:
-    """Return what differs in a combination, in words."""
+    """Return the differences in a combination, in words."""
     old, found = made_of.workflows.get(planned, {}), []
     for node, print_ in prints[combination].items():
         if old.get(node) != print_.digest:

@@ -1,4 +1,4 @@
-"""What a worker reports to the process that runs the batch, as plain JSON."""
+"""The reports of a worker to the process that runs the batch, as plain JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def error_data(error: BaseException) -> dict[str, str]:
 
 
 def error_from(data: Mapping[str, str]) -> WTBError:
-    """Return the error of a worker: of the same class if it is one of ours, else WorkerFailed."""
+    """Return the error of a worker: of the same class if it is one of WTB's, else WorkerFailed."""
     kind = getattr(errors, data["type"], None)
     if isinstance(kind, type) and issubclass(kind, WTBError):
         error = kind.__new__(kind)

@@ -1,7 +1,7 @@
-"""Fingerprint: everything that can be seen of what a result depends on, part by part, except the input.
+"""Fingerprint: what a result visibly depends on except the input, part by part.
 
-Each part has a name that a person understands ("`Retriever.search` in app.py") and a digest, so that a later look can
-say what has changed.
+Each part has a name that a person understands ("`Retriever.search` in app.py") and a digest, so that a later
+comparison can name what has changed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 VERSION = 2
-"""Of the way in which parts are made. Parts of another version cannot be compared."""
+"""The version of the rules that make parts. Parts of different versions cannot be compared."""
 
 CALLED_AS = "it is called as"
 """The part of the function itself: which one it is."""
 
 AS_WRITTEN = " as written"
-"""Ends the name of a part that is a statement, or the statements that a value comes about by."""
+"""The end of the name of a part that is a statement, or the statements that make a value."""
 
 _IF_LEFT_OUT = "if left out: "
 
@@ -26,8 +26,8 @@ _IF_LEFT_OUT = "if left out: "
 class Fingerprint:
     """What a result depends on, as far as it can be seen before the run.
 
-    `readers` are the user's functions that the node may call: what they read counts too. `reads_anything` says that
-    it may call any. `coarse` says in words why more counts than the node may need.
+    `readers` are the user's functions that the node may call: what they read counts, too. `reads_anything` says that it
+    may call any function. `coarse` says in words why more counts than the node may need.
     """
 
     parts: Mapping[str, str]
@@ -36,7 +36,7 @@ class Fingerprint:
     mutable: frozenset[str] = frozenset()
     """The values that a run may change in place: attributes of objects, lists, dictionaries."""
     written: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the code that binds values; they count where the value itself is left out."""
+    """Digests of the code that makes values; they count where the value itself is left out."""
     readers: frozenset[str] = frozenset()
     reads_anything: bool = False
     coarse: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Fingerprint:
 
     @property
     def held(self) -> dict[str, str]:
-        """Everything that is stored with a result, for a later check that may leave some values out."""
+        """The parts that are stored with a result, for a later check that may leave out some values."""
         written = {f"{name}{AS_WRITTEN}": part for name, part in self.written.items()}
         return {name: part for name, part in self.parts.items() if name in self.mutable} | written
 
@@ -89,7 +89,7 @@ def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
 
 
 def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
-    """Return several fingerprints and additional parts as one; each is labelled with the role of its function."""
+    """Return several fingerprints and additional parts as one; each function is labelled with its role."""
     found: dict[str, str] = dict(parts)
     for name, print_ in prints.items():
         for part, digest in print_.parts.items():
@@ -112,7 +112,7 @@ def parts_digest(parts: Mapping[str, str]) -> str:
 
 
 def digest_of(tokens: Iterable[str]) -> str:
-    """Return a short digest of texts in their order."""
+    """Return a short digest of texts; their order counts."""
     digest = hashlib.sha256()
     for token in tokens:
         digest.update(token.encode("utf-8", "surrogatepass") + b"\0")

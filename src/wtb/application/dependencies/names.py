@@ -1,4 +1,4 @@
-"""Uses: reads from a function's bytecode which globals, attributes, imports and dynamic names it looks up."""
+"""Uses: finds in a function's bytecode the globals, attributes, imports and dynamic names that it looks up."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DYNAMIC = {
     ("operator", "attrgetter"): "attrgetter",
     ("attrgetter",): "attrgetter",
 }
-"""Ways to reach code that nobody can follow by reading; found by the beginning of a chain."""
+"""The beginnings of look-ups that cannot be followed by reading the code."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Import:
-    """An import inside a function: the module's name, and how many dots it begins with."""
+    """An import inside a function: the module's name, and the number of dots before it."""
 
     name: str
     level: int
@@ -38,10 +38,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What a function and those inside it look up by name.
+    """The names that a function and its inner functions look up.
 
-    `chains` are globals with the attributes that are taken of them at once: `prompts.KIND` is ("prompts", "KIND").
-    `dynamic` names look-ups that cannot be followed, as `getattr` with a computed name.
+    `chains` are globals, each with the attributes that are looked up on it at once: `prompts.KIND` is ("prompts",
+    "KIND"). `dynamic` names look-ups that cannot be followed, such as `getattr` with a computed name.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -51,7 +51,7 @@ class Uses:
 
 @functools.lru_cache(maxsize=10_000)
 def uses_of(code: CodeType) -> Uses:
-    """Return what a function looks up."""
+    """Return the names that a function looks up."""
     chains: set[tuple[str, ...]] = set()
     imports: set[Import] = set()
     dynamic: set[str] = set()
@@ -75,7 +75,7 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
 
 
 def inner_code(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code and that of the functions inside it."""
+    """Yield the code of a function and of its inner functions."""
     return _with_inner(code)
 
 
@@ -104,7 +104,7 @@ def _calls_of(instructions: Sequence[dis.Instruction], name: str) -> Iterator[in
 
 
 def _is_constant(instructions: Sequence[dis.Instruction], at: int) -> bool:
-    """Whether the second argument of the call that begins at `at` is a text in the code; unsure means no."""
+    """Whether the second argument of the call that begins at `at` is a constant text; False if that is unclear."""
     depth = 0
     begins: dict[int, int] = {}
     for index in range(at + 1, len(instructions)):
@@ -112,6 +112,6 @@ def _is_constant(instructions: Sequence[dis.Instruction], at: int) -> bool:
         if here.opname in ("PRECALL", "CALL") and here.arg == depth:
             second = instructions[begins[1] : begins[2] if depth > 2 else index] if depth > 1 else ()
             return len(second) == 1 and second[0].opname == "LOAD_CONST" and isinstance(second[0].argval, str)
-        begins[depth] = index  # the last time that so many arguments were complete
+        begins[depth] = index  # the last instruction at which this many arguments were complete
         depth += dis.stack_effect(here.opcode, here.arg, jump=False)
     return False

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 from wtb.application.dependencies.own_code import is_own_module
 
 _FUNCTION_IN = ("__func__", "fget", "fset", "fdel", "func", "wrapped", "__wrapped__")
-"""Where methods of classes, properties, cached ones and validators keep their functions."""
+"""The attributes in which class methods, properties, cached properties and validators keep their functions."""
 _MADE_BY_PYTHON = ("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__")
 _FIELD_LISTS = ("__pydantic_fields__", "__dataclass_fields__", "__attrs_attrs__")
 _COUNTED_DUNDERS = ("__annotations__", "__slots__", "__match_args__", *_FIELD_LISTS)
@@ -29,11 +29,11 @@ _TUPLE_FIELD: Any = type(vars(_Pair)["left"])
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """Whether the type of a value is one of these; `isinstance` would also believe the value's own claims."""
+    """Whether the type of a value is one of these; `isinstance` would also ask the value itself, which may lie."""
     kind = type(value)
     if type(kind) is type:
         return issubclass(kind, kinds)
-    # Abstract classes keep those that they were asked about in sets, and a metaclass may say how it is hashed.
+    # Abstract classes put the classes that they check into sets, which would call a metaclass's own hash.
     wanted = kinds if type(kinds) is tuple else get_args(kinds) or (kinds,)
     return any(each is one for each in _mro(kind) for one in wanted)
 
@@ -56,12 +56,12 @@ def _mro(kind: type) -> tuple[type, ...]:
 
 
 def has(kind: type, name: str) -> bool:
-    """Whether a class or a base of it defines a name."""
+    """Whether a class or one of its bases defines a name."""
     return any(name in class_vars(each) for each in _mro(kind))
 
 
 def module_of(thing: Any) -> str:
-    """Return the module of a function or class; empty when it has none or says something odd."""
+    """Return the module of a function or class; empty if it has none, or its `__module__` is no text."""
     found = type.__dict__["__module__"].__get__(thing) if is_a(thing, type) else getattr(thing, "__module__", None)
     return found if type(found) is str else ""
 
@@ -82,7 +82,7 @@ def attributes_of(value: Any) -> Mapping[str, Any]:
     for kind in _mro(type(value)):
         for name, slot in class_vars(kind).items():
             if type(slot) is MemberDescriptorType and name not in _UNCOUNTED:
-                with suppress(AttributeError):  # not filled yet
+                with suppress(AttributeError):  # the slot has no value yet
                     found.setdefault(name, slot.__get__(value))
     found.update((name, held) for name, held in _dict_of(value).items() if name not in _UNCOUNTED)
     if (items := items_of(value)) is not None:
@@ -101,7 +101,7 @@ def _dict_of(value: Any) -> dict[str, Any]:
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """Return the items of a container, also of a subclass; None for anything else."""
+    """Return the items of a container, which may be a subclass; None for anything else."""
     for kind in (list, tuple, set, frozenset, deque):
         if is_a(value, kind):
             return list(kind.__iter__(value))
@@ -109,7 +109,7 @@ def items_of(value: Any) -> list[Any] | None:
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a class defines itself, in the order of the names."""
+    """Yield what a class defines itself, sorted by name."""
     is_enum = issubclass(kind, Enum)
     if is_enum:
         chosen: Mapping[str, Any] = class_vars(kind).get("_member_map_", {})
@@ -118,7 +118,7 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
         is_dunder = name.startswith("__") and name.endswith("__")
         if name in _MADE_BY_PYTHON or name.startswith(("_abc_", "__abstractmethods")):
             continue
-        if name == "__annotations__" and not member:  # Python adds an empty one when somebody asks for it
+        if name == "__annotations__" and not member:  # Python adds an empty one on first access
             continue
         if (is_enum or (is_dunder and name not in _COUNTED_DUNDERS)) and not functions_of(member):
             continue
@@ -128,7 +128,7 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def functions_of(member: Any) -> list[Any]:
-    """Return the functions behind a member of a class: of a method, a property, a validator."""
+    """Return the functions behind a member of a class, such as a method, a property or a validator."""
     if type(member) is FunctionType:
         return [member]
     if is_a(member, type | ModuleType) or is_own_module(module_of(type(member))):

@@ -1,4 +1,4 @@
-"""Tells the user's own code from Python's, installed packages' and WTB's, and names files."""
+"""Tells the user's own code from that of Python, installed packages and WTB, and names files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from types import CodeType, ModuleType
 from typing import Any
 
 _BYTES = "bytes:"
-"""How names begin that are written in hexadecimal."""
+"""The prefix of file names that are written in hexadecimal."""
 
 NOTEBOOK = "notebook"
-"""Where code comes from that has no file of its own."""
+"""The place of code that has no file of its own."""
 
 _ROOT_MARKS = (".git", "pyproject.toml", ".wtb")
 _WTB = Path(__file__).resolve().parents[2]
 
 
 def is_own_module(name: str) -> bool:
-    """Whether a module is the user's; one without a file may be a notebook's, or a package without `__init__.py`."""
+    """Whether a module is the user's. One without a file may be a notebook, or a package without `__init__.py`."""
     held = held_by(sys.modules.get(name))
     file = held.get("__file__")
     if isinstance(file, str):
@@ -49,13 +49,13 @@ def is_own_file(file: str) -> bool:
 
 
 def is_installed(path: str) -> bool:
-    """Whether a path lies in Python's own folders or among the installed packages."""
+    """Whether a path is in Python's own folders or in those of installed packages."""
     return path.startswith(_installed())
 
 
 @functools.cache
 def is_wtb_file(file: str) -> bool:
-    """Whether code with this file name is ours."""
+    """Whether code with this file name is WTB's."""
     return not file.startswith("<") and Path(file).resolve().is_relative_to(_WTB)
 
 
@@ -64,13 +64,13 @@ def _installed() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = [sysconfig.get_paths()[name] for name in names]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
-    # Inside a virtual environment the standard library lies beside the interpreter that it was made of.
+    # For a virtual environment, the standard library is with the interpreter that created it.
     folders.append(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
     return tuple({f"{Path(folder).resolve()}/" for folder in folders})
 
 
 def project_root() -> Path:
-    """Return the folder that names of files are relative to, so that a clone elsewhere has the same names."""
+    """Return the folder to which file names are relative, so that they are the same in a clone elsewhere."""
     return _root_of(Path.cwd())
 
 
@@ -84,13 +84,13 @@ def _root_of(here: Path) -> Path:
 
 
 def place(path: str | Path) -> str:
-    """Return the name of a file: relative to the project's root where it lies inside."""
+    """Return the name of a file, relative to the project's root if it is inside."""
     found = Path(path)
     root = project_root()
     name = found.relative_to(root).as_posix() if found.is_relative_to(root) else found.as_posix()
     try:
         name.encode()
-    except UnicodeEncodeError:  # a name that is no UTF-8, which a database refuses
+    except UnicodeEncodeError:  # the name is not UTF-8, and a database would refuse it
         return f"{_BYTES}{os.fsencode(name).hex()}"
     return name
 
@@ -102,7 +102,7 @@ def path_of(name: str) -> Path:
 
 
 def reader_of(code: CodeType) -> str:
-    """Return the name by which a function is known as a reader, in this process and in others."""
+    """Return the name of a function as a reader, the same in every process."""
     return f"{file_of(code)}:{code.co_qualname}"
 
 

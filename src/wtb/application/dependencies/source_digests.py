@@ -13,13 +13,13 @@ from wtb.application.dependencies.sources import module_digest
 from wtb.domain.observation import ABSENT, EVERY_VARIABLE, ObservedSource, SourceKind
 
 _LARGE = 64 * 1024 * 1024
-"""Larger files are known by size and time of change: hashing them would take longer than most nodes."""
+"""Larger files are compared by size and time of change: hashing them would take longer than most nodes."""
 _SESSION = (
     *("_", "COLUMNS", "DBUS_", "DISPLAY", "GPG_", "LINES", "LS_COLORS", "OLDPWD", "PWD", "PYTEST_", "SHLVL"),
     *("SSH_", "STY", "TERM", "TMUX", "VSCODE_", "WAYLAND_", "WINDOWID", "WT_", "XDG_"),
     *("BUILD", "CI", "GITHUB_", "GITLAB_", "HOSTNAME", "INVOCATION_ID", "JENKINS_", "JOURNAL_STREAM", "RUNNER_"),
 )
-"""How variables begin that differ between two terminals, or two jobs of CI, and mean nothing to a result."""
+"""The prefixes of variables that differ between two terminals or CI jobs and do not affect results."""
 _NOT_LISTED = frozenset((".wtb", "__pycache__"))
 
 Signature = tuple[int, int, int] | None
@@ -27,14 +27,14 @@ Signature = tuple[int, int, int] | None
 
 
 class SourceDigests:
-    """Digests of sources, as they are now or were when they were opened."""
+    """Digests of sources, as they are now or as they were when they were opened."""
 
     def __init__(self, is_secret: Callable[[str], bool] = lambda name: False) -> None:
         self._is_secret = is_secret
         self._contents: dict[tuple[str, Signature], str] = {}
 
     def now(self, source: ObservedSource) -> str:
-        """Return the digest of a source as it is now."""
+        """Return the current digest of a source."""
         match source.kind:
             case SourceKind.VARIABLE if source.name == EVERY_VARIABLE:
                 return _variable_digest(self._all_variables())
@@ -51,7 +51,7 @@ class SourceDigests:
                 return ""
 
     def _all_variables(self) -> str:
-        """Return all variables, but not those of the terminal and the session, and no secrets."""
+        """Return all variables except secrets and those of the terminal and the session."""
         known = sorted((name, value) for name, value in os.environ.items() if not name.startswith(_SESSION))
         return "\0".join(f"{name}={value}" for name, value in known if not self._is_secret(name))
 
@@ -65,10 +65,10 @@ class SourceDigests:
 
 
 def signature_of(path: str) -> Signature:
-    """Return how a file lies there now."""
+    """Return the current signature of a file."""
     try:
         found = os.stat(path)
-    except (OSError, ValueError):  # a name with a zero in it is no name
+    except (OSError, ValueError):  # ValueError: the name holds a zero byte
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 

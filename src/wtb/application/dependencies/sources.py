@@ -1,7 +1,7 @@
 """Sources: the source text of the user's modules, by statement; formatting and comments do not count.
 
-This is how code counts that cannot be looked into any other way: what a module binds to a name, when that is a client
-or a socket, and modules that are imported by a name which is made up at run time.
+Code counts this way if it cannot be inspected otherwise: an object such as a client or a socket that a module binds to
+a name, and modules that are imported by a name computed at run time.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class Statement:
     imports: tuple[str, ...]
     digest: str
     is_definition: bool
-    """Whether it only binds names: a function, a class or an assignment. Anything else may do something."""
+    """Whether it only binds names: a function, a class or an assignment. Any other statement may have effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A module as it is written."""
+    """The statements of a module, read from its source."""
 
     path: str
     statements: tuple[Statement, ...]
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """The modules that it names in imports, wherever they stand."""
+        """The modules that it imports anywhere in its code."""
         return tuple(dict.fromkeys(name for each in self.statements for name in each.imports))
 
 
 def source_file(path: str | Path) -> SourceFile | None:
-    """Read a module; None when it is not there or is no Python."""
+    """Read a module; None if it does not exist or is not Python."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -66,7 +66,7 @@ def _read(path: str, changed_ns: int, size: int) -> SourceFile | None:
 
 
 def _is_script(statement: ast.stmt) -> bool:
-    """Whether a statement is a text of its own (a docstring), or `if __name__ == "__main__":`."""
+    """Whether a statement is a bare text (a docstring) or `if __name__ == "__main__":`."""
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     if not isinstance(statement, ast.If) or statement.orelse:
@@ -121,7 +121,7 @@ def relevant(source: SourceFile, names: frozenset[str], without: frozenset[str])
     """Return the statements that these names may depend on; all statements if no name is given.
 
     `without` are names whose statements never count: the functions of nodes and variants, the workflow and the batch.
-    A definition counts if something that counts mentions it. Any other statement counts, since it may do anything.
+    A definition counts if something that counts mentions it. Every other statement counts, since it may do anything.
     """
     left = [each for each in source.statements if not _belongs_to(each, without)]
     if not names:
@@ -146,7 +146,7 @@ def binding(source: SourceFile, name: str, without: frozenset[str]) -> tuple[Sta
 
 
 def imported_by(statements: Iterable[Statement], module: str, file: str) -> Iterator[str]:
-    """Yield the full names of what statements import."""
+    """Yield the full names of the imports in statements."""
     for statement in statements:
         for name in statement.imports:
             if (found := resolve(name, module, file)) is not None:
@@ -154,14 +154,14 @@ def imported_by(statements: Iterable[Statement], module: str, file: str) -> Iter
 
 
 def _belongs_to(statement: Statement, names: frozenset[str]) -> bool:
-    """Whether a statement is about these names alone: it binds one of them, or calls a method of one."""
+    """Whether a statement is only about these names: it binds one of them, or calls a method of one."""
     if statement.binds:
         return bool(statement.binds & names) and statement.binds <= names
     return bool(statement.mentions & names)
 
 
 def closure_of(files: Mapping[str, str]) -> dict[str, str]:
-    """Return these own modules and all own modules that they import, directly or not: names to files."""
+    """Return these own modules and all own modules that they import, directly or indirectly: names to files."""
     found: dict[str, str] = {}
     waiting = list(files.items())
     while waiting:
@@ -179,7 +179,7 @@ def closure_of(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def resolve(imported: str, module: str, file: str) -> str | None:
-    """Return the full name of what a module imports; None for one that leads above its package."""
+    """Return the full name of an import in a module; None if it leads above the module's package."""
     level = len(imported) - len(imported.lstrip("."))
     if not level:
         return imported
@@ -192,7 +192,7 @@ def resolve(imported: str, module: str, file: str) -> str | None:
 
 
 def own_file(module: str) -> str | None:
-    """Return the file of a module if it is the user's own; without importing it."""
+    """Return the file of a module if it is the user's own, without importing it."""
     loaded = sys.modules.get(module)
     file = held_by(loaded).get("__file__") if loaded is not None else _found(module)
     return None if file is None else own_path(file)
@@ -204,7 +204,7 @@ def own_path(file: str) -> str | None:
 
 
 def _found(module: str) -> str | None:
-    """Return where a module would be loaded from; packages on the way are not imported."""
+    """Return where a module would be loaded from, without importing the packages around it."""
     package, _, last = module.rpartition(".")
     if not package:
         spec = _spec(module)
@@ -217,7 +217,7 @@ def _found(module: str) -> str | None:
 
 
 def _folders(package: str) -> list[Path]:
-    """Return where the modules of a package lie, also of one without `__init__.py`."""
+    """Return the folders of a package's modules, even if it has no `__init__.py`."""
     loaded = sys.modules.get(package)
     if loaded is not None:
         return [Path(folder) for folder in getattr(loaded, "__path__", ())]
@@ -236,7 +236,7 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def module_digest(path: str | Path) -> str | None:
-    """Return a digest of all code of a module; None when it cannot be read."""
+    """Return a digest of all code of a module; None if it cannot be read."""
     source = source_file(path)
     if source is None:
         return None

@@ -17,7 +17,7 @@ from wtb.domain.observation import ANYBODY, WRITTEN, Observation, ObservedSource
 from wtb.domain.ports import DependencyObserver, Storage
 
 _CHECKED_FOR_S = 1.0
-"""How long files are assumed unchanged after they were checked."""
+"""How long files are assumed unchanged after a check."""
 
 Key = tuple[str, ObservedSource]
 
@@ -70,7 +70,7 @@ class Traces:
     def keep(self, trace_id: str) -> int:
         """Store what was read and is not stored yet; return the number of the next observation.
 
-        This comes before the result that depends on it: a crash in between leaves observations that nobody needs.
+        Call it before the result that depends on it is stored: a crash in between only leaves unneeded observations.
         """
         with self._lock:
             first, end = self._kept[trace_id], self._observer.count()
@@ -103,7 +103,7 @@ class Traces:
         self._observer.add([each for each in mine if self._observer.digest(each.source) == each.digest])
 
     def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[ObservedSource, ...]:
-        """Return the servers and programs that a function was seen to use; WTB cannot check what they would say now."""
+        """Return the servers and programs that a function was seen to use. WTB cannot check what they answer now."""
         found = {
             each.source
             for trace_id in trace_ids
@@ -113,7 +113,7 @@ class Traces:
         return tuple(sorted(found))
 
     def _observations(self, trace_id: str, end: int = 0) -> Sequence[tuple[int, Observation]]:
-        """Return the observations of a trace; those of another process at least up to `end`, since it may go on."""
+        """Return the observations of a trace; if another process still adds to it, at least those up to `end`."""
         if trace_id in self._kept:
             return list(enumerate(self._observer.seen()))
         if trace_id not in self._others or len(self._others[trace_id]) < end:
@@ -155,8 +155,8 @@ def _concerns(reader: str, prints: Sequence[Fingerprint]) -> bool:
 def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:
     """Whether a result made in a window used something that has changed.
 
-    All that was read in the window has to be as it was. What was not read in it may have been kept from before: then
-    the last look counts.
+    Everything that was read in the window must be unchanged. A source that was not read in it may have been kept in
+    memory from before: then its last observation counts.
     """
     within = [holds for number, holds in states if window.begin <= number < window.end]
     before = [holds for number, holds in states if number < window.begin][-1:]
@@ -164,7 +164,7 @@ def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:
 
 
 def in_words(sources: Iterable[ObservedSource]) -> Iterator[str]:
-    """Yield what has changed, in words."""
+    """Yield the changed sources, in words."""
     kinds: Mapping[SourceKind, str] = {SourceKind.MODULE: "module "}
     for source in sources:
         yield f"{kinds.get(source.kind, '')}{source}"

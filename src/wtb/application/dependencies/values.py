@@ -60,9 +60,9 @@ _BY_REPR = (
     itemgetter,
     attrgetter,
 )
-"""Values whose repr says all of them."""
+"""Types whose repr shows the whole value."""
 IMMUTABLE = (*_PLAIN, *_BY_REPR)
-"""Values that nobody can change in place."""
+"""Types whose values cannot be changed in place."""
 _BY_NAME = (
     logging.Logger,
     logging.LoggerAdapter,
@@ -77,9 +77,9 @@ _BY_NAME = (
     Executor,
     type(os.environ),
 )
-"""Objects that hold no data that a result could depend on; which variables are read is observed."""
+"""Types that hold no data that a result could depend on. Reads of environment variables are observed elsewhere."""
 _FIELDS = ("pydantic.fields.FieldInfo", "pydantic.fields.ModelPrivateAttr", "dataclasses.Field", "attr._make.Attribute")
-"""Types of libraries that describe the fields of classes: all of them is data."""
+"""Library types that describe the fields of classes: all of their attributes are data."""
 _SENTINELS = (
     "pydantic_core._pydantic_core.PydanticUndefinedType",
     "dataclasses._MISSING_TYPE",
@@ -94,12 +94,12 @@ _EQUIPMENT = (
     "wtb.infrastructure.",
     "wtb.runs",
 )
-"""Where the classes of benches, runs, results and services are. Every bench reaches every registered tool."""
+"""The modules of benches, runs, results and services. Their contents do not count: a bench reaches every tool."""
 _MADE_BY_USERS = ("wtb.infrastructure.evaluators.", "wtb.infrastructure.langgraph.")
-"""Where the classes of evaluators and graphs are, which hold the user's functions and settings."""
+"""The modules of evaluators and graphs; they count, since they hold the user's functions and settings."""
 _SHORT = 200
 _DEEPEST = 100
-"""How deep values may be nested; deeper ones would take more of Python's stack than there may be."""
+"""How deep values may be nested; deeper ones could overflow Python's stack."""
 _OWN_DEPTH = 6
 _OWN_MOST = 2_000
 
@@ -108,7 +108,7 @@ _KNOWN: list[tuple[type, Callable[[Any], Any]]] = []
 
 
 def known_as(kind: type) -> Callable[[F], F]:
-    """Let the decorated function say what an object of a library's type depends on; None when it does not know."""
+    """Register a function that returns what an object of a library's type depends on, or None if it does not know."""
 
     def register(function: F) -> F:
         _KNOWN.append((kind, function))
@@ -131,7 +131,7 @@ def is_code(value: Any) -> bool:
 
 
 def plain_tokens(value: Any) -> Iterator[str]:
-    """Yield a constant of code."""
+    """Yield the tokens of a constant in code."""
     if is_a(value, tuple):
         yield f"tuple {len(value)}"
         for item in value:
@@ -144,11 +144,11 @@ def plain_tokens(value: Any) -> Iterator[str]:
 
 
 class TooMuch(Exception):
-    """A value holds more than is looked at."""
+    """A value holds more than is inspected."""
 
 
 class Reader:
-    """Reads one value; an object that was met before is written as a number, so that cycles end."""
+    """Reads one value. An object that was met before becomes a number, so that cycles end."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Reader:
         self._depth = 0
 
     def knows(self, value: Any) -> None:
-        """Note that a value is read elsewhere: references to it end there."""
+        """Note that a value is read elsewhere, so references to it are not followed."""
         self._met[id(value)] = (len(self._met), value)
 
     def read(self, value: Any) -> Iterator[str]:
@@ -228,7 +228,7 @@ class Reader:
             yield from self.read(item)
 
     def _of_type(self, value: Any) -> Iterator[str]:
-        """Yield what stands in an annotation: `list[Own]`, `Annotated[str, "why"]`, a type variable."""
+        """Yield the contents of an annotation: `list[Own]`, `Annotated[str, "why"]`, a type variable."""
         yield f"{name_of(type(value))} {getattr(value, '__name__', getattr(value, '__forward_arg__', ''))}"
         for name in ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__"):
             yield from self.read(getattr(value, name, None))
@@ -252,7 +252,7 @@ class Reader:
             yield from self._of_library(value)
 
     def _apart(self, item: Any) -> Iterator[str]:
-        """Read an item of a set by itself: sets have another order in every process."""
+        """Read an item of a set by itself, because sets have another order in every process."""
         reader = Reader(self._code, self._opaque, self._hidden, self._may_go_on)
         reader._met = {} if type(item) in _PLAIN else dict(self._met)
         reader._depth = self._depth
@@ -261,7 +261,7 @@ class Reader:
     def _of_own(self, value: Any) -> Iterator[str]:
         """Yield an object of the user's own class: the class, and all attributes."""
         yield from self._code(type(value))
-        for kind in (str, bytes, int, float, complex):  # a text or number with a class of its own
+        for kind in (str, bytes, int, float, complex):  # an own class that extends text or numbers
             if is_a(value, kind):
                 yield kind.__repr__(value)
         for name, attribute in attributes_of(value).items():
@@ -296,7 +296,7 @@ def _short(value: Any) -> str:
 
 
 def _placed(text: str) -> str:
-    """Return a path inside the project without the project's folder: a clone elsewhere has the same values."""
+    """Return a path inside the project without the project's folder, so that a clone elsewhere has the same values."""
     root = str(project_root())
     is_inside = text.startswith(root) and text[len(root) : len(root) + 1] in ("", os.sep)
     return f"<project>{text[len(root) :]}" if is_inside else text
@@ -308,20 +308,20 @@ def _long(value: str | bytes) -> str:
 
 
 def _plain_data(value: Any) -> str | None:
-    """Return a digest of a list, tuple or dictionary that holds plain values only: there may be millions of them."""
+    """Return a digest of a container that holds only plain values; this is fast, as there may be millions of them."""
     kinds = set(map(type, value))
     if type(value) is dict:
         kinds.update(map(type, value.values()))
     if not kinds <= _PLAIN_KINDS or (str in kinds and len(value) < _SHORT):
         return None
     text = repr(value)
-    if str(project_root()) in text:  # which does not count where it begins a path
+    if str(project_root()) in text:  # the folder must not count at the beginning of a path
         return None
     return f"{name_of(type(value))} {len(value)} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _container(value: Any) -> tuple[Any, ...] | None:
-    """Return what a container of Python's holds, in its order; None for anything else."""
+    """Return the contents of one of Python's containers, in order; None for anything else."""
     if module_of(type(value)) not in ("builtins", "collections", "types") or is_a(value, set | frozenset):
         return None
     if type(value) in (types.MappingProxyType, ChainMap, types.SimpleNamespace):
@@ -335,7 +335,7 @@ def _container(value: Any) -> tuple[Any, ...] | None:
 
 
 def _array_data(value: Any) -> str | None:
-    """Return a digest of an array of numbers, as numpy has them."""
+    """Return a digest of an array of numbers, such as numpy's; None for anything else."""
     kind = type(value)
     if not all(has(kind, name) for name in ("dtype", "shape", "tobytes")) or has(kind, "__getattr__"):
         return None
@@ -345,7 +345,7 @@ def _array_data(value: Any) -> str | None:
 
 
 def _fields(value: Any) -> Mapping[str, Any] | None:
-    """Return the declared fields of an object of a library: of a dataclass, an attrs class or a pydantic model."""
+    """Return the fields of a library's dataclass, attrs object or pydantic model; None for other objects."""
     kind = type(value)
     if full_name(kind) in _SENTINELS:
         return {}
@@ -356,7 +356,7 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def own_attributes(value: Any) -> Mapping[str, Any] | None:
-    """Return the attributes of an object of the user's own class that are worth a name each; None for others."""
+    """Return the attributes of an object of the user's own class that get a name each; None for other objects."""
     kind = type(value)
     if not is_own_module(module_of(kind)) or has(kind, "__wtb_fingerprint__") or is_a(value, type | Enum):
         return None
@@ -366,7 +366,7 @@ def own_attributes(value: Any) -> Mapping[str, Any] | None:
 
 
 def own_code_inside(value: Any) -> list[Any]:
-    """Return the user's own functions and objects that an object of a library holds, not deep inside it."""
+    """Return the user's own functions and objects that a library's object holds, down to a limited depth."""
     found: list[Any] = []
     met: dict[int, Any] = {}
     waiting = [(value, 0)]
@@ -443,5 +443,5 @@ def _version(package: str) -> str:
 
 @functools.cache
 def _distributions() -> Mapping[str, list[str]]:
-    """Return which distributions packages come with (`yaml` with PyYAML); it takes a fifth of a second to find out."""
+    """Return the distributions of packages (`yaml` comes with PyYAML). Finding them takes a fifth of a second."""
     return metadata.packages_distributions()

@@ -1,7 +1,7 @@
 """Walk: follows everything that a function can reach, and makes its fingerprint.
 
-A function counts with its code, defaults and captured values, and with what it looks up: other functions and classes
-of the user's own modules, and globals by value. Installed packages count by their version.
+A function counts with its code, defaults and captured values, and with everything that it looks up: other functions
+and classes of the user's own modules, and globals by value. Installed packages count by their version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.tools import Tool
 
 _MOST_VALUES = 200_000
-"""Values that are looked at for one node; what holds more counts as something that cannot be looked into."""
+"""The most values to inspect for one node; a value that exceeds this counts as one that cannot be inspected."""
 
 FindTool = Callable[[str], Any]
 
@@ -47,11 +47,11 @@ class Surroundings:
 
     find_tool: FindTool | None = None
     nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By file, the names at the top of a module that belong to the workflow: nodes, variants, the workflow itself."""
+    """The top-level names that belong to the workflow, by file: nodes, variants, the workflow itself."""
     modules: Mapping[str, str] = field(default_factory=dict)
-    """The own modules in which the functions of nodes are written: names to files."""
+    """The user's own modules that define the functions of nodes: names to files."""
     state_types: tuple[type, ...] = ()
-    """The user's own classes of which objects may lie in states."""
+    """The user's own classes whose objects may be in states."""
     state_functions: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """The functions that store objects of other classes and build them again, by the name of the class."""
 
@@ -62,7 +62,7 @@ def fingerprint(
     extra: Mapping[str, Any] | None = None,
     around: Surroundings | None = None,
 ) -> Fingerprint:
-    """Return what the result of a function depends on; `extra` are values that count under the names they have."""
+    """Return the fingerprint of a function: what its result depends on. `extra` holds further values by name."""
     walk = _Walk(around or Surroundings())
     walk.add(function)
     for name, value in {**({"its config": config} if config else {}), **(extra or {})}.items():
@@ -71,7 +71,7 @@ def fingerprint(
 
 
 def _module_of(function: Any) -> str:
-    """Return the module that a function was written in, or the class of a callable object."""
+    """Return the module that defines a function, or the class of a callable object."""
     while is_a(function, functools.partial):
         function = function.func
     is_code = is_a(function, FunctionType | MethodType | type)
@@ -92,14 +92,14 @@ class _Walk:
         self._reads_anything = False
         self._waiting: list[Callable[[], None]] = []
         self._met: dict[int, Any] = {}
-        """Functions and classes that were met, by id; kept, so that nothing else gets their id."""
+        """Functions and classes that were met, by id; kept alive, so that nothing else gets their id."""
         self._labelled: dict[tuple[str, int], Any] = {}
         """Values and statements that became parts, by label and id."""
         self._looked_at = 0
         self._home = "__main__"
-        """The module of the function that was given last: where things are bound that a library holds."""
+        """The module of the function that was added last; objects that a library holds count as bound there."""
         self._modules: dict[str, str] = {}
-        """The own modules of the functions that were given, with their files."""
+        """The user's own modules of the added functions, with their files."""
 
     def add(self, function: Any) -> None:
         """Take a function, a method, a callable object or a tool into account."""
@@ -128,7 +128,7 @@ class _Walk:
         self._work()
 
     def finished(self) -> Fingerprint:
-        """Return what was found."""
+        """Return the fingerprint of everything that was added."""
         return Fingerprint(
             parts=self._parts,
             values=frozenset(self._values),
@@ -145,7 +145,7 @@ class _Walk:
 
     def _put(self, label: str, tokens: Iterable[str], *, is_value: bool = False) -> None:
         digest = digest_of(tokens)
-        # Two lambdas of a file, or two functions that a factory made, have one name.
+        # Two lambdas of a file, or two functions that a factory made, have the same label.
         known = self._parts.get(label)
         self._parts[label] = digest if known is None else digest_of((known, digest))
         if is_value:
@@ -185,7 +185,7 @@ class _Walk:
     def _captured(self, function: FunctionType, name: str, cell: Any) -> None:
         try:
             value = cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # the cell has no value yet
             return
         if name == "__class__":
             return
@@ -193,7 +193,7 @@ class _Walk:
         self._value_part(label, value, _module_of(function))
 
     def _named_tools(self, code: CodeType) -> None:
-        """Take into account the tools that texts in the code may be the names of."""
+        """Take into account the tools whose names occur as texts in the code."""
         if self._around.find_tool is None:
             return
         for each in inner_code(code):
@@ -221,7 +221,7 @@ class _Walk:
             self._everything(f"{_label(function)} uses {reason}")
 
     def _global(self, chain: tuple[str, ...], value: Any, module: str) -> None:
-        """Take a global into account; of an own module, what is looked up in it."""
+        """Take a global into account; if it is an own module, only the names that are looked up in it."""
         depth = 1
         while is_a(value, ModuleType) and is_own_module(value.__name__):
             if depth == len(chain):
@@ -237,7 +237,7 @@ class _Walk:
         self._value_part(f"`{chain[depth - 1]}` in {_place_of(module)}", value, module, name=chain[depth - 1])
 
     def _value_part(self, label: str, value: Any, module: str, name: str = "") -> None:
-        """Take what a name stands for into account; attributes of an own object are parts of their own."""
+        """Take the value of a name into account; each attribute of an own object is a separate part."""
         if values.is_code(value) or is_a(value, ModuleType):
             self._put_reference(label, value, module)
             return
@@ -269,14 +269,14 @@ class _Walk:
             self._written_values[label] = digest_of([*(each.digest for each in statements), *digests])
 
     def _put_reference(self, label: str, value: Any, module: str) -> None:
-        """Take a function, class or module into account; which of them a name stands for counts too."""
+        """Take a function, class or module into account, and also which one the name refers to."""
         tokens = list(self._tokens(value, module, ()))
         known = f"{label} is"
         if known not in self._parts:
             self._put(known, tokens)
 
     def _imported(self, found: Import, module: str, file: str) -> None:
-        """Take an own module into account that is imported where it is used: as it is written."""
+        """Take into account the source of an own module that is imported inside a function."""
         name = resolve("." * found.level + found.name, module, file)
         names = [name] if name is not None else []
         names += [f"{name}.{each}" for each in found.names] if name is not None else []
@@ -285,7 +285,7 @@ class _Walk:
                 self._module(each, f"`{each}` is imported inside a function")
 
     def _module(self, name: str, reason: str, names: frozenset[str] = frozenset()) -> None:
-        """Take an own module into account as it is written, with those that it imports."""
+        """Take into account the source of an own module and of those that it imports."""
         file = own_file(name) or held_by(sys.modules.get(name)).get("__file__")
         if file is None or source_file(file) is None:
             self._unreadable(name, reason)
@@ -295,7 +295,7 @@ class _Walk:
             self._written(path, names if each == name else frozenset())
 
     def _everything(self, reason: str) -> None:
-        """Take all own modules into account."""
+        """Take into account the source of all own modules."""
         self._coarse[f"{reason}: all your modules count"] = None
         self._reads_anything = True
         for path in closure_of({**self._modules, **self._around.modules}).values():
@@ -314,12 +314,12 @@ class _Walk:
         self._readers.add(f"{place(path)}:<module>")
 
     def _met_in(self, path: str) -> set[str]:
-        """Return the functions of a file that this one is or calls: their decorators count with them."""
+        """Return the functions of a file that the walk has met: their decorators count with them."""
         functions = [each for each in self._met.values() if is_a(each, FunctionType)]
         return {each.__code__.co_qualname for each in functions if os.path.realpath(each.__code__.co_filename) == path}
 
     def _unreadable(self, module: str, reason: str) -> None:
-        """A notebook has no file: what cannot be looked into is known by where it lies in this process."""
+        """Take a module without a file, such as a notebook, into account by an id of this process."""
         self._coarse[f"{reason}: results are kept in this process only"] = None
         self._parts[f"this process ({reason})"] = _PROCESS
 
@@ -328,7 +328,7 @@ class _Walk:
     def _tokens(self, value: Any, module: str, names: tuple[str, ...], inside_of: Any = None) -> Iterator[str]:
         """Yield what a value is made of; code in it becomes a part of its own.
 
-        What goes wrong on the way, as in an object that misbehaves or is nested too deep, hides that value only.
+        If that fails, because an object misbehaves or is nested too deep, only that value is hidden.
         """
         reader = values.Reader(
             self._seen_code,
@@ -340,7 +340,7 @@ class _Walk:
             reader.knows(inside_of)
         try:
             tokens = list(reader.read(value))
-        except Exception:  # noqa: BLE001  whatever a look raises, a plan is made
+        except Exception:  # noqa: BLE001  an object may raise anything when inspected; planning goes on
             tokens = list(self._hidden(value, module, names))
         yield from tokens
 
@@ -349,7 +349,7 @@ class _Walk:
         return self._looked_at <= _MOST_VALUES
 
     def _seen_code(self, thing: Any) -> Iterator[str]:
-        """Yield the name of a function, class or tool, and look at it later where it is the user's own."""
+        """Yield the name of a function, class or tool; if it is the user's own, it is inspected later."""
         if is_a(thing, MethodType):
             yield from self._seen_code(thing.__func__)
             return
@@ -372,7 +372,7 @@ class _Walk:
         wrapped = vars(function).get("__wrapped__")
         if wrapped is not None:
             yield from self._tokens(wrapped, self._home, ())
-        for cell in function.__closure__ or ():  # what a decorator of a library was given
+        for cell in function.__closure__ or ():  # the arguments of a library's decorator
             with suppress(ValueError):
                 yield from self._tokens(cell.cell_contents, self._home, ())
 
@@ -407,7 +407,7 @@ class _Walk:
         yield from self._hidden(thing, module, names)
 
     def _hidden(self, thing: Any, module: str, names: tuple[str, ...]) -> Iterator[str]:
-        """Yield what is known about something that is not inspected further: the code around it counts instead."""
+        """Yield what is known about a value that is not inspected further; the code around it counts instead."""
         yield values.library_name(type(thing))
         reason = f"a {full_name(type(thing))} cannot be looked into"
         if is_own_module(module):
@@ -421,7 +421,7 @@ _NOWHERE = "code that was made at run time"
 
 
 def _is_own(function: FunctionType) -> bool:
-    """Whether a function is the user's; one that was made at run time is, unless its module is a library's."""
+    """Whether a function is the user's. One made at run time is, unless its module belongs to a library."""
     file, module = function.__code__.co_filename, module_of(function)
     if not file.startswith("<") or file.startswith("<frozen"):
         return is_own_file(file)
@@ -429,7 +429,7 @@ def _is_own(function: FunctionType) -> bool:
 
 
 def _label(thing: Any) -> str:
-    """Return how a function or class is called in explanations: as it was written, whatever a decorator says."""
+    """Return the name of a function or class in explanations: its name in the source, whatever a decorator says."""
     if is_a(thing, FunctionType):
         if thing.__code__.co_filename.startswith("<"):
             return f"`{thing.__qualname__}` in {_place_of(module_of(thing) or _NOWHERE)}"
@@ -438,7 +438,7 @@ def _label(thing: Any) -> str:
 
 
 def _own_in_library(value: Any, names: Iterable[str]) -> Any:
-    """Return the user's own function or object that was put into a module of a library; None when there is none."""
+    """Return the user's own function or object that replaces one in a library's module; None if there is none."""
     for name in names:
         if not is_a(value, ModuleType):
             break

@@ -53,7 +53,7 @@ def surroundings(
 
 
 def _written(function: Any) -> FunctionType | None:
-    """Return the function that a person wrote, inside partials, methods and wrappers; None when there is none."""
+    """Return the user's own function inside partials, methods and wrappers; None if there is none."""
     function = getattr(function, "func", function)
     function = getattr(function, "__func__", function)
     found = inspect.unwrap(function) if callable(function) else function
@@ -71,11 +71,11 @@ _DIGESTS = SourceDigests()
 
 
 def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroundings) -> Fingerprint:
-    """Return what the result of a node depends on, apart from the state, the files and the seed."""
+    """Return the fingerprint of a node: what its result depends on, apart from the state, the files and the seed."""
     extra: dict[str, Any] = dict(definition.surroundings)
     extra["the version of the workflow"] = definition.version
     if around.state_types:
-        # A node may call methods of objects that come with the state, which its own code does not name.
+        # A node may call methods of objects in the state, whose classes its own code does not name.
         extra["the classes of states"] = around.state_types
     extra |= {f"the functions that store `{name}`": both for name, both in around.state_functions.items()}
     extra |= {f"the answers of tool `{name}`": answer.depends_on for name, answer in definition.tools.items()}
@@ -83,8 +83,8 @@ def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroun
 
 
 _KNOWN: WeakKeyDictionary[Any, Mapping[str, str]] = WeakKeyDictionary()
-"""The parts of functions that were looked at before in this process. An edited function is another one; a value that
-changes while a process runs is not what a person changed between two processes, and is not warned of."""
+"""The parts of functions that this process has fingerprinted. An edited function is a new object. A value that changes
+while the process runs was not changed by a person between two processes, so there is no warning about it."""
 
 
 def with_code(definition: WorkflowDefinition) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _functions(definition: WorkflowDefinition) -> Iterator[tuple[str, Any]]:
 def _known(function: Any) -> Mapping[str, str] | None:
     try:
         return _KNOWN.get(function)
-    except TypeError:  # an object that cannot be a key
+    except TypeError:  # the object cannot be a key
         return None
 
 

@@ -1,1 +1,1 @@
-"""Everything that can be read, as typed views, each from one transaction; entry points only show them."""
+"""All reads, as typed views, each from one transaction; entry points only show them."""

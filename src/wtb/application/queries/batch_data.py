@@ -190,7 +190,7 @@ class BatchOverview:
 
 
 def batch_status(batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution]) -> BatchStatusView:
-    """Return the status of a batch, given its jobs and the runs that living processes are at."""
+    """Return the status of a batch, given its jobs and the runs that living processes are working on."""
     record = batch.record
     wanted = [job for job in jobs if job.combination in record.combinations and job.case_id in record.cases]
     by_run = {job.execution_id: job for job in wanted if job.status is JobStatus.PENDING}
@@ -257,7 +257,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def effects_data(found: VariantEffects) -> list[dict[str, Any]]:
-    """Return the effects of variants on a metric for programs; those that cannot be told apart have no figures."""
+    """Return the effects of variants on a metric for programs; effects that cannot be told apart have no figures."""
     known = [
         {
             **_effect_place(found, effect.factors),

@@ -27,7 +27,7 @@ def line_page(
     head_id = head_of(uow, execution)
     upto = None if before is None else find_checkpoint(uow, execution, before).step - 1
     since = None if after is None else find_checkpoint(uow, execution, after).step
-    if since is not None:  # each step of a line is one more than the one before it
+    if since is not None:  # step numbers on a line rise by one
         upto = since + limit if upto is None else min(since + limit, upto)
     line = () if head_id is None else uow.pages.list_line(head_id, upto=upto, limit=limit)
     found = [checkpoint for checkpoint in line if since is None or checkpoint.step > since]
@@ -73,7 +73,7 @@ def each_on_line(uow: UnitOfWork, execution: Execution) -> Iterator[HistoryRow]:
 
 
 def each_checkpoint(uow: UnitOfWork, execution: Execution) -> Iterator[HistoryRow]:
-    """Yield every checkpoint of a run: first the part of its line in other runs, then all of its own."""
+    """Yield every checkpoint of a run: first those on its line that belong to other runs, then all of its own."""
     head_id = head_of(uow, execution)
     own: set[CheckpointId] = set()
     for row in each_on_line(uow, execution):
@@ -116,7 +116,7 @@ def _mark(checkpoint: Checkpoint, head_id: CheckpointId | None, on_line: Collect
 
 
 def _totals(uow: UnitOfWork, commit: str | None) -> FileTotals | None:
-    """Return how many files a checkpoint has; None if they cannot be read, which must not hide the history."""
+    """Return how many files a checkpoint has; None if they cannot be read, so that the history still shows."""
     try:
         return file_totals(uow, commit)
     except (DamagedData, FileCommitNotFound):

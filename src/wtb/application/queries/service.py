@@ -1,4 +1,4 @@
-"""Queries: everything that can be read, each method in one read-only unit of work.
+"""Queries: all reads, each method in one read-only unit of work.
 
 Methods take the id of a run, or a `Prefix` of it.
 """
@@ -51,7 +51,7 @@ _PAGE = 1_000
 
 
 class Queries:
-    """Reads for every entry point; nothing here writes."""
+    """The reads of all entry points. Nothing here writes."""
 
     def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
         self._storage = storage
@@ -324,14 +324,14 @@ class Queries:
 
 
 _MOST_BUSY = 1_000
-"""How many runs that are under way the status of a batch looks at."""
+"""The most running runs that the status of a batch looks at."""
 
 _LONGEST_LINE = 1_000
 """How many checkpoints of a run are compared with those of another."""
 
 
 def _line_of(uow: UnitOfWork, run_id: ExecutionId) -> list[Checkpoint]:
-    """Return the checkpoints on the way to the head of a run, the first one first."""
+    """Return the checkpoints on the way to the head of a run, oldest first."""
     head_id = uow.branches.get(uow.executions.get(run_id).branch_id).head_id
     return (
         [] if head_id is None else sorted(uow.pages.list_line(head_id, limit=_LONGEST_LINE), key=lambda each: each.step)
@@ -353,7 +353,7 @@ def _each_event(uow: UnitOfWork, run_id: ExecutionId, **filters: Any) -> Iterato
 def _event_page(
     stream: str | None, found: tuple[RecordedEvent, ...], before: int | None, after: int | None, limit: int
 ) -> EventPage:
-    """Return a page of events; one more than fits was read, which tells whether there are others."""
+    """Return a page of events. One event more than fits was read, to know whether there are others."""
     has_more = len(found) > limit
     if after is None:
         return EventPage(stream=stream, events=found[-limit:], has_earlier=has_more, has_later=before is not None)

@@ -125,7 +125,7 @@ class DeletionView:
 
 
 class Mark(StrEnum):
-    """Where a checkpoint in a list stands."""
+    """The place of a checkpoint in a list."""
 
     ON_LINE = ""
     HEAD = "head"

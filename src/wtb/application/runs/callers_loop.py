@@ -1,4 +1,4 @@
-"""CallersLoop: the event loop of whoever awaits a run; the coroutines of async nodes run there, and nothing else does.
+"""CallersLoop: the event loop of the program that awaits a run. Only the coroutines of async nodes run on it.
 
 A thread drives the run and does all the writing. Decision 20 says why.
 """
@@ -22,15 +22,15 @@ from wtb.application.runs.journal import Interruption
 Found = TypeVar("Found")
 
 _LOOK_S = 0.1
-"""How often a thread that waits for a coroutine looks whether its loop was closed: nobody tells it."""
+"""How often a thread that waits for a coroutine checks whether its loop was closed; nothing reports that."""
 
 
 class LoopGone(Interruption):
-    """The caller's event loop does not finish the coroutine of a node; the run pauses."""
+    """The caller's event loop does not finish the coroutine of a node, so the run pauses."""
 
 
 class OutOfTime(Exception):
-    """A coroutine took longer than it may."""
+    """A coroutine took too long."""
 
 
 class CallersLoop:
@@ -42,7 +42,7 @@ class CallersLoop:
         self._is_cancelled = False
 
     def is_here(self) -> bool:
-        """Whether this thread is the one of the loop: if it waited for a coroutine there, it would wait for itself."""
+        """Whether this is the loop's thread: if it waited for a coroutine on the loop, it would wait for itself."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -52,7 +52,7 @@ class CallersLoop:
         """Run a coroutine on the loop and wait for its result; raise OutOfTime if it takes too long."""
         future = self._submitted(name, coroutine)
         self._under_way.add(future)
-        if self._is_cancelled:  # just now, before it was in the set
+        if self._is_cancelled:  # cancelled just before the future was in the set
             future.cancel()
         try:
             return self._waited_for(name, future, timeout_s)
@@ -61,7 +61,7 @@ class CallersLoop:
         finally:
             self._under_way.discard(future)
             if not self._loop.is_closed():
-                future.cancel()  # it has ended, unless its time is over
+                future.cancel()  # matters only if its time is over: otherwise it has ended
 
     def _submitted(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         try:
@@ -88,26 +88,26 @@ class CallersLoop:
         return LoopGone(f"the event loop was closed before {name!r} had ended")
 
     def cancel(self) -> None:
-        """Cancel the coroutines that are under way, and those that are yet to come."""
+        """Cancel the coroutines that are running, and those that come later."""
         self._is_cancelled = True
         for future in tuple(self._under_way):
             future.cancel()
 
     def tell(self, callback: Callable[[], None]) -> None:
-        """Call a function on the loop; if the loop was closed, there is nobody to tell."""
+        """Call a function on the loop; do nothing if the loop is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
 
 CALLERS_LOOP: ContextVar[CallersLoop | None] = ContextVar("wtb_callers_loop", default=None)
-"""The loop that async nodes run on here; None for the loop of our own."""
+"""The loop that async nodes run on here; None for WTB's own loop."""
 
 
 @contextmanager
 def off_blocked_loop() -> Iterator[None]:
-    """Use the loop of our own inside the block, if this thread is that of the caller's loop: that one runs nothing now.
+    """Use WTB's own loop inside the block if this thread blocks the caller's loop.
 
-    So it is when an async node calls `bench.run` and waits, instead of awaiting `bench.arun`.
+    This happens when an async node calls `bench.run` and waits, instead of awaiting `bench.arun`.
     """
     callers = CALLERS_LOOP.get()
     if callers is None or not callers.is_here():
@@ -121,10 +121,10 @@ def off_blocked_loop() -> Iterator[None]:
 
 
 async def awaited(work: Callable[[], Found], pause: Callable[[], None]) -> Found:
-    """Do work on a thread, whose async nodes run on this loop, and return its result.
+    """Do work on a thread and return its result; its async nodes run on this loop.
 
     If the awaiting task is cancelled, `pause` asks the work to end at its next boundary. The task waits for that, and
-    then the cancellation goes on. If it is cancelled a second time, the coroutines of nodes are cancelled, too.
+    is cancelled then. If it is cancelled a second time, the coroutines of nodes are cancelled, too.
     """
     loop = asyncio.get_running_loop()
     callers, done = CallersLoop(loop), loop.create_future()
@@ -146,7 +146,7 @@ async def awaited(work: Callable[[], Found], pause: Callable[[], None]) -> Found
 
 
 def _begin(work: Callable[[], Any], callers: CallersLoop, done: asyncio.Future[Any]) -> None:
-    """Start a thread that has the caller's context variables; a daemon, because a node may never return."""
+    """Start a thread with the caller's context variables. It is a daemon, because a node may never return."""
     context = contextvars.copy_context()
     context.run(CALLERS_LOOP.set, callers)
 

@@ -15,7 +15,7 @@ _MOST_NAMED = 3
 
 
 def check_calls(uow: UnitOfWork, execution_id: ExecutionId) -> None:
-    """Raise DamagedData when a run has recorded calls that nobody would find: their node runs are missing."""
+    """Raise DamagedData if the node runs of recorded calls are missing: nothing would find those calls."""
     lost = uow.tool_calls.list_lost(execution_id)
     if lost:
         named = ", ".join(repr(key.identity) for key in lost[:_MOST_NAMED])
@@ -27,13 +27,13 @@ def check_calls(uow: UnitOfWork, execution_id: ExecutionId) -> None:
 
 
 def check_head(uow: UnitOfWork, at: Position, history: ExecutionHistory) -> None:
-    """Raise DamagedData when the run has been further than its head says, and no rollback took it back."""
+    """Raise DamagedData if the run has steps after its head, and no rollback moved the head back."""
     following = (
         checkpoint
         for checkpoint in history.checkpoints
         if checkpoint.parent_id == at.head.id
         and checkpoint.branch_id == at.branch.id
-        and checkpoint.kind is not Kind.SYSTEM  # such a one keeps the run as it was before a rollback
+        and checkpoint.kind is not Kind.SYSTEM  # this kind saves the run as it was before a rollback
         and not checkpoint.deleted
     )
     further = next(following, None)

@@ -1,4 +1,4 @@
-"""EngineContext: what an engine may do for the node run that it is making; nodes get the Context in it."""
+"""EngineContext: the hooks that an engine has for the node run it is making; nodes get the Context in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wtb.domain.ports import Measure
 from wtb.domain.tools import CallKind, Effects, Tool, ToolCall
 
 CURRENT: ContextVar[EngineContext | None] = ContextVar("wtb_context")
-"""The node run that is being made here, for code that does not get it as an argument."""
+"""The context of the node that is running here, for code that does not get it as an argument."""
 
 
 RUNS_HERE: set[object] = set()
@@ -28,7 +28,7 @@ RUNS_HERE: set[object] = set()
 
 
 def may_be_in_node() -> bool:
-    """Whether this code may belong to a node: the node is known, or it may be a node's thread without its context."""
+    """Whether this code may belong to a node: it has a node's context, or may be on a node's thread without one."""
     try:
         CURRENT.get()
     except LookupError:
@@ -48,11 +48,11 @@ def current() -> Context:
 
 
 class EngineContext:
-    """Hooks for an engine that runs nodes of another library: calls, questions and nodes that WTB does not see."""
+    """Hooks for an engine of another library: they report its calls, questions and inner nodes to WTB."""
 
     def __init__(self, context: Context, calls: NodeCalls) -> None:
         self.context = context
-        """What the node itself gets."""
+        """The context that the node itself gets."""
         self._calls = calls
         self._under_way: set[Future[None]] = set()
         self.is_of_graph = False
@@ -66,7 +66,7 @@ class EngineContext:
         return self.context.run
 
     def mock_of(self, tool: str) -> Callable[..., Any] | None:
-        """Return the function that is called instead of a tool; None if it has no mock."""
+        """Return the mock of a tool; None if it has none."""
         return self._calls.answers.mock_of(tool)
 
     def recorded(self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Any]) -> Any:
@@ -95,7 +95,7 @@ class EngineContext:
             end.set_result(None)
 
     async def let_calls_end(self) -> None:
-        """Wait for calls that run beside the one that failed or asks, so that they are recorded, too."""
+        """Wait for calls that run in parallel with the one that failed or asks, so that they are recorded, too."""
         await asyncio.gather(*map(asyncio.wrap_future, tuple(self._under_way)))
 
     def saw_begin(self, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
@@ -121,7 +121,7 @@ class EngineContext:
         self._calls.journal.fail(call, error)
 
     def ask(self, question: Any, *, schema: list[Any] | Mapping[str, Any] | None = None, inside: str) -> Any:
-        """Pause the run for a question of another engine, which gives the answers itself; `inside` names who asks."""
+        """Pause the run for another engine's question. That engine passes on the answer; `inside` names who asks."""
         check_schema(schema)
         return self._calls.ask({"question": question, "schema": schema, "inside": inside})
 

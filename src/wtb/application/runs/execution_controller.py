@@ -53,11 +53,11 @@ _THINNED: Mapping[Keep, tuple[ExecutionStatus, ...]] = {
     Keep.ON_SUCCESS: (ExecutionStatus.FAILED, ExecutionStatus.CANCELLED),
     Keep.ON_ERROR: (ExecutionStatus.COMPLETED,),
 }
-"""After which ends only the first and the last checkpoint are kept."""
+"""The ends after which only the first and the last checkpoint are kept."""
 
 
 class WaitsForResult(Exception):
-    """The run needs a result that another run is making; run it again once that result is there."""
+    """The run needs a result that another run is making. Run it again once that result exists."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
@@ -166,7 +166,7 @@ class ExecutionController:
         """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
 
         `request` may ask for a pause at any time, even before the run begins.
-        It does what `create` and `run` do, without reading back the position that was just written.
+        It does the same as `create` and `run`, but does not read back the position that it has just written.
         """
         new = self._created(definition, state, options, **facts)
         with alone(new.at), self._heartbeat.keeping(at := self._claimed(new.at, options, (), False)):
@@ -193,7 +193,7 @@ class ExecutionController:
         workspace: Path | None = None,
         **facts: Any,
     ) -> _NewRun:
-        """Check the workflow, begin its engine and record the run: the one place where runs come from."""
+        """Check the workflow, start its engine and record the run. Every new run is made here."""
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)
@@ -228,7 +228,7 @@ class ExecutionController:
         sharing: Sharing | None = None,
         request: RunRequest | None = None,
     ) -> Execution:
-        """Run an execution from where it stands until it ends or pauses.
+        """Run an execution from its current position until it ends or pauses.
 
         `update` overwrites keys of the state first. `answer` answers the question that the run asks. `rerun_node`
         undoes what can be undone of the unfinished node and starts it over. `options` replaces options such as
@@ -279,7 +279,7 @@ class ExecutionController:
             return self._driven(driver, chosen, pass_breakpoint=_stopped_before(found) or driver.began_here)
 
     def state_with_finished(self, execution_id: ExecutionId, definition: WorkflowDefinition) -> dict[str, Any] | None:
-        """Return the state with the writes of nodes whose siblings still wait; None if there are none."""
+        """Return the state with the writes of finished nodes whose siblings still wait; None if there are none."""
         engine = self._engine_of(definition)
         if not isinstance(engine, ShowsFinished):
             return None
@@ -288,11 +288,11 @@ class ExecutionController:
             found = unfinished(uow, at, has_memory=engine.has_memory)
         try:
             return None if found is None else engine.with_finished(*found)
-        except Exception:  # noqa: BLE001  what a reducer of the user's raises is said when the run goes on
+        except Exception:  # noqa: BLE001  if a user's reducer raises, the run reports it when it continues
             return None
 
     def _driven(self, driver: RunDriver, options: RunOptions, *, pass_breakpoint: bool) -> Execution:
-        """Drive a run until it ends, pauses or waits for another one; meanwhile `request` reaches it."""
+        """Drive a run until it ends, pauses or waits for another one. Meanwhile `request` can interrupt it."""
         execution_id = driver.at.execution.id
         with self._lock:
             self._drivers[execution_id] = driver
@@ -314,7 +314,7 @@ class ExecutionController:
                 del self._drivers[execution_id]
 
     def _changes(self, at: Position, definition: WorkflowDefinition) -> list[str]:
-        """Return the differences between the workflow now and when the run began."""
+        """Return the differences between the current workflow and the one that the run began with."""
         if at.execution.is_thread:
             raise InvalidInput(
                 f"{at.execution.id!r} is a thread that LangGraph runs itself; go on with graph.invoke and its "
@@ -325,23 +325,23 @@ class ExecutionController:
         return list(differences(began_with, with_code(definition)))
 
     def _claimed(self, at: Position, options: RunOptions, changed: Sequence[str], take_over: bool) -> Position:
-        """Take the lease, unless a process that is alive holds it."""
+        """Take the lease, unless a living process holds it."""
         execution = at.execution
         abandoned = self._check_claimable(execution, take_over=take_over)
-        # The options are kept, so that whoever resumes the run after this goes on in the same way.
+        # Store the options, so that the next process to resume the run uses the same ones.
         replaced = _replaced(execution.options.get("variants", {}), options.variants)
         at = replace(at, execution=evolve(execution, options=options.to_dict()))
         return self._recorder.begin(at, self._leases.me(), abandoned=abandoned, changed=changed, replaced=replaced)
 
     def _check_claimable(self, execution: Execution, *, take_over: bool) -> str | None:
-        """Refuse a run that has ended or that another process runs; return who left it, as `check_free` says it."""
+        """Refuse a run that has ended or that another process runs; return who left it, as `check_free` does."""
         check_not_rolling_back(execution)
         if execution.status not in _RESUMABLE:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
         return self._leases.check_free(execution, take_over=take_over)
 
     def _check_wishes(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
-        """Refuse what cannot be done with the run before it is claimed, so that a refusal leaves no trace."""
+        """Refuse arguments that do not fit the run before it is claimed, so that a refusal leaves no trace."""
         if answer is None:
             return
         if update or rerun_node:
@@ -360,7 +360,7 @@ class ExecutionController:
         *,
         has_memory: bool,
     ) -> tuple[Position, Standing]:
-        """Record an answer or a change of the state, and return where the run stands then."""
+        """Record an answer or a change of the state, and return the position and the standing after it."""
         standing = self._recovery.standing(at, has_memory=has_memory)
         if answer is not None:
             self._recovery.answer(at, standing.open_runs, pause, answer)
@@ -442,8 +442,8 @@ class ExecutionController:
     def _abandon_open_runs(self, at: Position, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
         """Undo the external calls of unfinished nodes, last first, and abandon those node runs.
 
-        A warning names each call that cannot be undone: the node may make it again. A member of a parallel superstep
-        that has finished stays as it is. Return the lost calls of nodes that are not started over here.
+        A warning names each call that cannot be undone, because the node may make it again. Finished members of a
+        parallel superstep stay as they are. Return the lost calls of nodes that do not start over here.
         """
         standing = self._recovery.standing(at)
         runs = [run for run in standing.open_runs if run.pending is None]
@@ -466,7 +466,7 @@ class ExecutionController:
         return self._abandon_lost(at, standing, lost)
 
     def _abandon_lost(self, at: Position, standing: Standing, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
-        """Abandon the lost runs of the nodes that come next; nobody can undo a call of which nothing is known."""
+        """Abandon the lost runs of the nodes that come next. Too little is known of their calls to undo them."""
         due = Counter(at.head.next_nodes)
         here = [call for call in lost if call.visit <= standing.visits.get(call.node, 0) + due[call.node]]
         for call in here:
@@ -499,21 +499,21 @@ class ExecutionController:
             uow.commit()
 
     def _nobody_runs(self, execution: Execution, request: str) -> bool:
-        """Whether there is no process to ask: it is gone, or the run waits and is to be stopped for good."""
+        """Whether no process can be asked: it is gone, or the run waits and must stop for good."""
         if execution.status is ExecutionStatus.RUNNING:
             gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
             return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 
     def release(self, execution_id: ExecutionId) -> None:
-        """Let go of a run that waits, so that another process can go on with it."""
+        """Release a waiting run, so that another process can continue it."""
         with suppress(ExecutionNotFound):
             execution = self._recorder.load(execution_id).execution
             if execution.lease is not None and execution.lease.owner == self._owners.me():
                 self._leases.released(execution)
 
     def is_free(self, execution_id: ExecutionId) -> bool:
-        """Whether no process that is alive runs the execution."""
+        """Whether no living process runs the execution."""
         try:
             self._leases.check_free(self._recorder.load(execution_id).execution)
         except Conflict:
@@ -540,7 +540,7 @@ def _folder(workspace: Path) -> Path:
 
 
 def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:
-    """Refuse a workflow that has lost a node which comes next: the run would otherwise end silently."""
+    """Refuse a workflow without a node that comes next: the run would otherwise end silently."""
     names = [node.name for node in definition.nodes]
     missing = [name for name in at.head.next_nodes if name not in names]
     if missing:
@@ -551,7 +551,7 @@ def _check_nodes(at: Position, definition: WorkflowDefinition) -> None:
 
 
 def _as_it_was(execution: Execution) -> Ending:
-    """Return the ending that leaves a run as it stood before somebody tried to resume it with a wrong argument."""
+    """Return the ending that restores a run after somebody tried to resume it with a wrong argument."""
     if execution.failure is not None:
         return Ending(status=ExecutionStatus.FAILED, failure=execution.failure)
     return Ending(status=ExecutionStatus.PAUSED, pause=execution.pause or INTERRUPTED)

@@ -23,7 +23,7 @@ from wtb.domain.execution import Failure
 from wtb.domain.workflow import Node, RetryPolicy
 
 _LET_GO_S = 1.0
-"""How long coroutines that were given up may take to let go of what they hold when the loop is closed."""
+"""How long coroutines that were given up may take to clean up when the loop is closed."""
 
 
 class NodeTimeout(WTBError, TimeoutError):
@@ -39,7 +39,7 @@ class RunTimeout(WTBError, TimeoutError):
 
 
 class EventLoopThread:
-    """One event loop on a thread of ours, so that async nodes run in scripts and notebooks alike."""
+    """An event loop on a thread of WTB's own, so that async nodes run in scripts and notebooks alike."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class EventLoopThread:
         self._thread: threading.Thread | None = None
 
     def is_here(self) -> bool:
-        """Whether this thread is the one of the loop."""
+        """Whether this is the loop's thread."""
         return self._thread is threading.current_thread()
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
@@ -63,9 +63,9 @@ class EventLoopThread:
             return self._loop
 
     def close(self) -> None:
-        """Stop the loop; what still runs on it was given up before, and gets the time to let go of what it holds.
+        """Stop the loop. Coroutines that still run on it were given up before; they get a moment to clean up.
 
-        A node that blocks the loop keeps its thread, a daemon, which ends when the node lets it.
+        If a node blocks the loop, the thread lives on as a daemon until the node returns.
         """
         with self._lock:
             if self._loop is not None and self._thread is not None:
@@ -75,10 +75,10 @@ class EventLoopThread:
 
 
 async def _let_go() -> None:
-    """Cancel everything else on this loop, wait for its end, though not for ever, and stop the loop."""
+    """Cancel everything else on this loop, wait a limited time for its end, and stop the loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
-        if not task.cancelling():  # a second time would break off what it does about the first
+        if not task.cancelling():  # a second cancellation would interrupt its clean-up
             task.cancel()
     if others:
         await asyncio.wait(others, timeout=_LET_GO_S)
@@ -86,7 +86,7 @@ async def _let_go() -> None:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped: a node that exits breaks out of it, which must not end the others."""
+    """Run the loop until it is stopped. A node that calls `exit` breaks out of it; the other nodes must go on."""
     while not loop.is_closed():
         with suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
@@ -94,14 +94,14 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class FunctionCaller:
-    """Runs functions of nodes; knows threads and loops, not what is recorded."""
+    """Calls the functions of nodes. It deals with threads and loops, and records nothing."""
 
     def __init__(self, *, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
         self._loop = EventLoopThread()
 
     def call(self, node: Node, state: StateView, context: Any, timeout_s: float | None) -> Mapping[str, Any]:
-        """Call the function once and return its update, as a copy that nobody else holds."""
+        """Call the function once and return a private copy of its update."""
         function = node.function
         if function is None:
             raise InvalidInput(f"node {node.name!r} has no function; import {node.reference!r} before running")
@@ -115,7 +115,7 @@ class FunctionCaller:
         return _checked(node, returned, state)
 
     def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
-        """Call what is no function of a node of ours, and wait for it if it is a coroutine."""
+        """Call a function that is not a node's, and wait for it if it returns a coroutine."""
         is_sync = not inspect.iscoroutinefunction(function)
         returned = function() if timeout_s is None or not is_sync else self._in_thread(name, function, timeout_s)
         return self._awaited(name, returned, timeout_s) if inspect.iscoroutine(returned) else returned
@@ -130,7 +130,7 @@ class FunctionCaller:
             raise _too_slow(name, timeout_s) from None
 
     def _awaited_here(self, name: str, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
-        """Wait for a coroutine on the loop of our own."""
+        """Wait for a coroutine on WTB's own loop."""
         if self._loop.is_here():
             coroutine.close()
             raise InvalidInput(
@@ -147,9 +147,9 @@ class FunctionCaller:
             raise _too_slow(name, timeout_s) from None
 
     def _in_thread(self, name: str, function: Callable[[], Any], timeout_s: float) -> Any:
-        """Wait for the function no longer than its time; a thread cannot be killed, so it is left behind.
+        """Call the function on a thread, and wait no longer than its timeout. Then the thread is left behind.
 
-        A daemon: one that never returns must not keep the process from ending.
+        A thread cannot be killed. It is a daemon, so that one that never returns does not keep the process alive.
         """
         future: Future[Any] = Future()
         target = partial(_settle, future, partial(contextvars.copy_context().run, function))
@@ -178,9 +178,9 @@ def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
         future.set_exception(error)
 
 
-@lru_cache(maxsize=4096)  # reading a signature takes longer than a step may
+@lru_cache(maxsize=4096)  # reading a signature would take longer than a whole step
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a node function wants the context beside the state."""
+    """Whether a node function takes the context beside the state."""
     parameters = inspect.signature(function).parameters.values()
     positional = [
         parameter
@@ -204,7 +204,7 @@ def may_retry(policy: RetryPolicy | None, attempt: int, error: BaseException) ->
 
 
 def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Failure:
-    """Describe an exception so that it can be kept."""
+    """Return an exception as a Failure that can be stored."""
     return Failure(
         type=type(error).__qualname__,
         message=str(error),

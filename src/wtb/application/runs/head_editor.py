@@ -1,4 +1,4 @@
-"""HeadEditor: checkpoints that a person asks for on a run that no step is being made in."""
+"""HeadEditor: makes the checkpoints that a person asks for while the run makes no step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wtb.domain.values import evolve
 
 
 class HeadEditor:
-    """Changes the state at the head, names it, keeps it before a rollback, and thins out what lies before it."""
+    """Changes the state at the head, names the head, saves it before a rollback, and thins out earlier checkpoints."""
 
     def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
@@ -25,7 +25,7 @@ class HeadEditor:
         self._drafts = HeadDrafts(clock, ids, user)
 
     def change_state(self, at: Position, delta: StateDelta) -> Position:
-        """Record a change of the state that a person made while the run was paused, as a checkpoint of its own."""
+        """Record a person's change to the state of a paused run as a checkpoint of its own."""
         draft = self._drafts.after(at, trigger=Trigger.PAUSE, description=edit_of(delta))
         with self._storage.unit_of_work() as uow:
             after = move_head(uow, at, uow.checkpoints.save(draft, delta))
@@ -44,7 +44,7 @@ class HeadEditor:
         *,
         created_by: str | None = None,
     ) -> Checkpoint:
-        """Keep the run as it is before it is changed, beside its line; the head stays where it is."""
+        """Save the current run beside its line, before it is changed; the head does not move."""
         facts: dict[str, Any] = {"trigger": Trigger.USER_REQUEST, "kind": Kind.SYSTEM, "description": description}
         draft = self._drafts.beside(at, created_by=created_by, **facts)
         if files is not None:
@@ -54,7 +54,7 @@ class HeadEditor:
     def name_head(
         self, at: Position, begun: NodeRun | None, *, created_by: str | None = None, **facts: Any
     ) -> Checkpoint:
-        """Make a checkpoint that somebody named where the run stands; when a node was begun there, it belongs to it."""
+        """Make a named checkpoint at the current position; if a node has begun there, it belongs to that node."""
         facts |= {"trigger": Trigger.USER_REQUEST, "kind": Kind.MANUAL, "created_by": created_by}
         draft = self._drafts.beside(at, **facts)
         if begun is not None:
@@ -70,7 +70,7 @@ class HeadEditor:
         return head
 
     def thin(self, at: Position) -> None:
-        """Delete the checkpoints between the first and the last of the run that nobody named or branched from."""
+        """Delete the checkpoints between the run's first and last that have no name and no branch."""
         with self._storage.unit_of_work() as uow:
             history = uow.checkpoints.load_history(at.execution.id)
             kept = {id for branch in history.branches for id in (branch.forked_from_id, branch.head_id)}

@@ -12,7 +12,7 @@ from wtb.domain.ports import Clock, Ids, UnitOfWork
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
 
-# A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
+# Making a frozen dataclass of twenty fields takes five times as long as copying one with other values.
 _UNKNOWN: Any = None
 _DRAFT = CheckpointDraft(
     id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, parent_id=None, step=0, created_at=datetime.now(UTC)
@@ -28,7 +28,7 @@ class HeadDrafts:
         self._user = user
 
     def after(self, at: Position, **facts: Any) -> CheckpointDraft:
-        """Return the next checkpoint; without other facts the same nodes come next as after the head."""
+        """Return the next checkpoint; by default the same nodes come next as after the head."""
         head = at.head
         known = {"next_nodes": head.next_nodes, "joins": head.joins, **facts}
         known["created_by"] = facts.get("created_by") or self._user
@@ -46,19 +46,19 @@ class HeadDrafts:
         )
 
     def beside(self, at: Position, **facts: Any) -> CheckpointDraft:
-        """Return a checkpoint of the run as it stands: inside the same node when the head is inside one."""
+        """Return a checkpoint of the current position: inside the same node if the head is inside one."""
         head = at.head
         inside = {"node": head.node, "visit": head.visit, "node_run_id": head.node_run_id} if head.is_inside else {}
         return self.after(at, **facts, **inside)
 
 
 def edit_of(change: StateDelta) -> str:
-    """Return what a person changed, as `wtb history` tells it."""
+    """Return a description of a person's change, for `wtb history`."""
     return f"edited {', '.join(sorted(change.changes))}"
 
 
 def move_head(uow: UnitOfWork, at: Position, head: Checkpoint) -> Position:
-    """Make a new checkpoint the head of the branch; a request to pause or stop waits for the next step."""
+    """Make a new checkpoint the head of the branch. A request to pause or stop stays for the next step."""
     execution = at.execution.stepped(head.created_at)
     uow.executions.advance(execution, token=at.token)
     uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)

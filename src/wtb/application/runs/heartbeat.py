@@ -18,7 +18,7 @@ _log = masked_logger(__name__)
 
 
 class Heartbeat:
-    """Renews leases three times within their duration, for as long as the runs are being driven."""
+    """Renews each lease three times within its duration, for as long as its run is being driven."""
 
     def __init__(self, storage: Storage, lease: timedelta = LEASE) -> None:
         self._storage = storage
@@ -58,11 +58,11 @@ class Heartbeat:
         except WTBError as error:
             if self._has_ended(execution_id, token):
                 return
-            # Not fatal here: the run itself meets the fence with its next write, where it can be said to somebody.
+            # Not fatal here: the run's next write fails at the fence, where the error can be reported.
             _log.warning("the lease of run %s could not be renewed: %s", execution_id, error)
 
     def _has_ended(self, execution_id: ExecutionId, token: int) -> bool:
-        """Whether a run has let go of its lease by itself meanwhile."""
+        """Whether a run has released its lease itself meanwhile."""
         with self._lock:
             if self._tokens.get(execution_id) != token:
                 return True

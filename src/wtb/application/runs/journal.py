@@ -35,15 +35,15 @@ _TRIGGERS = {
     (CallKind.TOOL, CallStatus.FAILED): Trigger.TOOL_END,
     (CallKind.STEP, CallStatus.SUCCEEDED): Trigger.LLM_CALL,
 }
-"""What makes a checkpoint inside a node when checkpoints are fine-grained."""
+"""The calls that make a checkpoint inside a node when checkpoints are fine-grained."""
 
 
 _AROUND: ContextVar[tuple[CallJournal | None, str]] = ContextVar("wtb_call", default=(None, ""))
-"""The call that is being made here, and in whose record."""
+"""The journal and the identity of the call that is being made here."""
 
 
 class Interruption(BaseException):
-    """Leaves a node without a result; no error, so that a node's `except Exception` does not swallow it."""
+    """Leaves a node without a result. It is no Exception, so that a node's `except Exception` does not swallow it."""
 
 
 class Asked(Interruption):
@@ -55,7 +55,7 @@ class Asked(Interruption):
 
 
 class InDoubt(Interruption):
-    """An external call was begun by an earlier attempt, and nobody knows whether it happened."""
+    """An earlier attempt began an external call, and it is unknown whether the call happened."""
 
     def __init__(self, call: ToolCall) -> None:
         super().__init__(call.identity)
@@ -63,14 +63,14 @@ class InDoubt(Interruption):
 
 
 class ContextRevoked(WTBError):
-    """The node was given up (its time was over); what it still does has no effect."""
+    """The node was given up because its time was over; its further calls have no effect."""
 
 
 class CallJournal:
-    """The record of one node run, for one attempt after the other.
+    """The record of one node run, used by one attempt after the other.
 
-    Each intent and each result is a transaction of its own, fenced by the lease. Thread-safe: tools may be called
-    concurrently, and calls are known by what they are, never by their order.
+    Each intent and each result is a transaction of its own, fenced by the lease. It is thread-safe: tools may be called
+    concurrently, so a call is recognised by its identity, never by its order.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class CallJournal:
         self._place = place
         self._note = note
         self._answered = answered
-        """Tools whose calls are answered by mocks or recordings: any other job gets the same answers."""
+        """Tools that mocks or recordings answer: every other job gets the same answers."""
         self._lost = lost
-        """Calls of this visit that the store has lost, by identity; those that are taken up are removed."""
+        """Calls of this visit that the store has lost, by identity; a call is removed once it is recorded again."""
         self._lock = threading.Lock()
         self._calls: dict[str, ToolCall] = {}
         self._asked: set[str] = set()
         self._given: set[str] = set()
-        """Calls whose recorded result was the answer."""
+        """Calls that were answered with their recorded result."""
         self._earlier: set[str] = set()
         """Calls that earlier attempts made, whose results this one has not asked for yet."""
         self._occurrences: Counter[str] = Counter()
@@ -121,7 +121,7 @@ class CallJournal:
         self._owes_figures = False
         """Whether the node run has figures that are not stored yet."""
         self._recalled = NOTHING
-        """What the calls of earlier attempts used whose results this one took."""
+        """What earlier attempts used for the results that this attempt took from them."""
         self._recalled_ms = 0.0
         self._errors = 0
         self._messages: NodeMessages | None = None
@@ -130,9 +130,9 @@ class CallJournal:
         """What this attempt has used."""
 
     def load(self, ended: Sequence[ToolCall] = ()) -> None:
-        """Take over what earlier attempts recorded; what a tool wrote to the workspace is gone, so it runs again.
+        """Load the calls of earlier attempts. Tools that write to the workspace run again, since their files are gone.
 
-        `ended` are calls whose end an earlier attempt saw but could no longer record: this one does.
+        `ended` are calls whose end an earlier attempt saw but could no longer record: it is recorded now.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(self.run.execution_id, self.run.id)
@@ -140,25 +140,25 @@ class CallJournal:
         self._calls = {call.identity: call.again(now) if call.effects is Effects.WORKSPACE else call for call in calls}
         for call in ended:
             known = self._calls.get(call.identity)
-            if known is not None and known.status is CallStatus.INTENDED:  # nobody has decided about it meanwhile
+            if known is not None and known.status is CallStatus.INTENDED:  # no one has settled it meanwhile
                 self._save(call)
         self._earlier = {id for id, call in self._calls.items() if call.status is CallStatus.SUCCEEDED}
 
     @property
     def messages(self) -> NodeMessages:
-        """What the node emits and logs; made on first use, because most nodes do neither."""
+        """The messages that the node emits and logs; made on first use, because most nodes have none."""
         with self._lock:
             if self._messages is None:
                 self._messages = NodeMessages(self._storage, self._clock, self._masker, self.run, self._token)
             return self._messages
 
     def end_messages(self) -> None:
-        """Write what the node has emitted and logged; the attempt has ended."""
+        """Write the messages that the node has emitted and logged; the attempt has ended."""
         if self._messages is not None:
             self._messages.end()
 
     def use(self, usage: Usage) -> None:
-        """Count what the node used, for the call in which it did so as well."""
+        """Count what the node used, also for the call in which it was used."""
         journal, identity = _AROUND.get()
         with self._lock:
             self.spent += usage
@@ -167,26 +167,26 @@ class CallJournal:
                 self._used[identity] = self._used.get(identity, NOTHING) + usage
 
     def _recall(self, call: ToolCall) -> None:
-        """Count a call that an earlier attempt made and whose result is taken now."""
+        """Count a call of an earlier attempt whose result is used now."""
         if call.identity in self._earlier:
             self._earlier.discard(call.identity)
             self._recalled += call.figures.usage
-            self._used[call.identity] = call.figures.usage  # a call around it, made again, has it as well
+            self._used[call.identity] = call.figures.usage  # the call around it, made again, counts it as well
             self._recalled_ms += call.ms
 
     @property
     def usage(self) -> Usage:
-        """What led to the result: what this attempt used, and the earlier calls whose results it took."""
+        """The usage behind the result: of this attempt, and of the earlier calls whose results it took."""
         return self.spent + self._recalled
 
     def measured(self) -> NodeRun:
-        """Return the node run with what all its attempts have spent so far."""
+        """Return the node run with the spending of all its attempts so far."""
         if self.spent is NOTHING and not self._errors:
             return self.run
         return self.run.measured(self._figures())
 
     def completed(self, ms: float) -> NodeRun:
-        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        """Return the node run with its figures; this attempt has succeeded in `ms` milliseconds."""
         return self.run.measured(self._figures(ms=round(ms + self._recalled_ms, 3), usage=self.usage))
 
     def _figures(self, **of_the_result: Any) -> Figures:
@@ -194,14 +194,14 @@ class CallJournal:
         return Figures(spent=before.spent + self.spent, tool_errors=before.tool_errors + self._errors, **of_the_result)
 
     def revoke(self) -> None:
-        """Refuse all further calls of a node that was given up; wait for an intent that is being written."""
+        """Refuse all further calls of a node that was given up; first wait for an intent that is being written."""
         with self._lock:
             self._revoked = True
 
     def lookup(
         self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
     ) -> ToolCall:
-        """Return the recorded call that this one is, with its result, or a new call."""
+        """Return the recorded call with this identity and its result, or a new call."""
         if self._revoked:
             raise ContextRevoked(f"node {self.run.node!r} was given up; its call of {tool!r} is refused")
         arguments = unrevealed(dict(arguments))
@@ -238,9 +238,10 @@ class CallJournal:
         return call
 
     def _around(self) -> str:
-        """Return what calls inside another are known by beside themselves.
+        """Return the prefix for the identity of calls that are made inside another call.
 
-        Once the other one's result is recorded they are not asked for again: equal ones would be taken for them.
+        Once the outer result is recorded, its inner calls are not made again. Without the prefix, equal calls elsewhere
+        would be taken for them.
         """
         journal, identity = _AROUND.get()
         return f"{identity}/" if journal is self else ""
@@ -256,7 +257,7 @@ class CallJournal:
 
     @contextmanager
     def flying(self, call: ToolCall) -> Iterator[None]:
-        """Keep other attempts from this call inside the block, if it changes the world."""
+        """Keep other attempts from making this call during the block, if it changes the world."""
         if not _changes_the_world(call):
             yield
             return
@@ -265,7 +266,7 @@ class CallJournal:
             yield
 
     def intend(self, call: ToolCall) -> ToolCall:
-        """Record that the call is about to be made; a failure here means that it is not made."""
+        """Record that the call is about to be made. If this fails, the call is not made."""
         return self._intended(call.again(self._clock.now()) if call.identity in self._calls else call)
 
     def _intended(self, call: ToolCall) -> ToolCall:
@@ -275,7 +276,7 @@ class CallJournal:
                 self._note(self.run, call)
             except StorageError as error:
                 with suppress(WTBError):
-                    self.fail(call, error)  # it is not made, so it must not be in doubt either
+                    self.fail(call, error)  # the call is not made, so it must not be in doubt
                 raise
         return call
 
@@ -288,7 +289,7 @@ class CallJournal:
         return self._save(self._with_usage(call).succeeded(result, self._clock.now()))
 
     def _with_usage(self, call: ToolCall) -> ToolCall:
-        """Return a call with what was used in it, and in calls inside it: those are not asked for again."""
+        """Return a call with its usage and that of the calls inside it, which are not made again."""
         inside = [
             usage for id, usage in self._used.items() if id == call.identity or id.startswith(f"{call.identity}/")
         ]
@@ -301,7 +302,7 @@ class CallJournal:
     def fail(self, call: ToolCall, error: BaseException) -> None:
         """Record that the call failed; it will be made again when the node is tried again."""
         failed = call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now())
-        if not isinstance(error, Interruption):  # one that waits for a person has not gone wrong
+        if not isinstance(error, Interruption):  # waiting for a person is no failure
             failed = failed.counted_failure()
             with self._lock:
                 self._errors += 1
@@ -310,7 +311,7 @@ class CallJournal:
 
     def _save(self, call: ToolCall) -> ToolCall:
         if self._messages is not None:
-            self._messages.flush()  # what the node said before the call comes before it
+            self._messages.flush()  # the node's earlier messages are stored before the call
         with self._lock:
             call = self._placed(call)
             if self._revoked:
@@ -329,7 +330,7 @@ class CallJournal:
         return call
 
     def _placed(self, call: ToolCall) -> ToolCall:
-        """Return a call with where it starts or ends among the steps of the run; no checkpoint may come in between."""
+        """Return a call with the step at which it starts or ends. No checkpoint may come before it is saved."""
         step, number = self._place()
         if call.status is CallStatus.INTENDED:
             return evolve(call, started_step=step, started_number=number)
@@ -340,7 +341,7 @@ class CallJournal:
     def _save_late(self, call: ToolCall) -> NoReturn:
         """Record only the end of a call whose node was given up: the node run now belongs to another attempt.
 
-        A new attempt takes that result, or makes the call anew, once this one is out of it.
+        A new attempt waits for this end, and then takes the result or makes the call again.
         """
         given_up = f"node {self.run.node!r} was given up"
         if call.status is CallStatus.INTENDED:
@@ -366,7 +367,7 @@ class CallJournal:
             if call.ended_at is not None and call.identity in self._begun:
                 self._begun[
                     call.identity
-                ].unrecorded = call  # whoever has the lease now may wait for it, and records it
+                ].unrecorded = call  # the attempt that has the lease now may wait for it, and then records it
             raise
         except ExecutionNotFound as error:  # a run that is being driven cannot be deleted
             raise StorageReplaced(f"run {call.execution_id!r} is no longer there: {SET_BACK}") from error
@@ -383,7 +384,7 @@ class CallJournal:
         self.run = self._mark(self.measured(), files=None if files is None else files.save, also=write, **facts)
 
     def checkpoint(self, name: str, description: str) -> None:
-        """Record a checkpoint that the node asked for by name, unless an earlier attempt has made it."""
+        """Record a named checkpoint for the node, unless an earlier attempt has made it."""
         if self._mark is None:
             raise InvalidInput(
                 f"node {self.run.node!r} runs beside other nodes whose results are not there yet, so a checkpoint "
@@ -402,7 +403,7 @@ class CallJournal:
             self._calls[done.identity] = done
 
     def _event(self, call: ToolCall) -> Event:
-        """Say what happened, without the result: it may be large, and secret."""
+        """Return the event for a call, without the result, which may be large or secret."""
         return Event.of(self._body(call), stream=call.execution_id, at=call.ended_at or call.started_at)
 
     def _body(self, call: ToolCall) -> EventBody:
@@ -419,7 +420,7 @@ class CallJournal:
         return sorted((call for call in found if call.status is CallStatus.SUCCEEDED), key=lambda call: call.sequence)
 
     def unshareable(self) -> str | None:
-        """Return why others must not take the result of this run; None if they may."""
+        """Return why other runs must not take the result of this node run; None if they may."""
         for call in self._calls.values():
             if call.kind is CallKind.ASK:
                 return "it asked a person"
@@ -428,7 +429,7 @@ class CallJournal:
         return None
 
     def unasked(self) -> tuple[ToolCall, ...]:
-        """Return external calls that an earlier attempt made and this one never asked for, nor for one around them."""
+        """Return external calls of an earlier attempt that this one asked for neither directly nor by an outer call."""
         inside = tuple(f"{identity}/" for identity in self._given)
         return tuple(
             call
@@ -454,9 +455,9 @@ class Unawaited:
 
 
 def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any], *, is_awaited: bool = False) -> Any:
-    """Make a call: intent, function, result; or the recorded result when there is one.
+    """Record the intent, call the function and record its result; or return the recorded result if there is one.
 
-    With `is_awaited` the caller awaits a coroutine that the function returns, and settles the call.
+    With `is_awaited`, the caller awaits the coroutine that the function returns, and settles the call.
     """
     if call.status is CallStatus.SUCCEEDED:
         return call.result
@@ -465,7 +466,7 @@ def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any], *, i
         try:
             with journal.inside(call):
                 result = function()
-        except (Exception, Interruption) as error:  # what it calls may ask, or be in doubt: it itself has ended
+        except (Exception, Interruption) as error:  # a call inside it asks or is in doubt: this one has ended
             journal.fail(call, error)
             raise
         if is_awaited and inspect.iscoroutine(result):

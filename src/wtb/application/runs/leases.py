@@ -17,13 +17,13 @@ from wtb.domain.ids import BranchId
 from wtb.domain.ports import Clock, Owners, Storage
 
 LEASE = timedelta(seconds=30)
-"""How long a process may be silent before others may take its run over."""
+"""How long a process may be silent before others may take over its run."""
 
 _TRIES = 5
 """How often we try to give back a lease while others change the run."""
 
 _TAKEN: set[BranchId] = set()
-"""Branches that a thread of this process works on, for whichever bench: a lease cannot tell threads apart."""
+"""Branches that a thread of this process works on, in any bench: a lease cannot tell threads apart."""
 _LOCK = threading.Lock()
 
 
@@ -44,7 +44,7 @@ def alone(at: Position) -> Iterator[None]:
 
 
 def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
-    """Return the time that decides whether a run is neglected; without a lease, this machine's clock decides."""
+    """Return the time by which to judge whether a run is neglected: without a lease, that of this machine's clock."""
     return clock.now() if execution.lease is None else store_time(storage)
 
 
@@ -69,7 +69,7 @@ def check_not_set_back(storage: Storage, at: Position) -> None:
 
 
 class Leases:
-    """Who may take a run over, and from whom."""
+    """Takes, checks and releases the leases of runs."""
 
     def __init__(self, storage: Storage, clock: Clock, owners: Owners, *, user: str | None = None) -> None:
         self._storage = storage
@@ -78,9 +78,9 @@ class Leases:
         self._user = user
 
     def check_free(self, execution: Execution, *, take_over: bool = False) -> str | None:
-        """Raise Conflict if a process that is alive holds the lease; otherwise say who left it, and how that is known.
+        """Raise Conflict if a living process holds the lease; otherwise say who left it, and how that is known.
 
-        With `take_over` a lease that a wrong clock has put far into the future is taken too.
+        With `take_over`, allow taking a lease that a wrong clock has put far into the future.
         """
         lease, me = execution.lease, self._owners.me()
         if lease is None:
@@ -114,7 +114,7 @@ class Leases:
         return execution
 
     def released(self, execution: Execution) -> Execution:
-        """Let go of a run."""
+        """Release the lease of a run."""
         assert execution.lease is not None
         token = execution.lease.token
         execution = execution.released(token, self._clock.now())
@@ -124,7 +124,7 @@ class Leases:
         return execution
 
     def let_go(self, at: Position) -> None:
-        """Give a lease back if it is still ours; naming a checkpoint may change the run meanwhile."""
+        """Release a lease if it is still ours. Naming a checkpoint may change the run meanwhile."""
         for _ in range(_TRIES):
             with self._storage.unit_of_work(readonly=True) as uow:
                 current = uow.executions.get(at.execution.id)
@@ -139,7 +139,7 @@ class Leases:
 
 
 def check_not_rolling_back(execution: Execution) -> None:
-    """Raise InvalidTransition, saying what to do, when a rollback of the run is half done."""
+    """Raise InvalidTransition, saying what to do, if a rollback of the run is unfinished."""
     if execution.status is ExecutionStatus.ROLLING_BACK:
         raise InvalidTransition(
             f"run {execution.id!r} is in the middle of a rollback; finish it with `wtb rollback {execution.id} "

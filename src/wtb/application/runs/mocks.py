@@ -12,7 +12,7 @@ from wtb.domain.tools import CallKind, CallStatus
 
 
 def mock(node: str, given: Any) -> Callable[..., Any]:
-    """Return a function for a node: a callable as it is, or one that gives what is given at each visit."""
+    """Return a function for a node: the given callable, or a function that returns the given results visit by visit."""
     if callable(given) and not _is_error(given):
         return given  # type: ignore[no-any-return]
     each_visit = isinstance(given, list)
@@ -34,7 +34,7 @@ def mock(node: str, given: Any) -> Callable[..., Any]:
 
 
 def _kept(node: str, result: Any) -> Any:
-    """Return a result that whoever gave it cannot change any more."""
+    """Return a copy of a result, so that later changes to the original do not matter."""
     if result is None or isinstance(result, Mapping):
         return deepcopy(result)
     if _is_error(result):
@@ -50,7 +50,7 @@ def _is_error(given: Any) -> bool:
 
 
 def tool_answers(given: Mapping[str, Any]) -> dict[str, ToolAnswer]:
-    """Return what answers the calls of each tool."""
+    """Return the ToolAnswer of each tool."""
     if not isinstance(given, Mapping):
         raise InvalidInput(f"tools={given!r}: give a mapping of tool names, as {{'open_ticket': 'record'}}")
     return {name: _answer(name, each) for name, each in given.items()}

@@ -17,7 +17,7 @@ from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, When
 
 
 class NodeCalls:
-    """Looks each call up in the journal, makes it unless its result is recorded, and records how it ended."""
+    """Looks each call up in the journal, makes it unless its result is recorded, and records its end."""
 
     def __init__(self, journal: CallJournal, telemetry: Telemetry, answers: ToolAnswers) -> None:
         self.journal = journal
@@ -25,7 +25,7 @@ class NodeCalls:
         self.answers = answers
 
     def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
-        """Return the call of a tool: with its result if that is recorded, or to be made."""
+        """Return the call of a tool: the recorded one with its result, or one that is to be made."""
         effects = self.answers.effects(tool)
         call = self.journal.lookup(CallKind.TOOL, tool.spec.name, effects, arguments, key)
         return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
@@ -37,7 +37,7 @@ class NodeCalls:
     def ask(self, arguments: Mapping[str, Any]) -> Any:
         """Return the answer to a question; raise Asked, which pauses the run, if nobody has answered yet.
 
-        The question is recorded by whoever catches that, because an async node must not write on its event loop.
+        The code that catches Asked records the question, because an async node must not write on its event loop.
         """
         call = self.journal.lookup(CallKind.ASK, "ask", Effects.NONE, arguments, None)
         if call.status is CallStatus.SUCCEEDED:
@@ -45,17 +45,17 @@ class NodeCalls:
         raise Asked(call)
 
     def make(self, call: ToolCall, function: Callable[[], Any]) -> Any:
-        """Make a call and return its result; if the result is recorded, the function is not called."""
+        """Make a call and return its result; if the result is already recorded, do not call the function."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
         call, function = self.answers.prepared(self.journal.run, call, function)
         return measured(self.telemetry, Measure.CALL, call.tool, made)(self.journal, call, function)
 
     async def make_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
-        """Like `make`, in async code, for a function that may be sync: then it runs on a thread.
+        """Like `make`, in async code, for a function that may be sync. A sync function runs on a thread.
 
-        The thread records the end of the call. It continues if the node is cancelled, so the end is recorded all the
-        same.
+        The thread records the end of the call. It continues even if the node is cancelled, so the end is always
+        recorded.
         """
         if inspect.iscoroutinefunction(function):
             return await self.amake(call, function)
@@ -86,7 +86,7 @@ class NodeCalls:
             try:
                 with self.journal.inside(call):
                     result = function()
-                    if inspect.isawaitable(result):  # what answers instead of an async tool may be sync
+                    if inspect.isawaitable(result):  # the mock of an async tool may be sync
                         result = await result
             except (Exception, Interruption) as error:
                 await in_thread(self.journal.fail, call, error)
@@ -94,13 +94,13 @@ class NodeCalls:
             return await in_thread(self.journal.settle, call, result)
 
     def _resolved(self, tool: Tool, call: ToolCall) -> ToolCall:
-        """Decide about a call that an earlier attempt began and did not finish."""
+        """Decide what to do about a call that an earlier attempt began and did not finish."""
         if not self.journal.is_recorded(call) or call.effects is Effects.NONE:
             return call
         known = self.answers.find_own(self.journal.run, call)
         if known is not None:
             return self.journal.settled(call, known.result)
-        with self.journal.flying(call):  # a later attempt must not decide about it at the same time
+        with self.journal.flying(call):  # a later attempt must not settle it at the same time
             decided = self._decided(tool, call)
         if decided.status is CallStatus.SUCCEEDED:
             self.answers.keep_own(self.journal.run, decided)
@@ -123,7 +123,7 @@ class NodeCalls:
 
 
 def with_idempotency_key(tool: Tool, call: ToolCall) -> Callable[..., Any]:
-    """Return the function of a tool, given the key of this call if it takes one."""
+    """Return the function of a tool, with the idempotency key of this call if it takes one."""
     if not tool.takes_key:
         return tool.function
     key = uuid.uuid5(uuid.NAMESPACE_OID, f"{call.execution_id}/{first_id(call.node_run_id)}/{call.identity}").hex

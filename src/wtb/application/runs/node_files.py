@@ -13,11 +13,11 @@ from wtb.domain.ids import BranchId, ExecutionId
 
 
 class NodeFiles:
-    """A folder with the files that the node begins with, restored on first use: a node without files costs nothing.
+    """The folder of one attempt. Its files are restored on first use, so a node that uses no files costs nothing.
 
-    Every attempt begins with the files that the node began with, so half-done effects of an earlier one are gone. A
-    member of a parallel superstep, and an attempt after the first, has a folder of its own. The folder of an attempt
-    that was given up is never used again: it may still be writing there.
+    Every attempt begins with the files that the node began with, so half-done work of an earlier attempt is gone. A
+    member of a parallel superstep, and an attempt after the first, has its own folder. The folder of an attempt that
+    was given up is never used again: the attempt may still be writing there.
     """
 
     def __init__(
@@ -47,27 +47,27 @@ class NodeFiles:
             return self._folder
 
     def prepared(self) -> PreparedCommit | None:
-        """Return the files as they are now, with large contents stored; None if the node never used the folder."""
+        """Store large contents and return the current files; None if the node never used the folder."""
         return None if self._folder is None else self._workspaces.prepare(self._folder, self._base_id)
 
     def left(self) -> PreparedCommit | None:
-        """Return the same at the end of the node; the folder of the branch then holds exactly these files."""
+        """Return the files at the end of the node; the branch's folder then holds exactly these files."""
         prepared = self.prepared()
         self._end(None if prepared is None or self._place[2] else prepared.id)
         return prepared
 
     def give_back(self) -> None:
-        """Give the folder to the next attempt: this one has failed."""
+        """Leave the folder to the next attempt, because this one has failed."""
         self._end(None)
 
     def give_up(self) -> None:
-        """Leave the folder to an attempt that may still be writing in it."""
+        """Never use the folder again, because an attempt may still be writing there."""
         with self._lock:
             self._has_ended = True
 
     def _end(self, commit_id: FileCommitId | None) -> None:
         with self._lock:
             if self._folder is not None and not self._has_ended:
-                with suppress(WorkspaceError):  # it is not used again then, as is right
+                with suppress(WorkspaceError):  # then the folder is not used again, as intended
                     self._workspaces.release(self._folder, commit_id)
             self._has_ended = True

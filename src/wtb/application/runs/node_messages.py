@@ -1,4 +1,4 @@
-"""NodeMessages: keeps what a node emits and logs, without making the node wait for the store."""
+"""NodeMessages: stores what a node emits and logs, without making the node wait for the store."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_MESSAGES = 10_000
 class NodeMessages:
     """The messages of one attempt of a node, in their order.
 
-    A thread writes them, so that a node in an event loop does not block it. Messages that arrive during a write go into
-    the next one together. `flush` returns when all of them are written.
+    A thread writes them, so that a node does not block its event loop. Messages that arrive during a write go into the
+    next one together. `flush` returns when all of them are written.
     """
 
     def __init__(self, storage: Storage, clock: Clock, masker: Masker, run: NodeRun, token: int | None) -> None:
@@ -45,13 +45,13 @@ class NodeMessages:
         self._count = 0
 
     def emit(self, data: Any) -> None:
-        """Keep data of the node's."""
+        """Store data that the node emits."""
         run = self._run
         data = bounded(data, self._masker)
         self._add(NodeEmitted(node=run.node, visit=run.visit, attempt=run.attempt, data=data))
 
     def log(self, level: int, text: str) -> None:
-        """Keep a line of the node's log."""
+        """Store a line of the node's log."""
         run, name = self._run, logging.getLevelName(level).lower()
         text = bounded_text(text, self._masker)
         self._add(NodeLogged(node=run.node, visit=run.visit, attempt=run.attempt, level=name, text=text))
@@ -81,7 +81,7 @@ class NodeMessages:
         )
 
     def flush(self) -> None:
-        """Write what has not been written yet."""
+        """Write all messages that are not written yet."""
         with self._writing:
             with self._lock:
                 events, self._waiting, self._is_scheduled = self._waiting, [], False
@@ -93,12 +93,12 @@ class NodeMessages:
                 with self._lock:
                     self._waiting = events + self._waiting
             except LeaseLost:
-                pass  # whoever drives the run learns of it from its next write
-            except Exception:  # noqa: BLE001  nobody waits for this thread: its errors would be lost
+                pass  # the driver of the run learns of it from its next write
+            except Exception:  # noqa: BLE001  nothing waits for this thread: its errors would be lost
                 _log.exception("messages of node %s of run %s are lost", self._run.node, self._run.execution_id)
 
     def end(self) -> None:
-        """Write the rest, and take no more: the attempt has ended."""
+        """Write the rest, and accept no more messages: the attempt has ended."""
         with self._lock:
             self._has_ended = True
         self.flush()

@@ -1,4 +1,4 @@
-"""NodeRunner: runs one node, again if its policy allows, or takes a result that somebody else has made."""
+"""NodeRunner: runs one node, retries it if its policy allows, or takes a result that another run has made."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.02
 
 MAX_WAIT_S = 60.0
-"""How long a new attempt waits for a call that an earlier one is still in; then the run pauses in doubt."""
+"""How long a new attempt waits for an unfinished call of an earlier attempt; then the run pauses in doubt."""
 
 Watch = Callable[[NodeRun], AbstractContextManager[object]]
-"""Is entered while an attempt of a node runs, on the thread that runs it, for somebody who looks on."""
+"""Returns a context manager that surrounds an attempt of a node, on its thread, so that somebody can watch it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One node run to make: what the node may see of the state, and how its function is called."""
+    """One node run to make: the part of the state that the node may see, and the way to call its function."""
 
     node: Node
     run: NodeRun
@@ -74,7 +74,7 @@ class Work:
     call: Call
     with_context: bool
     member: str = ""
-    """What it is called among siblings that run at the same time."""
+    """Its name among siblings that run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Outcome:
     taken: FileCommitId | None = None
     """The files that come with a shared result."""
     unshareable: str | None = None
-    """Why others must not take this result, if so."""
+    """Why other runs must not take this result; None if they may."""
 
 
 class Attempt:
@@ -112,7 +112,7 @@ class Attempt:
 
     @property
     def run(self) -> NodeRun:
-        """The node run as it is now: calls are counted in it, and what was spent."""
+        """The current node run, with its count of calls and its spending so far."""
         return self._run if self._journal is None else self._journal.measured()
 
     def unasked(self) -> tuple[ToolCall, ...]:
@@ -124,7 +124,7 @@ class Attempt:
         return () if self._journal is None else self._journal.unasked_lost()
 
     def report(self) -> NodeReport:
-        """Return what it used, and what ran inside it."""
+        """Return what it used, and the nodes that ran inside it."""
         if self.context is None or self._journal is None:
             return NO_REPORT
         used, inside = self._journal.usage, self.context.inside
@@ -133,22 +133,22 @@ class Attempt:
         return NodeReport(usage=None if used is NOTHING else used.to_data(), inside=tuple(inside))
 
     def completed(self, ms: float) -> NodeRun:
-        """Return the node run with its figures, after this attempt has succeeded in so many milliseconds."""
+        """Return the node run with its figures; this attempt has succeeded in `ms` milliseconds."""
         if self._journal is not None:
             return self._journal.completed(ms)
         known = self._run.figures
         return self._run.measured(Figures(ms=ms) if known is None else replace(known, ms=ms))
 
     def spent(self) -> Usage:
-        """Return what it has used, whatever came of it."""
+        """Return what it has used, whether or not it succeeded."""
         return NOTHING if self._journal is None else self._journal.spent
 
     def files(self) -> PreparedCommit | None:
-        """Return the files that it left in the workspace; None if it never used it."""
+        """Return the files that it left in the workspace; None if it never used the workspace."""
         return None if self._files is None else self._files.left()
 
     def unshareable(self) -> str | None:
-        """Return why others must not take its result: it asked a person, or made an external call."""
+        """Return why other runs must not take its result: it asked a person, or made an external call."""
         return None if self._journal is None else self._journal.unshareable()
 
     def record_question(self, call: ToolCall) -> None:
@@ -157,17 +157,17 @@ class Attempt:
         self._journal.intend(call)
 
     def end_messages(self) -> None:
-        """Write what it has emitted and logged, before anything is written about its end."""
+        """Write the messages that it has emitted and logged. Call this before writing anything about its end."""
         if self._journal is not None:
             self._journal.end_messages()
 
     def revoke(self) -> None:
-        """Refuse whatever it still asks for."""
+        """Refuse all further calls and questions of this attempt."""
         if self._journal is not None:
             self._journal.revoke()
 
     def give_back_files(self, error: BaseException | None = None) -> None:
-        """Let others have its workspace, unless it was given up: then it may still be writing there."""
+        """Release its workspace, unless the attempt was given up: then it may still be writing there."""
         if self._files is None:
             return
         if isinstance(error, NodeTimeout | RunTimeout | LoopGone):
@@ -200,7 +200,7 @@ def file_commit(id: str | None) -> FileCommitId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Writes a result for others, with the step that it belongs to."""
+    """Stores a result for other runs, in the transaction of the step that it belongs to."""
 
     sharing: Sharing
     key: bytes
@@ -208,10 +208,10 @@ class Share:
     outcome: Outcome
     has_files: bool
     known: str | None
-    """The files, when the step leaves them as they were."""
+    """The commit of the files, if the step leaves them unchanged."""
 
     def __call__(self, uow: UnitOfWork, file_commit: str | None) -> None:
-        """Write it, given the commit of the step's files."""
+        """Store the result, given the commit of the step's files."""
         figures = self.outcome.run.figures or NO_FIGURES
         result = SharedResult(
             returned=self.outcome.returned or {},
@@ -226,7 +226,7 @@ class Share:
 
 
 class NodeRunner:
-    """Runs nodes of one run in this process: their attempts, what they may call, and what is shared of them."""
+    """Runs the nodes of one run in this process: makes their attempts, answers their calls, shares their results."""
 
     def __init__(
         self,
@@ -258,14 +258,14 @@ class NodeRunner:
             self._lost.setdefault(call.place, {})[call.identity] = call
         self._numbers = itertools.count(calls_begun + 1)
         self.waits_for: bytes | None = None
-        """The result that somebody else is making and that this run needs next; driving on then takes it."""
+        """The key of a result that this run needs next and another run is making. Drive on once it exists."""
 
     def run(self, work: Work) -> Outcome:
-        """Make one node run, or take the result of one with the same input that somebody else made."""
+        """Make one node run, or take the result of an equal one that another run made."""
         return self._made(work) if self._sharing is None else self._made_or_taken(work, self._sharing)
 
     def _made(self, work: Work) -> Outcome:
-        """Run the node, again while its policy allows."""
+        """Run the node, and retry it while its policy allows."""
         node, run = work.node, work.run
         while True:
             flights = list_in_flight(run.execution_id, run.id) if run.attempt > 1 else ()
@@ -288,11 +288,11 @@ class NodeRunner:
                 return Outcome(run=attempt.run, pause=cut_off(gone, run.node))
             except (LeaseLost, StorageReplaced):
                 raise  # this process must stop writing; no retry can help
-            except Exception as error:  # noqa: BLE001  whatever the node raised is recorded, with its traceback
+            except Exception as error:  # noqa: BLE001  a node may raise anything; it is recorded with its traceback
                 attempt.revoke()
                 attempt.give_back_files(error)
                 run = attempt.run
-                is_late = isinstance(error, RunTimeout)  # another run may have the time, and this one has none to retry
+                is_late = isinstance(error, RunTimeout)  # this run has no time to retry; another run may have
                 if is_late or not may_retry(node.retry, run.attempt, error):
                     failure = self._equipment.masker.failure(failure_of(error, run.node, run.visit, run.input_id))
                     unshareable = "its run took too long" if is_late else attempt.unshareable()
@@ -303,10 +303,10 @@ class NodeRunner:
                     self._sharing.charge(attempt.spent().totals())
 
     def _made_or_taken(self, work: Work, sharing: Sharing) -> Outcome:
-        """Run a node of a batch, or take what somebody else made of it.
+        """Run a node of a batch, or take the result that another run made.
 
-        A run that needs what another is making gives up its worker until then; a member of a parallel superstep
-        waits, since its siblings are at work.
+        If another run is still making the result, this run gives up its worker until then. Only a member of a
+        parallel superstep waits here, since its siblings are at work.
         """
         node, run, head = work.node, work.run, self._progress.at.head
         key = sharing.key(node, run, work.state, head.file_commit)
@@ -339,12 +339,12 @@ class NodeRunner:
         return outcome
 
     def count_again(self, report: NodeReport) -> None:
-        """Count a node run that was finished before a crash, of which this was recorded."""
+        """Count a node run that finished before a crash, given the report that was recorded for it."""
         if self._sharing is not None:
             self._sharing.count_again(report.usage, shared=report.shared)
 
     def share(self, outcome: Outcome, *, has_files: bool) -> Share | None:
-        """Return how to give away what was made here, in the transaction that keeps it and its files."""
+        """Return a function that shares a result made here, in the transaction that stores it and its files."""
         waiting = self._unshared_keys.pop(outcome.run.id, None) if self._unshared_keys else None
         if waiting is None or self._sharing is None:
             return None
@@ -353,14 +353,14 @@ class NodeRunner:
         return Share(sharing=self._sharing, key=key, window=window, outcome=outcome, has_files=has_files, known=known)
 
     def shared(self, share: Share | None) -> None:
-        """Tell those who wait for a result that it is there: its transaction is committed."""
+        """Tell waiting runs that a result exists, after its transaction is committed."""
         if share is not None:
             share.sharing.settled(share.key)
 
     def _waited_for(self, run: NodeRun, flights: Sequence[CallInFlight]) -> CallInFlight | None:
-        """Wait until earlier attempts are out of their calls, which would be made twice; return one that does not end.
+        """Wait until the calls of earlier attempts end, so that none is made twice; return one that does not end.
 
-        What a person has settled meanwhile is not waited for.
+        It does not wait for calls that a person has settled meanwhile.
         """
         with self._equipment.storage.unit_of_work(readonly=True) as uow:
             calls = uow.tool_calls.list_calls(run.execution_id, run.id)
@@ -384,7 +384,7 @@ class NodeRunner:
         self._equipment.recorder.note(self._progress.at, body)
 
     def _attempt(self, work: Work, run: NodeRun, flights: Sequence[CallInFlight]) -> Attempt:
-        """Get one attempt of a node ready; a node that takes no context can call nothing, so there is nothing to do."""
+        """Prepare one attempt of a node. A node without a context cannot call anything, so it needs no preparation."""
         return Attempt(run, *self._context(work.node, run, work.member, flights)) if work.with_context else Attempt(run)
 
     def _context(
@@ -424,7 +424,7 @@ class NodeRunner:
         return journal, files, EngineContext(context, calls)
 
     def _place(self) -> tuple[int, int]:
-        """Return the step that comes next, and a number that is higher than any before."""
+        """Return the number of the next step, and a call number that is higher than all before it."""
         return self._progress.at.head.step + 1, next(self._numbers)
 
     def _note(self, run: NodeRun, call: ToolCall) -> None:
@@ -467,7 +467,7 @@ class NodeRunner:
         return run.tried_again()
 
     def _in_time(self, node: Node, call: Callable[[float | None], Any]) -> Any:
-        """Call a node with the time that it has; if it is the run's time that is over, say so."""
+        """Call a node with its timeout; if the run's own time is over, raise that error instead."""
         try:
             return call(self._time_for(node))
         except NodeTimeout as error:
@@ -483,7 +483,7 @@ class NodeRunner:
         return left if node.timeout_s is None else min(left, node.timeout_s)
 
     def run_timeout(self, node: str | None = None) -> RunTimeout | None:
-        """Return the error of a run that has taken too long, in this node; None while it has time."""
+        """Return the error for a run whose time is over, in this node; None while it has time."""
         if self._deadline is None or time.monotonic() < self._deadline:
             return None
         return RunTimeout(self._options.timeout_s or 0.0, node)
@@ -516,7 +516,7 @@ def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
 
 
 def cut_off(gone: LoopGone, node: str | None = None) -> Pause:
-    """Return why a run waits whose event loop did not finish a coroutine."""
+    """Return the pause of a run whose event loop did not finish a coroutine."""
     return Pause(reason=str(gone), kind=PauseKind.REQUESTED, node=node)
 
 

@@ -1,4 +1,4 @@
-"""RunProgress: how far a run has come in this process, and how much of that is stored."""
+"""RunProgress: how far a run has come in this process, and how much of it is stored."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from wtb.domain.state import State
 _log = masked_logger(__name__)
 
 _WAITS_S = (0.05, 0.2, 1.0)
-"""How long an end that cannot be written is waited for: what is still in memory would be lost with it."""
+"""How long to wait between tries to write an end: if it cannot be written, the steps in memory are lost."""
 
 
 class RunProgress:
-    """State, counters and what comes next; `at` is the last position that is stored.
+    """The state, the counters and the next nodes of a run; `at` is the last stored position.
 
-    A step whose checkpoint cannot be written is kept here and goes into the next one, unless that is to be fatal:
-    the run is then marked as degraded. A crash meanwhile loses such steps but repeats no call of a tool, since a
-    call whose intent cannot be written is not made.
+    If a checkpoint cannot be written, and that is not fatal, its step is kept here and goes into the next checkpoint.
+    The run is then marked as degraded. A crash meanwhile loses such steps but repeats no tool call, since a call whose
+    intent cannot be written is not made.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class RunProgress:
         self.at = at
         self.state = state
         self.memory = memory
-        """What the engine keeps beside the state."""
+        """The engine's own data beside the state."""
         self.visits = dict(visits)
         self.steps = steps
-        """Supersteps from the beginning of the run; checkpoints inside nodes are not counted."""
+        """The number of supersteps since the beginning of the run, not counting checkpoints inside nodes."""
         self.next_nodes = at.head.next_nodes
         self.joins = at.head.joins
 
@@ -67,12 +67,12 @@ class RunProgress:
         return not self._unsaved
 
     def advance(self, step: Step, state: State) -> None:
-        """Go on by one superstep and store it, if that is possible."""
+        """Advance by one superstep, and store it if possible."""
         self._unsaved.append(step)
         try:
             self._store(step.ending)
         except StorageUnavailable as error:
-            if self._fatal or step.files is not None:  # files lie in a folder, and only a commit keeps them
+            if self._fatal or step.files is not None:  # files are in a folder, and only a commit saves them
                 raise
             _log.warning(
                 "run %s continues, but its step %d could not be stored: %s", self.at.execution.id, self.steps + 1, error
@@ -87,7 +87,7 @@ class RunProgress:
             self.visits[run.node] = run.visit
 
     def _store(self, ending: Ending | None) -> None:
-        """Write everything that is not stored yet as one checkpoint; an end is worth waiting for."""
+        """Write everything that is not stored yet as one checkpoint; for an end, wait and try again."""
         for wait_s in (*_WAITS_S, None) if ending is not None and not self._fatal else (None,):
             try:
                 self._write()
@@ -113,7 +113,7 @@ class RunProgress:
         self._trouble = None
 
     def _adopt(self) -> None:
-        """See whether a step that seemed to fail was stored after all: its answer may have been lost on the way."""
+        """Check whether a step that seemed to fail was stored after all: the database's answer may have been lost."""
         stored = self._recorder.load(self.at.execution.id)
         mine = stored.execution.lease_token == self.at.execution.lease_token
         if mine and stored.head.parent_id == self.at.head.id:
@@ -122,7 +122,7 @@ class RunProgress:
             self._trouble = None
 
     def end(self, ending: Ending, runs: tuple[NodeRun, ...] = ()) -> None:
-        """Store what is not stored yet, and that the run is not driven any further here."""
+        """Store what is not stored yet, and record that this process stops driving the run."""
         if self._unsaved:
             self._store(ending)
         self.at = self._recorder.end(self.at, ending, runs)
@@ -137,4 +137,4 @@ class RunProgress:
 
 
 Mark = Callable[..., NodeRun]
-"""What a journal is given to make checkpoints with: `RunProgress.mark`."""
+"""The function with which a journal makes checkpoints: `RunProgress.mark`."""

@@ -1,4 +1,4 @@
-"""Finds the external calls that batches have promised to take back and that are still in effect."""
+"""Finds the external calls that batches have promised to take back and have not taken back yet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wtb.domain.rollback import calls_left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedReversal:
-    """A run of a batch with calls that are to be taken back."""
+    """A run of a batch that has calls to take back."""
 
     execution: Execution
     tools: tuple[str, ...]
     why: str
-    """Why it failed the last time; empty if it was not tried yet."""
+    """Why the last try failed; empty if there was none."""
 
 
 def promised_reversals(uow: UnitOfWork, jobs: Sequence[Job]) -> Iterator[PromisedReversal]:

@@ -23,7 +23,7 @@ def check_schema(schema: Any) -> None:
 
 
 def check_answer(question: str, schema: Any, answer: Any) -> None:
-    """Raise InvalidInput unless the answer is one that the question takes."""
+    """Raise InvalidInput unless the answer fits the question."""
     if schema is None:
         return
     if isinstance(schema, list):
@@ -35,7 +35,7 @@ def check_answer(question: str, schema: Any, answer: Any) -> None:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    try:  # without a registry of its own a `$ref` to an address would be fetched from there
+    try:  # with the default registry, a `$ref` to an address would be fetched from the network
         faults = sorted(Draft202012Validator(schema, registry=Registry()).iter_errors(answer), key=str)
     except Unresolvable as error:
         raise InvalidInput(f"the schema of {question!r} refers to {error.ref}, which it does not hold") from error

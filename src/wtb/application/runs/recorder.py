@@ -41,7 +41,7 @@ from wtb.domain.values import evolve
 
 _MS = timedelta(milliseconds=1)
 
-# A frozen dataclass of twenty fields takes five times as long to make as to copy with other values.
+# Making a frozen dataclass of twenty fields takes five times as long as copying one with other values.
 _UNKNOWN: Any = None
 _NODE_RUN = NodeRun(
     id=_UNKNOWN, execution_id=_UNKNOWN, branch_id=_UNKNOWN, node="", visit=0, input_id=None, started_at=_UNKNOWN
@@ -49,7 +49,7 @@ _NODE_RUN = NodeRun(
 
 
 class Recorder:
-    """Writes that a run begins, makes steps and ends; checkpoint, node runs, head and events of a step go together."""
+    """Records the start, steps and end of a run. A step's checkpoint, node runs, head and events go together."""
 
     def __init__(
         self, storage: Storage, clock: Clock, ids: Ids, masker: Masker | None = None, *, user: str | None = None
@@ -70,10 +70,10 @@ class Recorder:
         changed: Sequence[str] = (),
         replaced: Mapping[str, tuple[str, str]] | None = None,
     ) -> Position:
-        """Record that a process runs the execution from now on, under a lease when it names itself.
+        """Record that a process runs the execution from now on, under a lease if `owner` names the process.
 
-        `abandoned` says why it was taken from whoever ran it before, `changed` what is not as it was when it began,
-        `replaced` which nodes have another variant from now on.
+        `abandoned` says why the run was taken from its last process, `changed` what has changed since the run began,
+        and `replaced` which nodes have another variant from now on.
         """
         now = self._clock.now()
         execution = at.execution
@@ -98,7 +98,7 @@ class Recorder:
         return Position(execution=execution, branch=at.branch, head=at.head)
 
     def load(self, execution_id: ExecutionId) -> Position:
-        """Return where a run stands."""
+        """Return the position of a run."""
         with self._storage.unit_of_work(readonly=True) as uow:
             execution = uow.executions.get(execution_id)
             branch = uow.branches.get(execution.branch_id)
@@ -106,7 +106,7 @@ class Recorder:
             return Position(execution=execution, branch=branch, head=uow.checkpoints.get(branch.head_id))
 
     def node_run(self, at: Position, node: str, visit: int) -> NodeRun:
-        """Return a new run of a node that begins here; it is written with its first checkpoint or call."""
+        """Return a new run of a node that begins here; it is stored with its first checkpoint or call."""
         return evolve(
             _NODE_RUN,
             id=NodeRunId(self._ids.new()),
@@ -119,7 +119,7 @@ class Recorder:
         )
 
     def step(self, at: Position, step: Step, *, degraded: str | None = None) -> Position:
-        """Record a superstep in one transaction, fenced by the lease when there is one."""
+        """Record a superstep in one transaction, fenced by the lease if there is one."""
         draft = self._drafts.after(at, next_nodes=step.next_nodes, joins=step.joins)
         if len(step.runs) == 1:
             run = step.runs[0]
@@ -151,7 +151,7 @@ class Recorder:
         return after
 
     def _moved(self, uow: UnitOfWork, at: Position, head: Checkpoint, ending: Ending | None = None) -> Position:
-        """Move the head, and end the run there when that is due or somebody has asked for it."""
+        """Move the head, and end the run there if it is due to end or somebody has asked for it."""
         execution = at.execution
         if ending is None:
             execution = execution.stepped(head.created_at)
@@ -183,10 +183,10 @@ class Recorder:
         files: SaveFiles | None = None,
         also: Callable[[UnitOfWork, NodeRun], None],
     ) -> tuple[Position, NodeRun]:
-        """Record a checkpoint in the middle of a node, with what belongs to it, in one transaction.
+        """Record a checkpoint in the middle of a node, with everything that belongs to it, in one transaction.
 
-        The state is that of the node's start: what the node will return is not known yet. A name that is taken is
-        given a number, as visits are.
+        It has the state that the node began with, since the node has not returned yet. A name that is taken gets a
+        number, as visits do.
         """
         facts = {"trigger": trigger, "kind": kind, "name": name, "description": description}
         node = {"node": run.node, "visit": run.visit, "node_run_id": run.id}
@@ -210,7 +210,7 @@ class Recorder:
         now = self._clock.now()
         ending = self._masked(ending)
         execution = execution.moved_to(ending.status, now, failure=ending.failure, pause=ending.pause)
-        uow.executions.request(execution.id, None)  # or it would end the run again when somebody goes on with it
+        uow.executions.request(execution.id, None)  # or the request would end the run again when it is resumed
         uow.events.append(Event.of(_end_of(execution, ending, head), stream=execution.id, at=now))
         return execution
 
@@ -225,12 +225,12 @@ class Recorder:
         return replace(ending, failure=failure and self._masker.failure(failure), pause=pause, notes=notes)
 
     def _masked_question(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Mask what is asked, but not which call asks: digits of its identity may look like a secret."""
+        """Mask the question, but not the identity of the call that asks: its digits may look like a secret."""
         masked: Mapping[str, Any] = self._masker.data(question)
         return {**masked, "identity": question["identity"]} if "identity" in question else masked
 
     def end(self, at: Position, ending: Ending, runs: Sequence[NodeRun] = ()) -> Position:
-        """Record that the run is not driven any further here: paused, completed, failed or cancelled."""
+        """Record that this process stops driving the run: it is paused, completed, failed or cancelled."""
         with self._storage.unit_of_work() as uow:
             execution = self._ended(uow, at.execution, ending, at.head)
             for run in runs:
@@ -255,7 +255,7 @@ class Recorder:
             uow.commit()
 
     def abandon(self, at: Position, run: NodeRun) -> None:
-        """Record that a node run is left behind: the node is begun afresh."""
+        """Record that a node run is left behind, because the node starts over."""
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
@@ -265,7 +265,7 @@ class Recorder:
             uow.commit()
 
     def note(self, at: Position, body: EventBody, run: NodeRun | None = None) -> None:
-        """Record an event of the run by itself, with what the node run that it is about has spent, if anything."""
+        """Record an event of the run in its own transaction, with the spending of its node run, if any."""
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             if run is not None and run.figures is not None:
@@ -296,7 +296,7 @@ class Recorder:
 
 
 def _end_of(execution: Execution, ending: Ending, head: Checkpoint) -> EventBody:
-    """Return the event that tells how a run was left."""
+    """Return the event for the ending of a run."""
     match ending:
         case Ending(status=ExecutionStatus.COMPLETED):
             ms = round((execution.updated_at - execution.created_at) / _MS, 3)

@@ -33,7 +33,7 @@ from wtb.domain.values import evolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a run stands: what was begun and has not led on, with the files that each node began with."""
+    """Where a run stands: its unfinished node runs, and the files that each of them began with."""
 
     open_runs: tuple[NodeRun, ...]
     bases: Mapping[NodeRunId, FileCommitId | None]
@@ -42,16 +42,16 @@ class Standing:
     state: State
     memory: Mapping[str, Any]
     calls_begun: int = 0
-    """How many calls were begun in the step that is open."""
+    """How many calls have begun in the unfinished step."""
 
     @classmethod
     def at_the_beginning(cls, begun: Standpoint) -> Standing:
-        """Return the standing of a new run, of which nothing has run yet."""
+        """Return the standing of a new run."""
         return cls(open_runs=(), bases={}, visits={}, steps=0, state=begun.state, memory=begun.memory)
 
 
 class Recovery:
-    """Finds out how to go on with a run from what is stored of it."""
+    """Finds out from the store how a run continues."""
 
     def __init__(
         self, storage: Storage, clock: Clock, recorder: Recorder, masker: Masker, *, user: str | None = None
@@ -63,15 +63,15 @@ class Recovery:
         self._user = user
 
     def standing(self, at: Position, *, has_memory: bool = False) -> Standing:
-        """Return where the run stands; in the middle of a node that another line has led on, a new run of it begins.
+        """Return where the run stands. If the head is inside a node run that continued elsewhere, record a new one.
 
-        `has_memory` says whether the engine keeps something beside the state, which is then read as well.
+        `has_memory` says whether the engine keeps something beside the state; then that is read, too.
         """
         with self._storage.unit_of_work(readonly=True) as uow:
             head = uow.checkpoints.load(at.head.id)
             history = uow.checkpoints.load_history(at.execution.id)
             check_head(uow, at, history)
-            for execution_id in {at.execution.id, at.head.execution_id}:  # a fork takes up calls of its origin
+            for execution_id in {at.execution.id, at.head.execution_id}:  # a fork uses calls of its origin
                 check_calls(uow, execution_id)
             memory = engine_memory(uow, head) if has_memory else {}
         open_runs = tuple(run for run in history.node_runs if is_open(run, at))
@@ -95,13 +95,13 @@ class Recovery:
         )
 
     def _numbers(self, open_runs: Sequence[NodeRun]) -> list[int]:
-        """Return the numbers of the calls that were begun in the open step; further ones count on from there."""
+        """Return the numbers of the calls that have begun in the unfinished step; new calls count on from there."""
         with self._storage.unit_of_work(readonly=True) as uow:
             calls = [call for run in open_runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
         return [call.started_number for call in calls if call.started_number is not None]
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
-        """Record a run that begins in the middle of another: calls up to there that are in effect answer in it too."""
+        """Record a node run that begins inside another: it reuses the results of calls made before that point."""
         known = next((run for run in history.node_runs if run.id == at.head.node_run_id), None)
         assert at.head.node is not None
         assert at.head.visit is not None
@@ -109,7 +109,7 @@ class Recovery:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             made = _original(uow, history, at.head)
-            found = [] if known is None else _settled_calls(uow, history, known)  # the run that made it may be deleted
+            found = [] if known is None else _settled_calls(uow, history, known)  # its node run may be deleted
             calls = [call for call in found if call.had_ended_at(made.step, made.created_at)]
             tool_errors = sum(call.figures.failures for call in calls)
             run = evolve(
@@ -140,7 +140,7 @@ class Recovery:
                 )
 
     def check_answer(self, at: Position, pause: Pause | None, answer: Any) -> None:
-        """Refuse an answer that the run does not wait for, or that does not fit its question; nothing is written."""
+        """Refuse an answer that the run does not wait for, or that does not fit its question. Write nothing."""
         with self._storage.unit_of_work(readonly=True) as uow:
             history = uow.checkpoints.load_history(at.execution.id)
             open_runs = [run for run in history.node_runs if is_open(run, at)]
@@ -168,14 +168,14 @@ class Recovery:
 
 
 def engine_memory(uow: UnitOfWork, snapshot: Snapshot) -> Mapping[str, Any]:
-    """Return what the engine of a run keeps beside the state: the last step that it made has it."""
+    """Return the memory that the engine keeps beside the state: it is stored with the engine's last step."""
     while snapshot.memory is None and snapshot.checkpoint.parent_id is not None:
         snapshot = uow.checkpoints.load(snapshot.checkpoint.parent_id)
     return snapshot.memory or {}
 
 
 def is_open(run: NodeRun, at: Position) -> bool:
-    """Whether a run was begun at the head, or before it and has only made checkpoints of its own since."""
+    """Whether a node run is unfinished: it began at the head, or the head is its own last checkpoint inside."""
     if run.branch_id != at.branch.id or run.status is NodeStatus.SKIPPED:
         return False
     if at.head.is_inside and run.id == at.head.node_run_id:
@@ -184,7 +184,7 @@ def is_open(run: NodeRun, at: Position) -> bool:
 
 
 def _original(uow: UnitOfWork, history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
-    """Return the checkpoint that a head inside a node stands for, which may be one of another run: that one knows."""
+    """Return the original of a head inside a node; if another run made it, look in the history of that run."""
     found = history.original(head)
     if found.execution_id != history.execution_id:
         with suppress(ExecutionNotFound):
@@ -193,7 +193,7 @@ def _original(uow: UnitOfWork, history: ExecutionHistory, head: Checkpoint) -> C
 
 
 def _settled_calls(uow: UnitOfWork, history: ExecutionHistory, run: NodeRun) -> list[ToolCall]:
-    """Return the calls of a run that answer; one that it inherited does for as long as it does where it was made."""
+    """Return the successful calls of a node run; an inherited one counts only while it counts in its origin."""
     origin = _origin(history, run)
     valid = None if origin is None else {call.identity for call in _settled_calls(uow, history, origin)}
     return [
@@ -205,7 +205,7 @@ def _settled_calls(uow: UnitOfWork, history: ExecutionHistory, run: NodeRun) -> 
 
 
 def _origin(history: ExecutionHistory, run: NodeRun) -> NodeRun | None:
-    """Return the run in the middle of which this one began, if it did and that one is still there."""
+    """Return the node run inside which this one began; None if there is none, or it is gone."""
     began = next((checkpoint for checkpoint in history.checkpoints if checkpoint.id == run.input_id), None)
     if began is None or not began.is_inside:
         return None
@@ -213,7 +213,7 @@ def _origin(history: ExecutionHistory, run: NodeRun) -> NodeRun | None:
 
 
 def _start(history: ExecutionHistory, head: Checkpoint) -> Checkpoint:
-    """Return the checkpoint that the node which a checkpoint stands in began from; itself, when in none."""
+    """Return the checkpoint at which the node around this checkpoint began; itself if it is not inside a node."""
     by_id = {checkpoint.id: checkpoint for checkpoint in history.checkpoints}
     while head.is_inside and head.parent_id is not None:
         head = by_id[head.parent_id]
@@ -229,7 +229,7 @@ def _asked(
 ) -> tuple[NodeRun, ToolCall]:
     """Return the call that a person is asked about, with its node run.
 
-    A process that was killed while it took an answer left no question behind, but the call that asked for it.
+    If a process was killed while it took an answer, the question is gone, but the call that asked is there.
     """
     wanted = None if pause is None or pause.question is None else pause.question.get("identity")
     asked = [
@@ -250,7 +250,7 @@ def _waits(call: ToolCall) -> bool:
 
 
 def _answered(call: ToolCall, answer: Any, now: datetime) -> ToolCall:
-    """Return the call with what a person said of it: the answer itself, or whether it happened."""
+    """Return the call with a person's answer: to its question, or about whether it happened."""
     if call.kind is CallKind.ASK:
         check_answer(call.arguments["question"], call.arguments["schema"], answer)
         return call.succeeded(answer, now)

@@ -1,4 +1,4 @@
-"""Reversals: undoes tool calls, or makes them again, with a journal entry before and after each."""
+"""Reversals: undoes tool calls, or repeats them, with a journal entry before and after each."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _Told = type[ToolStarted] | type[ToolCompleted] | type[ToolFailed] | type[ToolRe
 
 
 class ReversalFailed(WTBError):
-    """A call could not be undone; it is in effect as before."""
+    """A call could not be undone; it is still in effect."""
 
 
 class ReversalInDoubt(InvalidInput):
-    """A process died while it undid a call or made it again, and nobody knows whether that happened."""
+    """A process died while it undid or repeated a call, and it is unknown whether that happened."""
 
 
 class RedoDiverged(WTBError):
-    """A call that was made again gave something else than before."""
+    """A repeated call gave another result than before."""
 
 
 class Doubt(StrEnum):
-    """What a person says of a reversal whose fate is unknown."""
+    """A person's decision about a reversal whose outcome is unknown."""
 
     AGAIN = "again"
     DONE = "done"
 
 
 class Reversals:
-    """Reverses and repeats recorded calls of tools; every write is fenced by the lease of the run."""
+    """Reverses and repeats recorded tool calls; every write is fenced by the lease of the run."""
 
     def __init__(
         self,
@@ -65,23 +65,23 @@ class Reversals:
         self._user = user
 
     def acting_for(self, user: str | None) -> Reversals:
-        """Return the same, for somebody whom its events name."""
+        """Return the same service, with events that name this user."""
         other = copy(self)
         other._user = user
         return other
 
     def find_tool(self, name: str) -> Tool | None:
-        """Return a registered tool; None for a function that was never declared one: nothing is known of it."""
+        """Return a registered tool; None for a plain function, of which nothing is known."""
         with suppress(InvalidInput):
             return self._find_tool(name)
         return None
 
     def can_reverse(self, call: ToolCall) -> bool:
-        """Whether the call may be in effect and its tool can take it back."""
+        """Whether the call may be in effect and its tool can undo it."""
         return call.may_have_happened and can_reverse(call, self.find_tool(call.tool))
 
     def reverse(self, call: ToolCall, token: int | None, doubt: Doubt | None = None, *, rollback_id: str = "") -> None:
-        """Take back a call that is in effect; one that is not is left alone."""
+        """Undo a call if it is in effect."""
         if call.status in (CallStatus.FAILED, CallStatus.REVERSED):
             return
         tool = self.find_tool(call.tool)
@@ -114,11 +114,11 @@ class Reversals:
         self._save(call.reversed(), token, ToolReversed)
 
     def repeat(self, call: ToolCall, token: int | None, redo_id: str, doubt: Doubt | None = None) -> None:
-        """Make a call again that was taken back, with the arguments that it had; its result must be the same."""
+        """Repeat an undone call with the same arguments; its result must be the same as before."""
         tool = self.find_tool(call.tool)
         if tool is None:
             raise InvalidInput(f"there is no tool {call.tool!r} in this process to call again; import its module first")
-        if call.status is CallStatus.SUCCEEDED and call.error is not None:  # found by a process that died then
+        if call.status is CallStatus.SUCCEEDED and call.error is not None:  # a process found this out, and died then
             raise RedoDiverged(call.error)
         if self._was_lost(call, Act.REPEAT):
             call = call.redoing()
@@ -126,7 +126,7 @@ class Reversals:
             self._save(call.redone(), token, ToolCompleted)
             return
         if call.status not in (CallStatus.REVERSED, CallStatus.REDOING) or call.ended_at is None:
-            return  # nobody ever knew whether one that has not ended happened: whoever goes on makes it
+            return  # it was never known whether an unfinished call happened: the run makes it when it continues
         self._save(call.redoing(), token, ToolStarted)
         try:
             self._note(call, Act.REPEAT, redo_id)
@@ -149,7 +149,7 @@ class Reversals:
         raise RedoDiverged(error_text)
 
     def _was_lost(self, call: ToolCall, act: Act) -> bool:
-        """Whether this was done to a call before, and the store has lost that: nobody knows how it ended."""
+        """Whether the store has lost the record of such an act on this call, so that its end is unknown."""
         key = (call.node_run_id, call.identity, act)
         lost = self._anchor.list_lost(call.execution_id)
         return any((each.node_run_id, each.identity, each.act) == key for each in lost)
@@ -161,7 +161,7 @@ class Reversals:
         self._anchor.note(AnchoredCall.of(execution, run, call, act, rollback_id))
 
     def _take_back_other(self, tool: Tool, call: ToolCall, result: Any, error_text: str) -> None:
-        """Take back what gave another result than the recorded one, which is not what its reverse must be given."""
+        """Undo a call whose result differs from the recorded one; `reverse` must get the new result."""
         try:
             assert tool.reverse is not None
             tool.reverse(evolve(call, result=result))
@@ -171,7 +171,7 @@ class Reversals:
 
     def _called(self, tool: Tool, call: ToolCall, redo_id: str) -> Any:
         arguments = dict(call.arguments)
-        if tool.takes_key:  # another key: the receiver has seen the first one
+        if tool.takes_key:  # use another key, because the receiver has seen the first one
             arguments["idempotency_key"] = uuid.uuid5(uuid.NAMESPACE_OID, f"{redo_id}/{call.identity}").hex
         return tool.function(**arguments)
 
@@ -179,7 +179,7 @@ class Reversals:
         return self._codec.encode(one, "result")[1] == self._codec.encode(other, "result")[1]
 
     def _is_to_be_repeated(self, call: ToolCall, tool: Tool, doubt: Doubt | None) -> bool:
-        """Whether what was begun before a crash is to be done again; whoever can be asked is asked."""
+        """Whether an act that began before a crash is to be done again: the tool decides if it can, else a person."""
         if tool.confirm is not None:
             is_in_effect = tool.confirm(call) is not None
             return is_in_effect if call.status is CallStatus.REVERSING else not is_in_effect

@@ -24,7 +24,7 @@ MAIN = "main"
 
 
 class RunCreator:
-    """Creates pending runs; execution, branch, first checkpoint and event are written in one transaction."""
+    """Creates pending runs. One transaction stores the execution, the branch, the first checkpoint and the event."""
 
     def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
@@ -105,9 +105,9 @@ class RunCreator:
         begun: Standpoint | None = None,
         created_by: str | None = None,
     ) -> Position:
-        """Record a new pending run that goes on from a checkpoint of another, with its workflow and options.
+        """Record a new pending run that continues from a checkpoint of another run, with its workflow and options.
 
-        A `change` of its state is a first checkpoint of its own; `begun` says where its engine begins after it.
+        A `change` of the state becomes its own first checkpoint; `begun` says where its engine begins after that.
         """
         now, created_by = self._clock.now(), created_by or self._user
         execution_id = self._execution_id(execution_id)
@@ -148,7 +148,7 @@ class RunCreator:
         return ExecutionId(self._ids.new() if given is None else check_id(given, "the run id"))
 
     def _branch(self, execution_id: ExecutionId, name: str, origin: CheckpointId | None, now: datetime) -> Branch:
-        """Return a new branch that begins at a checkpoint, or at nothing."""
+        """Return a new branch that begins at a checkpoint, or empty."""
         return Branch(
             id=BranchId(self._ids.new()),
             execution_id=execution_id,

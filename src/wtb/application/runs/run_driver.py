@@ -37,7 +37,7 @@ _log = masked_logger(__name__)
 
 
 class StepLimitReached(WTBError):
-    """The run took as many steps as it may."""
+    """The run has reached its limit of steps."""
 
 
 class RunDriver:
@@ -69,16 +69,16 @@ class RunDriver:
         self._bases = bases
         self._request = request or RunRequest()
         self.began_here = bool(open_runs)
-        """Whether a node that comes next has begun before; it then does not stop at its breakpoint again."""
+        """Whether a node that comes next has already begun; then the run does not stop at its breakpoint again."""
 
     @property
     def at(self) -> Position:
-        """The last position that is stored."""
+        """The last stored position."""
         return self._progress.at
 
     @property
     def waits_for(self) -> bytes | None:
-        """The key of a result that another run is making and this one needs next; drive again once it is there."""
+        """The key of a result that this run needs next and another run is making. Drive again once it exists."""
         return self._node_runner.waits_for
 
     def interrupt(self, request: str, by: str | None = None) -> None:
@@ -86,7 +86,7 @@ class RunDriver:
         self._request.wanted, self._request.by = request, by
 
     def drive(self, *, pass_breakpoint: bool) -> Position:
-        """Drive until the run ends, pauses or waits; `pass_breakpoint` ignores the breakpoint where it stopped."""
+        """Drive until the run ends, pauses or waits. `pass_breakpoint` ignores the breakpoint at which it stopped."""
         self._node_runner.waits_for = None
         superstep = measured(self._equipment.telemetry, Measure.STEP, self._workflow, self._superstep)
         while self.at.execution.status is ExecutionStatus.RUNNING and self.waits_for is None:
@@ -137,13 +137,13 @@ class RunDriver:
                 return
             made = [outcomes[position] for position in range(len(runs))]
             self._advance(advance, made)
-        except LoopGone as gone:  # a function that decides what comes next is async, too
+        except LoopGone as gone:  # a function that chooses the next node may be async, too
             self._progress.end(Ending(status=ExecutionStatus.PAUSED, pause=cut_off(gone)))
         except MergeConflict as error:
             self._fail(runs[0], error)
         except (Conflict, StorageError):
-            raise  # nothing can be recorded, or must be: the run is somebody else's
-        except Exception as error:  # noqa: BLE001  a condition or a reducer of the user's may raise anything
+            raise  # nothing can be recorded, or nothing may be: another process has the run
+        except Exception as error:  # noqa: BLE001  a user's condition or reducer may raise anything
             self._fail(runs[0], error)
 
     def _standpoint(self) -> Standpoint:
@@ -157,7 +157,7 @@ class RunDriver:
         )
 
     def _halt(self, outcomes: list[Outcome]) -> None:
-        """Record why a superstep failed or paused; if it only waits for a result, record nothing."""
+        """Record why a superstep failed or paused. If it only waits for a result, record nothing."""
         if self.waits_for is not None:
             return
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
@@ -175,7 +175,7 @@ class RunDriver:
         self._progress.end(Ending(status=ExecutionStatus.FAILED, failure=failure), (failed,))
 
     def _node_runs(self, nodes: tuple[str, ...]) -> list[NodeRun]:
-        """Return the node runs to make; a node that is due several times has several."""
+        """Return the node runs to make, one for each time that a node is due."""
         visits = Counter(self._progress.visits) if len(nodes) > 1 else self._progress.visits
         runs = []
         for name in nodes:
@@ -196,15 +196,15 @@ class RunDriver:
         return self._equipment.recorder.node_run(self.at, name, visit)
 
     def _begun_again(self, name: str, visit: int, lost_id: NodeRunId, known: NodeRun | None) -> NodeRun:
-        """Return a node run that replaces one which the store has lost; an older one in its place is abandoned."""
+        """Return a node run that replaces one that the store has lost; abandon an older one in its place."""
         if known is not None:
             self._equipment.recorder.abandon(self.at, known)
         run = self._equipment.recorder.node_run(self.at, name, visit)
         return evolve(run, id=begun_again(run.id, lost_id)).tried_again()
 
     def _run_member(self, run: NodeRun, state: Mapping[str, Any], call: Call) -> Outcome:
-        """Run one of several nodes that run at the same time; its result is stored as soon as it is there."""
-        if run.pending is not None:  # finished before a crash
+        """Run one of several nodes that run at the same time, and store its result at once."""
+        if run.pending is not None:  # it finished before a crash
             report = NodeReport.from_data(run.pending.get("data", {}))
             self._node_runner.count_again(report)
             return Outcome(run=run, returned=restored(run.pending, state), report=report)
@@ -224,7 +224,7 @@ class RunDriver:
                 raise
             _log.warning("the result of node %r is only in memory until the nodes beside it have finished", run.node)
         else:
-            self._node_runner.shared(shared)  # now: a sibling may wait for a run that waits for this one
+            self._node_runner.shared(shared)  # at once: a sibling may wait for a run that waits for this result
         return Outcome(run=kept, returned=outcome.returned, report=outcome.report)
 
     def _run(self, run: NodeRun, state: Mapping[str, Any], call: Call, member: str = "") -> Outcome:
@@ -235,7 +235,7 @@ class RunDriver:
         )
 
     def _member(self, run: NodeRun) -> str:
-        """Return the name of a node run among those that run at the same time."""
+        """Return the name that tells a node run from the others that run at the same time."""
         is_first = run.visit == self._progress.visits.get(run.node, 0) + 1
         return run.node if is_first else f"{run.node}#{run.visit}"
 
@@ -262,7 +262,7 @@ class RunDriver:
             self._node_runner.shared(shared)
 
     def _files(self, outcomes: list[Outcome]) -> SaveFiles | None:
-        """Return how to save the files of the step; None if they have not changed."""
+        """Return a function that saves the files of the step; None if they have not changed."""
         if len(outcomes) == 1:
             taken = outcomes[0].taken
             return self._files_of(outcomes[0]) if taken is None else (lambda uow: taken)
@@ -275,7 +275,7 @@ class RunDriver:
         return (lambda uow: self._equipment.workspaces.merge(uow, base, sides)) if sides else None
 
     def _files_of(self, outcome: Outcome) -> SaveFiles | None:
-        """Compare with the head, which may be a checkpoint inside the node with other files."""
+        """Do the same for a single node. The head to compare with may be inside the node, with other files."""
         head, files = file_commit(self.at.head.file_commit), outcome.files
         left = self._bases.get(outcome.run.id, head) if files is None else files.id
         if left == head:
@@ -283,7 +283,7 @@ class RunDriver:
         return (lambda uow: left) if files is None else files.save
 
     def _ending(self, advance: Advance, runs: Sequence[NodeRun]) -> Ending | None:
-        """Return the ending that is written with this step, if the run ends or pauses here."""
+        """Return the ending to write with this step, if the run ends or pauses here."""
         if not advance.next_nodes:
             visits = sum(self._progress.visits.values()) + len(runs)
             return Ending(status=ExecutionStatus.COMPLETED, notes=advance.notes, nodes=visits)
@@ -294,7 +294,7 @@ class RunDriver:
 
 
 def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return the results by node; further visits of a node in the same superstep are called `node#3`."""
+    """Return the results by node. Further visits of a node in the same superstep are named like `node#3`."""
     found: dict[str, Mapping[str, Any]] = {}
     for run, update in zip(runs, returned, strict=True):
         found[run.node if run.node not in found else f"{run.node}#{run.visit}"] = update
@@ -302,7 +302,7 @@ def _by_node(runs: Sequence[NodeRun], returned: Sequence[Mapping[str, Any]]) -> 
 
 
 def _side(outcome: Outcome) -> str | None:
-    """Return the files that a member of a superstep brings to the barrier."""
+    """Return the commit of the files that a member of a superstep made."""
     return outcome.taken if outcome.files is None else str(outcome.files.id)
 
 

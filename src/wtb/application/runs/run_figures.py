@@ -1,7 +1,7 @@
-"""Reads the figures of a run: what led to its head, and what it has spent in all.
+"""Reads the figures of a run: those on the way to its head, and its total spending.
 
-They are kept with the node runs. Node runs that were recorded before that (schema 0008 and older) have theirs in the
-event `node.completed` only, so those are looked up there.
+They are stored with the node runs. Older node runs (schema 0008 and before) have them only in the event
+`node.completed`, so they are read from there.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PAGE = 10_000
 _TOLD = (EventType.NODE_COMPLETED, EventType.NODE_SKIPPED, EventType.TOOL_FAILED)
 
 _Visit = tuple[Any, str, int]
-"""The checkpoint that a visit of a node ended with, the node, and the visit."""
+"""The last checkpoint of a visit of a node, the node, and the visit."""
 
 
 def line_figures(uow: UnitOfWork, execution_id: ExecutionId) -> LineFigures:
-    """Return the figures of the line that led to the head of a run, through other runs if it is a fork."""
+    """Return the figures on the way to the head of a run; for a fork, this includes the runs before it."""
     return LineFigures.of(measured_history(uow, execution_id))
 
 
@@ -39,12 +39,12 @@ def measured_history(uow: UnitOfWork, execution_id: ExecutionId) -> ExecutionHis
 
 
 def measured_runs(uow: UnitOfWork, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
-    """Return all node runs of a run with their figures, on whichever line: what it has spent in all."""
+    """Return all node runs of a run on all lines, with their figures: its total spending."""
     return _measured(uow, uow.node_runs.list_runs(execution_id))
 
 
 def _measured(uow: UnitOfWork, runs: Sequence[NodeRun]) -> tuple[NodeRun, ...]:
-    """Return node runs, with figures from the events for those that were recorded without."""
+    """Return node runs with their figures, from the events for those that have none."""
     streams = {run.execution_id for run in runs if _is_bare(run)}
     if not streams:
         return tuple(runs)
@@ -57,13 +57,13 @@ def _is_bare(run: NodeRun) -> bool:
 
 
 def _with_figures(run: NodeRun, found_figures: dict[_Visit, Figures]) -> NodeRun:
-    """Return the run with the figures of its event; a visit whose checkpoint could not be stored has none in it."""
+    """Return the run with the figures from its event, which names no checkpoint if that could not be stored."""
     found = found_figures.get((run.last_id, run.node, run.visit)) or found_figures.get((None, run.node, run.visit))
     return run if found is None else run.measured(found)
 
 
 def _figures_in_events(uow: UnitOfWork, stream: ExecutionId) -> dict[_Visit, Figures]:
-    """Return the figures that the events of a run tell; a failed call belongs to the visit that completed next."""
+    """Return the figures in the events of a run; a failed call counts for the visit that completed next."""
     found: dict[_Visit, Figures] = {}
     failed: Counter[tuple[str, int]] = Counter()
     for event in _events(uow, stream):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RunRequest:
-    """A wish that may be made on any thread at any time, even before the run begins; making it costs nothing."""
+    """A request to pause or stop. Any thread may make it at any time, even before the run begins; it costs nothing."""
 
     def __init__(self) -> None:
         self.wanted: str | None = None
@@ -13,7 +13,7 @@ class RunRequest:
         """Who wants it, if a person does."""
 
     def pause(self) -> None:
-        """Ask for a pause, unless somebody has asked for more."""
+        """Ask for a pause, unless somebody has already asked for a stop."""
         self.wanted = self.wanted or "pause"
 
 

@@ -17,7 +17,7 @@ class UndeclaredRead(InvalidInput, KeyError):
 
 
 class MissingKey(KeyError):
-    """A node asked for a key that the state does not have; says which it has."""
+    """A node asked for a key that the state does not have; the message names the keys that it has."""
 
     def __init__(self, key: str, view: StateView) -> None:
         super().__init__(key)
@@ -30,8 +30,8 @@ class MissingKey(KeyError):
 class StateView(MutableMapping[str, Any]):
     """A mapping over a state that copies a value when it is first read.
 
-    Changing the view, or what was read from it, changes nothing but the view: a node says what changes by
-    returning it. With `reads`, only those keys are there, and asking for another is an error.
+    Changing the view, or a value read from it, changes only the view: a node changes the state by returning
+    values. With `reads`, the view has only those keys, and asking for another is an error.
     """
 
     def __init__(self, state: State, node: str, reads: tuple[str, ...] | None) -> None:
@@ -41,7 +41,7 @@ class StateView(MutableMapping[str, Any]):
         self._own: dict[str, Any] = {}
         self._gone: set[str] = set()
         self.assigned: set[str] = set()
-        """Keys that the node assigned to: lost unless it returned them."""
+        """Keys that the node assigned to: the values are lost unless it returned them."""
 
     def __getitem__(self, key: str) -> Any:
         if key in self._own:
@@ -86,13 +86,13 @@ class StateView(MutableMapping[str, Any]):
             raise UndeclaredRead(f"node {self._node!r} reads {key!r}, but declares reads=[{declared}]; add it there")
 
     def copy_in(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a copy of what the node returned, which it cannot change any more."""
+        """Return a copy of the node's update, which the node can no longer change."""
         try:
             return self._state.copy_in(update, self._reads)
-        except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it lies
+        except Exception:  # noqa: BLE001 what cannot be copied (a lock) cannot be stored: the codec says where it is
             return update
 
     def changed_in_place(self) -> tuple[str, ...]:
-        """Return the keys whose values the node changed in its view: changes that are lost unless it returned them."""
+        """Return the keys whose values the node changed in place; the changes are lost unless it returned them."""
         original = State({key: self._state[key] for key in self._own if key in self._state})
         return tuple(sorted(StateDelta.between(original, State(self._own)).changes))

@@ -13,18 +13,18 @@ from wtb.domain.ports import UnitOfWork
 from wtb.domain.state import StateDelta
 
 SaveFiles = Callable[[UnitOfWork], str | None]
-"""Saves the files of a step in its transaction, and returns their commit, None for no files."""
+"""Saves the files of a step in its transaction, and returns their commit; None if there are no files."""
 
 Also = Callable[[UnitOfWork, str | None], None]
-"""Writes what belongs to a step in its transaction; given the commit of its files."""
+"""Writes further data of a step in its transaction, given the commit of its files."""
 
 INTERRUPTED = Pause(reason="interrupted", kind=PauseKind.REQUESTED)
-"""Somebody interrupted the process that runs it."""
+"""The pause after somebody interrupted the process that runs the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a run stands: its execution, the branch that it is on and the head of that branch."""
+    """Where a run stands: its execution, its current branch and the head of that branch."""
 
     execution: Execution
     branch: Branch
@@ -45,7 +45,7 @@ class Ending:
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     nodes: int | None = None
-    """How many node visits led to the end of a run that completed."""
+    """How many node visits a completed run made."""
     by: str | None = None
     """Who ended it, if a person did so here."""
 
@@ -60,14 +60,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What is known about a completed node beside its result: what it used, what it read, and what ran inside it."""
+    """Facts about a completed node beside its result: what it used, what it read, and what ran inside it."""
 
     usage: Mapping[str, Any] | None = None
     shared: bool = False
     """Whether the result was taken from another run of a batch."""
     tool_errors: int = 0
     trace: Sequence[Any] | None = None
-    """For batches: which part of the trace shows what the node read beside its input."""
+    """For batches: the part of the trace that shows what the node read beside its input."""
     inside: tuple[NodeInside, ...] = ()
 
     @classmethod
@@ -82,7 +82,7 @@ class NodeReport:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain JSON, without what there is none of."""
+        """Return it as plain JSON, without empty fields."""
         data: dict[str, Any] = {"usage": self.usage, "shared": self.shared, "tool_errors": self.tool_errors}
         data |= {"trace": self.trace, "inside": [each.to_data() for each in self.inside]}
         return {key: value for key, value in data.items() if value}
@@ -94,10 +94,10 @@ NO_REPORT = NodeReport()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one superstep did: the runs of its nodes, what they change and returned, and what comes next.
+    """What one superstep did: its node runs, their changes and results, and the nodes that come next.
 
-    `memory` is what the engine keeps with it, `reports` has one entry for each run, or none at all. `missed` are runs
-    of earlier steps whose checkpoint could not be written: their changes are in the delta of this one, and they have no
+    `memory` is the engine's memory after it. `reports` has one entry for each run, or none at all. `missed` are runs of
+    earlier steps whose checkpoint could not be written: their changes are in this step's delta, and they have no
     checkpoint of their own.
     """
 
@@ -114,7 +114,7 @@ class Step:
     missed: tuple[NodeRun, ...] = ()
 
     def followed_by(self, later: Step) -> Step:
-        """Return one step that does what this one, which could not be stored, and the later one did."""
+        """Return this step, which could not be stored, and the later one as a single step."""
         return replace(
             later,
             delta=self.delta.compose(later.delta),

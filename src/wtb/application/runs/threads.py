@@ -1,7 +1,7 @@
-"""Threads of WTB's own, for work that must not hold up an event loop.
+"""WTB's own threads, for work that must not block an event loop.
 
-The threads of `asyncio.to_thread` would not do: they are few and belong to the loop. If all of them wait for nodes, the
-calls that those nodes make would wait for a thread for ever.
+The threads of `asyncio.to_thread` are too few, and belong to the loop. If all of them waited for nodes, the calls of
+those nodes would wait for a thread for ever.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 _MOST = 10_000
-"""A thread is only started if none is idle; this limit is never meant to be reached."""
+"""The most threads. One is only started if none is idle, so this limit should never be reached."""
 
 
 class _Threads:
-    """The pool of this process; a forked process has none of these threads and begins with a new pool."""
+    """The pool of this process. A forked process does not have its threads, so it starts a new pool."""
 
     def __init__(self) -> None:
         self.renew()

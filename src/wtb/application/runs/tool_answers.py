@@ -1,4 +1,4 @@
-"""ToolAnswers: answers calls of tools in a run with mocks, recorded runs, or earlier calls of the batch."""
+"""ToolAnswers: answers the tool calls of a run from mocks, recorded runs, or earlier calls of the batch."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ToolAnswers:
 
     @property
     def names(self) -> frozenset[str]:
-        """The tools that do not answer themselves."""
+        """The tools that something else answers for."""
         return frozenset(self.answers)
 
     def mock_of(self, tool: str) -> Callable[..., Any] | None:
-        """Return the function that is called instead of a tool; None if it has no mock."""
+        """Return the mock of a tool; None if it has none."""
         answer = self.answers.get(tool)
         return answer.function if isinstance(answer, MockedTool) else None
 
@@ -57,7 +57,7 @@ class ToolAnswers:
         return tool.spec.effects if answer is None or isinstance(answer, Recording) else Effects.NONE
 
     def check_seen(self, tool: str) -> None:
-        """Refuse a call that nobody can answer or hold back, because its tool does not ask WTB first."""
+        """Refuse a call that WTB can neither answer nor hold back, because its tool does not ask WTB first."""
         if tool in self.answers:
             raise InvalidInput(
                 f"{tool} cannot be mocked where this node calls it: WTB only sees the call. Declare the tool with "
@@ -66,7 +66,7 @@ class ToolAnswers:
         self._check_allowed(tool)
 
     def prepared(self, run: NodeRun, call: ToolCall, function: Callable[[], Any]) -> tuple[ToolCall, Callable[[], Any]]:
-        """Return a call that is to be made and the function that makes it; wait if another job makes the same one."""
+        """Return a call to make and the function that makes it; wait if another job is making an equal one."""
         if call.kind is not CallKind.TOOL:
             return call, function
         answer = self.answers.get(call.tool)
@@ -97,7 +97,7 @@ class ToolAnswers:
     def _digest(self, call: ToolCall) -> str:
         return self.codec.digest(self.codec.encode(dict(call.arguments), f"{call.tool}()")[1]).hex()
 
-    # Calls that are recorded once for a case
+    # Calls that are recorded once per case
 
     def _recorded(
         self, run: NodeRun, call: ToolCall, function: Callable[[], Any], sharing: Sharing
@@ -124,7 +124,7 @@ class ToolAnswers:
         return call, _Kept(self, key, call, sharing, function).made
 
     def _confirmed(self, call: ToolCall, left_by: str | None) -> ToolCall | None:
-        """Return the equal call of a process that was killed in it, if its tool says that the call has happened."""
+        """Return the equal call of a process that was killed during it, if the tool confirms that it happened."""
         tool = self._tools[call.tool]
         if left_by is None or left_by == _by(call) or tool.confirm is None:
             return None
@@ -147,10 +147,10 @@ class ToolAnswers:
         return found
 
     def _key(self, run: NodeRun, call: ToolCall, sharing: Sharing) -> bytes:
-        """Return what the answer depends on: the case, the tool's code, the arguments, and which equal call it is.
+        """Return the key of an answer: the case, the tool's code, the arguments, and the number among equal calls.
 
-        Equal calls are counted in each visit of a node. A count over the whole run would depend on which nodes run at
-        the same time, and on which results come from other jobs.
+        Equal calls are counted per visit of a node. A count over the whole run would depend on which nodes run at the
+        same time, and on which results come from other jobs.
         """
         code, place = self._print_of(call.tool).digest, f"{run.node}#{run.visit}"
         facts = ["tool", self.workflow, sharing.case_id, code, place, call.identity, self._digest(call)]
@@ -168,7 +168,7 @@ class ToolAnswers:
         return self._prints[tool]
 
     def find_own(self, run: NodeRun, call: ToolCall) -> ToolCall | None:
-        """Return a call that was cut off with its result, if the call itself has been recorded before that."""
+        """Return an interrupted call with its result, if the result was recorded before the interruption."""
         if self.sharing is None or not isinstance(self.answers.get(call.tool), Recording):
             return None
         found = self.sharing.cache.find(self._key(run, call, self.sharing))
@@ -177,7 +177,7 @@ class ToolAnswers:
         return evolve(call, result=found.returned["answer"])
 
     def keep_own(self, run: NodeRun, call: ToolCall) -> None:
-        """Record the result of a call that was cut off, once somebody has found out that it happened."""
+        """Record the result of an interrupted call, once it is known that the call happened."""
         if self.sharing is None or not isinstance(self.answers.get(call.tool), Recording):
             return
         key = self._key(run, call, self.sharing)
@@ -211,7 +211,7 @@ class ToolAnswers:
 
 
 def _attempt(call: ToolCall, sharing: Sharing) -> AttemptRef:
-    """Return the call as that which makes a result: if its process is killed, the next one asks whether it happened."""
+    """Return an attempt named after the call: if its process is killed, the next one asks whether it happened."""
     return replace(sharing.attempt, id=_by(call))
 
 
@@ -221,7 +221,7 @@ def _by(call: ToolCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Makes a real call, and keeps its result for later ones; a call that fails is made again by the next one."""
+    """Makes a real call, and stores its result for later ones. If the call fails, the next one makes it again."""
 
     answers: ToolAnswers
     key: bytes
@@ -253,7 +253,7 @@ class _Kept:
 
 
 class _RunIndex:
-    """Finds the answers of a recorded run: of the same visit of the same node if it has one, else of any node."""
+    """Finds answers in a recorded run: those of the same visit of the same node if there are any, else of any node."""
 
     def __init__(self, answer: RunAnswers, digest: Callable[[ToolCall], str]) -> None:
         self._run_id = answer.run_id

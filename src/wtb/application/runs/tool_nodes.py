@@ -14,8 +14,8 @@ from wtb.domain.workflow import NodeFunction
 def tool_node(tool: Tool) -> NodeFunction:
     """Return a node that calls a tool through `ctx`, so that the call is recorded and can be reversed.
 
-    An argument comes from the config of the node, or else from the key of the state with its name. A mapping that the
-    tool returns is what the node changes; any other result is stored under the name of the node.
+    An argument comes from the node's config, or else from the state's key of the same name. If the tool returns a
+    mapping, that is the node's update; any other result is stored under the node's name.
     """
 
     def call(state: Any, ctx: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Shows errors where they happened in the user's own code."""
+"""Shows where in the user's own code an error happened."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _WTB = Path(__file__).resolve().parents[2]
 
 
 def own_place(error: BaseException) -> str:
-    """Return `file.py:12, in judge`: the innermost line of the user's own code that an error came through.
+    """Return the innermost line of the user's own code that an error came through: `file.py:12, in judge`.
 
-    Empty when it came through none. A file in the current folder is named from there.
+    It is empty if there is none. A file in the current folder is named relative to it.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_own(frame.filename):
@@ -22,10 +22,10 @@ def own_place(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> str:
-    """Return the traceback from the first line of the user's own code on, and those of its causes too.
+    """Return the traceback from the first line of the user's own code on, also for the causes of the error.
 
-    What called the user's code, WTB or another library, is left out. An error that came through no code of the user's
-    is shown whole.
+    Frames of WTB or other libraries that called the user's code are left out. If an error came through no code of the
+    user's, its whole traceback is shown.
     """
     told = traceback.TracebackException.from_exception(error)
     remaining: list[traceback.TracebackException | None] = [told]
@@ -44,7 +44,7 @@ def _begin_with_own(stack: traceback.StackSummary) -> None:
 
 @functools.lru_cache(maxsize=1_000)
 def _is_own(file: str) -> bool:
-    """Whether code is the user's, not that of WTB, of Python or of an installed package."""
+    """Whether code is the user's own, and not from WTB, Python or an installed package."""
     if file.startswith("<frozen "):
         return False
     path = Path(file).resolve()

@@ -12,11 +12,11 @@ from wtb.domain.engine import Standpoint
 from wtb.domain.ports import UnitOfWork
 
 Returned = Mapping[int, Mapping[str, Any]]
-"""What nodes returned, by their positions among the nodes of the superstep."""
+"""The results of nodes, by their positions among the nodes of the superstep."""
 
 
 def unfinished(uow: UnitOfWork, at: Position, *, has_memory: bool) -> tuple[Standpoint, Returned] | None:
-    """Return where the superstep began and what its finished nodes returned; None when none has finished."""
+    """Return where the superstep began and the results of its finished nodes; None if none has finished."""
     runs = [run for run in uow.node_runs.list_runs(at.execution.id) if is_open(run, at)]
     finished = {_position(run, runs, at): run.pending["returned"] for run in runs if run.pending is not None}
     if not finished:
@@ -27,7 +27,7 @@ def unfinished(uow: UnitOfWork, at: Position, *, has_memory: bool) -> tuple[Stan
 
 
 def _position(run: NodeRun, runs: list[NodeRun], at: Position) -> int:
-    """Return where a run stands among the nodes that are due; a node that is due several times is visited in order."""
+    """Return the position of a node run among the due nodes; a node that is due several times is visited in order."""
     first = min(each.visit for each in runs if each.node == run.node)
     due = [position for position, node in enumerate(at.head.next_nodes) if node == run.node]
     return due[run.visit - first]

@@ -15,9 +15,9 @@ from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
 from wtb.domain.values import showing
 
 _BATCH = 64
-"""Files whose contents are read at a time."""
+"""How many files are read at a time."""
 _MOST_BYTES = 50_000_000
-"""Contents that one comparison reads; further files are described by size and hash, like large ones."""
+"""How much one comparison reads; further files are described by size and hash, like large ones."""
 
 
 _TAIL = 64
@@ -41,7 +41,7 @@ class CheckpointComparison:
         calls: bool = True,
         texts: bool = True,
     ) -> CheckpointDiff:
-        """Return what changed from the old checkpoint to the new one; parts that are not asked for are not read.
+        """Return what changed from the old checkpoint to the new one; parts that are turned off are not read.
 
         Without `texts`, differing files are named and their contents are not read. The calls are those on the way from
         one checkpoint to the other. If neither led to the other, they are those after the point where the lines part.
@@ -104,7 +104,7 @@ def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDi
 
 
 def _histories(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> dict[ExecutionId, ExecutionHistory]:
-    """Return the histories of both; if they are in one run, only as much of its end as holds both."""
+    """Return the histories of both; if they are in one run, only the end of it that holds both."""
     if old.execution_id != new.execution_id or uow.executions.get(old.execution_id).degraded:
         return {id: uow.checkpoints.load_history(id) for id in {old.execution_id, new.execution_id}}
     length = _TAIL

@@ -75,7 +75,7 @@ class Replayer:
             for checkpoint in history.lineage():
                 for name, update in uow.checkpoints.load(checkpoint.id).returned.items():
                     node, _, _ = name.partition("#")  # further visits in the same superstep
-                    if node in nodes:  # the Saver of LangGraph keeps its records here as well
+                    if node in nodes:  # LangGraph's Saver stores its records here as well
                         found[node].append(dict(update))
         return dict(found)
 

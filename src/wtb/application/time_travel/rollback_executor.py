@@ -24,7 +24,7 @@ from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.values import evolve
 
 _TOLD = 100
-"""How many nodes and calls an event names."""
+"""The most nodes and calls that an event names."""
 
 
 _NOUNS = {
@@ -39,9 +39,9 @@ class RollbackFailed(WTBError):
 
 
 class RollbackExecutor:
-    """Undoes or repeats calls, then puts files in place, then moves the head; it records each step.
+    """Undoes or repeats calls, then puts files in place, then moves the head. It records each step.
 
-    `user` is the person whom the events name.
+    The events name `user`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RollbackExecutor:
         self._user = user
 
     def carry_out(self, at: Position, journal: Rollback, doubt: Doubt | None = None) -> Execution:
-        """Carry out what a journal says, or the rest of it; files are prepared and verified before anything changes."""
+        """Carry out a journal, or the rest of it. Files are prepared and verified before anything changes."""
         is_move = journal.direction is not RollbackDirection.TAKE_BACK
         work = self._carried_out if is_move else self._taken_back
         carry_out = measured(self._telemetry, Measure.ROLLBACK, journal.direction.value, work)
@@ -81,11 +81,11 @@ class RollbackExecutor:
             told = self._masker.text(f"{error}; the run stays where it is: resume it to run the node again")
             self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
             raise RedoDiverged(told) from error
-        # Nothing is staged any more: from here on the folder may be somebody else's.
+        # The staged files are in place: from here on, another process may use the folder.
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
 
     def _taken_back(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
-        """Undo the calls of a run that stays as it is, or the rest of them, and let go of the run."""
+        """Undo the calls of a run, or the rest of them, and release the run; its state and files stay."""
         if not self._is_known(journal):
             self._record_start(at, at.execution, journal)
         try:
@@ -101,7 +101,7 @@ class RollbackExecutor:
             return any(each.id == journal.id for each in uow.rollbacks.list_rollbacks(journal.execution_id))
 
     def give_up(self, at: Position, journal: Rollback, doubt: Doubt | None) -> Execution:
-        """Leave the run where it is; calls in doubt are settled first."""
+        """Give up a rollback or redo: settle calls in doubt, and leave the run where it is."""
         self._settle(at, journal, doubt)
         if journal.direction is RollbackDirection.TAKE_BACK:
             return self._let_go(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()))
@@ -113,7 +113,7 @@ class RollbackExecutor:
         return self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now()), at.head)
 
     def _commit_of(self, journal: Rollback) -> str | None:
-        """Return the files at the goal; a redo restores the files that were there before the rollback."""
+        """Return the commit of the files to restore; for a redo, those from before the rollback."""
         wanted = journal.safety_id if journal.direction is RollbackDirection.REDO else journal.target_id
         return self._checkpoint(wanted).file_commit
 
@@ -123,7 +123,7 @@ class RollbackExecutor:
 
     @contextmanager
     def _staged(self, at: Position, commit: str | None) -> Iterator[Callable[[], object]]:
-        """Prepare the files of a commit beside the present ones; a run that never had files has no folder."""
+        """Prepare the files of a commit beside the current ones; a run that never had files has no folder."""
         if commit is None and at.head.file_commit is None:
             yield lambda: None
             return
@@ -139,7 +139,7 @@ class RollbackExecutor:
             yield swap_in
 
     def _begun(self, at: Position, journal: Rollback) -> Position:
-        """Record that the run is being rolled back, and to where; from here on any process can finish it."""
+        """Record that the run is being rolled back, and its target; from here on any process can finish it."""
         execution = at.execution.moved_to(ExecutionStatus.ROLLING_BACK, journal.created_at)
         self._record_start(at, execution, journal)
         return replace(at, execution=execution)
@@ -183,7 +183,7 @@ class RollbackExecutor:
                 self._reverse(at, journal, call, doubt)
 
     def _settle(self, at: Position, journal: Rollback, doubt: Doubt | None) -> None:
-        """Finish each call that was being undone or repeated; if that fails, we know that it did not happen."""
+        """Finish each interrupted reversal or repetition. If that fails, we know that it did not happen."""
         for call in self._calls(journal):
             with suppress(ReversalFailed, RedoDiverged):
                 if call.status is CallStatus.REVERSING:
@@ -229,11 +229,11 @@ class RollbackExecutor:
         )
 
     def _let_go(self, at: Position, journal: Rollback) -> Execution:
-        """Record the end of taking calls back, and give the run back as it was."""
+        """Record the end of taking calls back, and release the run as it was."""
         assert at.token is not None
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            execution = uow.executions.get(at.execution.id).released(at.token, now)  # a name may have changed it
+            execution = uow.executions.get(at.execution.id).released(at.token, now)  # naming may have changed it
             uow.executions.save(execution, token=at.token)
             uow.rollbacks.save(_told_apart(uow, journal))
             uow.events.append(Event.of(self._outcome(uow, at, journal, at.head), stream=execution.id, at=now))
@@ -288,7 +288,7 @@ def _why_not(call: ToolCall, tool: Tool | None) -> str:
 
 
 def _nodes_between(uow: UnitOfWork, one: Checkpoint, other: Checkpoint) -> tuple[str, ...]:
-    """Return the last node visits that lie between two checkpoints of one line, oldest first."""
+    """Return the last node visits between two checkpoints of one line, oldest first."""
     newer, steps = max(one, other, key=lambda each: each.step), abs(one.step - other.step)
     line = uow.pages.list_line(newer.id, limit=min(steps, _TOLD)) if steps else ()
     ids = {checkpoint.id for checkpoint in line}
@@ -304,7 +304,7 @@ def _calls_of(uow: UnitOfWork, journal: Rollback) -> list[ToolCall]:
 def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
     """Return the journal with an end time that no other journal of the run has.
 
-    A redo finds the node runs that a rollback left behind by that time.
+    By that time, a redo finds the node runs that a rollback left behind.
     """
     ended_at = journal.ended_at
     assert ended_at is not None
@@ -315,7 +315,7 @@ def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
 
 
 def open_journal(storage: Storage, execution_id: ExecutionId) -> Rollback | None:
-    """Return the journal of a run that is not finished, if there is one; the newest, if there are several."""
+    """Return the newest unfinished journal of a run; None if there is none."""
     with storage.unit_of_work(readonly=True) as uow:
         journals = uow.rollbacks.list_rollbacks(execution_id)
     return next((journal for journal in reversed(journals) if journal.is_open), None)
@@ -328,7 +328,7 @@ def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:
 
 
 def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
-    """Return the node runs that change at the goal: a rollback skips those that began there, a redo revives them."""
+    """Return the node runs to change at the target: a rollback skips those that began there, a redo revives them."""
     begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
     current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
     assert journal.ended_at is not None
@@ -338,11 +338,11 @@ def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Ch
     undone = last_undone(uow, at)
     assert undone is not None
     again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == undone.ended_at]
-    begun_since = left if head.id == at.head.id else []  # a rollback to where the run stood, and a new try from there
+    begun_since = left if head.id == at.head.id else []  # after a rollback to the run's own position and a new try
     return [*begun_since, *(evolve(run, status=NodeStatus.STARTED) for run in again)]
 
 
 def _was_begun_at(run: NodeRun, at: Position, head: Checkpoint) -> bool:
-    """Whether a node run began at a checkpoint, or made it in its middle, and got no further."""
+    """Whether a node run began at a checkpoint, or made it inside the node, and got no further."""
     began = run.input_id == head.id and run.last_id is None
     return run.branch_id == at.branch.id and (began or (head.is_inside and run.last_id == head.id))

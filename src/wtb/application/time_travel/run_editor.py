@@ -75,7 +75,7 @@ class RunEditor:
         created_by: str | None = None,
         engine: Engine | None = None,
     ) -> Forked:
-        """Start a new run at a checkpoint of this one, which does not change; the cost does not depend on the state.
+        """Start a new run at a checkpoint of this one, which does not change. A large state does not make it slower.
 
         Without a target, the fork starts at the last checkpoint, even of a running run. `update` overwrites keys of the
         state first. `input` starts from the beginning, with another input. If an engine of another library drives the
@@ -169,7 +169,7 @@ class RunEditor:
         with self._storage.unit_of_work() as uow:
             if execution is not None:
                 stepped = execution.stepped(self._clock.now())
-                uow.executions.save(stepped)  # a Conflict when somebody took it up meanwhile
+                uow.executions.save(stepped)  # raises Conflict if another process has resumed it meanwhile
             for fork, origin in _forks_without(uow, execution_id):
                 uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
@@ -258,7 +258,7 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
     """Yield the forks of a run to be deleted, each with the last checkpoint before it that belongs to another run."""
     forks = uow.branches.list_forks(_own_ids(uow, execution_id))
     if not forks:
-        return  # a run whose node runs are damaged can be deleted all the same
+        return  # a run with damaged node runs can still be deleted
     history = uow.checkpoints.load_history(execution_id)
     stay: dict[ExecutionId, bool] = {execution_id: False}
     for fork in forks:
@@ -274,6 +274,6 @@ def _forks_without(uow: UnitOfWork, execution_id: ExecutionId) -> Iterator[tuple
 def _own_ids(uow: UnitOfWork, execution_id: ExecutionId) -> list[CheckpointId]:
     try:
         return [checkpoint.id for checkpoint in uow.checkpoints.each_info(execution_id)]
-    except DamagedData:  # one is missing: a history holds the others
+    except DamagedData:  # one is missing; the history still has the others
         history = uow.checkpoints.load_history(execution_id)
     return [checkpoint.id for checkpoint in history.checkpoints if checkpoint.execution_id == execution_id]

@@ -24,7 +24,7 @@ _PROCESS_GONE = Pause(reason="its process was gone", kind=PauseKind.PROCESS_GONE
 
 
 class TakeBack:
-    """Takes back the external calls of runs, journalled as a rollback is: any process can finish it."""
+    """Takes back the external calls of runs. It keeps a journal like a rollback, so any process can finish it."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class TakeBack:
         while self._list_calls(execution_id):
             with self.held(execution_id) as at:
                 check_not_rolling_back(at.execution)
-                # A journal that was begun earlier may lack calls that were made since; the next round has them.
+                # An earlier journal may lack calls that were made since; the next round has them.
                 self._executor.carry_out(at, open_journal(self._storage, execution_id) or self._journal(at))
 
     def _list_calls(self, execution_id: ExecutionId) -> list[ToolCall]:
-        """Return the calls to undo, in this order, without those that somebody wants to keep."""
+        """Return the calls to undo, in order, without those that somebody wants to keep."""
         with self._storage.unit_of_work(readonly=True) as uow:
             found = calls_left(uow.tool_calls.list_calls(execution_id), uow.rollbacks.list_rollbacks(execution_id))
             if not found:
@@ -105,7 +105,7 @@ class TakeBack:
                     self._leases.let_go(at)
 
     def _paused(self, execution: Execution) -> Execution:
-        """Return a run that no process is running; one that its process has left is paused."""
+        """Return a run that no process is running. If its process is gone, pause it first."""
         left_by = self._leases.check_free(execution)
         if execution.status is not ExecutionStatus.RUNNING:
             return execution

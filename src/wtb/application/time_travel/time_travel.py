@@ -111,7 +111,7 @@ class TimeTravel:
     def continue_rollback(
         self, execution_id: ExecutionId, in_doubt: str | None = None, *, take_over: bool = False
     ) -> Execution:
-        """Finish a rollback or redo that failed or was killed; `in_doubt` says what became of a call in doubt.
+        """Finish a rollback or redo that failed or was killed; `in_doubt` says whether a call in doubt happened.
 
         `take_over` takes the run even if a wrong clock has put the end of its lease far into the future.
         """
@@ -207,7 +207,7 @@ class TimeTravel:
             uow.commit()
         return safety, target
 
-    def _journal(  # noqa: PLR0917  a private name for a value with many facts
+    def _journal(  # noqa: PLR0917  a private constructor for a value with many fields
         self,
         direction: RollbackDirection,
         at: Position,
@@ -233,7 +233,7 @@ class TimeTravel:
         )
 
     def _present_files(self, at: Position) -> PreparedCommit | None:
-        """Return the present files of the folder, if it held the files of the head and a person has changed them."""
+        """Return the current files of the folder, if it held the files of the head and a person has changed them."""
         if at.head.file_commit is None:
             return None
         folder, commit = self._workspaces.path(at.execution.id, at.branch.id), FileCommitId(at.head.file_commit)
@@ -311,7 +311,7 @@ class TimeTravel:
 def _heads_of_thread(uow: UnitOfWork, execution: Execution) -> Mapping[str, Any] | None:
     """Return the heads of all branches of a LangGraph thread; None for any other run.
 
-    Its subgraphs have branches of their own, which a rollback does not move. These heads tell what they had made before
+    Its subgraphs have their own branches, which a rollback does not move. These heads show what they had made before
     the rollback, whatever the clock says.
     """
     if not execution.is_thread:
@@ -334,7 +334,7 @@ def _calls_of(uow: UnitOfWork, runs: Mapping[NodeRunId, NodeRun]) -> list[ToolCa
 
 
 def _concerns_nobody_else(uow: UnitOfWork, at: Position, history: ExecutionHistory, target: Checkpoint) -> bool:
-    """Whether a run has one line only, and no fork starts in the part to be undone: then its end is enough to plan.
+    """Whether a run has only one line, and no fork starts in the part to undo: then its end is enough for a plan.
 
     A degraded run may hold visits that the end of its history does not show.
     """
@@ -346,7 +346,7 @@ def _concerns_nobody_else(uow: UnitOfWork, at: Position, history: ExecutionHisto
 
 
 def _calls_since(uow: UnitOfWork, history: ExecutionHistory, target: Checkpoint) -> Sequence[ToolCall]:
-    """Return the calls of the node runs that led on from a checkpoint, or have not ended."""
+    """Return the calls of the node runs after a checkpoint, and of those that have not ended."""
     undone = _after(history, target)
     own, ends = {checkpoint.node_run_id for checkpoint in undone}, {checkpoint.id for checkpoint in undone}
     head = history.branch().head_id

@@ -100,7 +100,7 @@ class Integrity:
         try:
             return self._garbage.sweep(self._grace)
         except (DamagedData, UnknownFormat):
-            return None  # what is damaged may refer to anything
+            return None  # damaged data may refer to anything
 
     def _neglected(self) -> Iterator[Fault]:
         for execution in every_execution(self._storage, statuses=_BUSY):
@@ -110,7 +110,7 @@ class Integrity:
                 yield _neglected(execution, neglect, gone)
 
     def _too_long_leases(self) -> Iterator[Fault]:
-        """Yield runs that nobody can take over for a long time; a repair skips them, since their process may live."""
+        """Yield runs that cannot be taken over for a long time. A repair skips them: their process may be alive."""
         now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             lease = execution.lease
@@ -129,7 +129,7 @@ class Integrity:
         """Yield the runs of batches whose external calls are still to be taken back, and that no process is running."""
         with self._storage.unit_of_work(readonly=True) as uow:
             for batch in _readable_batches(uow):
-                with suppress(StorageError):  # the inspection names what cannot be read
+                with suppress(StorageError):  # the inspection reports what cannot be read
                     for each in promised_reversals(uow, uow.batches.list_jobs(batch.id)):
                         if each.execution.lease is None or self._is_gone(each.execution):
                             yield _open_reversal(batch, each)
@@ -143,12 +143,12 @@ class Integrity:
             remedy: str | None = "restores it again, or removes it if no run owns it"
             try:
                 execution = self._owner(each)
-            except StorageError:  # named by the inspection; whose folder it is cannot be told
+            except StorageError:  # the inspection reports it; the owner of the folder is unknown
                 execution, remedy = None, None
             if execution is not None and self._is_being_run(execution):
-                continue  # it may be restoring the folder right now
+                continue  # its process may be restoring the folder right now
             if execution is not None and each.is_member and execution.status in _ENDED:
-                continue  # nobody needs it any more, and who tries the node again restores it first
+                continue  # it is no longer needed: a new attempt of the node restores it first
             yield Fault(
                 kind=FaultKind.WORKSPACE,
                 what=str(each.folder),
@@ -218,7 +218,7 @@ class Integrity:
             try:
                 uow.executions.save(execution.moved_to(ExecutionStatus.PAUSED, now, pause=_PROCESS_GONE))
             except Conflict:
-                return  # somebody goes on with it
+                return  # a process continues it
             for body in (
                 ExecutionAbandoned(reason=reason, by=self._user),
                 ExecutionPaused(reason=reason, by=self._user),
@@ -228,10 +228,10 @@ class Integrity:
 
     def _put_right(self, place: WorkspaceFolder) -> None:
         execution = self._owner(place)
-        if execution is None or place.is_member:  # whoever tries the node again begins with a fresh one
+        if execution is None or place.is_member:  # a new attempt of the node begins with a fresh folder
             self._workspaces.discard(place.folder)
             return
-        with suppress(StorageError, NotFound):  # what it needs may be damaged itself, and is named then
+        with suppress(StorageError, NotFound):  # its commit may be damaged itself, and is reported then
             self._workspaces.restore(place.folder, self._head_commit(execution, place))
 
     def _head_commit(self, execution: Execution, place: WorkspaceFolder) -> FileCommitId | None:
@@ -244,7 +244,7 @@ class Integrity:
 def _readable_batches(uow: UnitOfWork) -> tuple[Batch, ...]:
     try:
         return uow.batches.list_batches(limit=_ALL)
-    except DamagedData:  # the inspection names the batch; once it is deleted, the others can be read
+    except DamagedData:  # the inspection reports the batch; once it is deleted, the others can be read
         return ()
 
 

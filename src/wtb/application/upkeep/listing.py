@@ -24,14 +24,14 @@ def every_execution(storage: Storage, **filters: Any) -> Iterator[Execution]:
             with storage.unit_of_work(readonly=True) as uow:
                 page = uow.executions.list_executions(limit=limit, offset=offset, **filters)
         except DamagedData as error:
-            if in_a_row == _MOST_IN_A_ROW:  # it is the table itself that cannot be read
+            if in_a_row == _MOST_IN_A_ROW:  # then the table itself cannot be read
                 raise
             if limit == 1:
                 in_a_row += 1
                 _log.warning("%s; it is skipped", error)
                 offset, limit = offset + 1, _PAGE
             else:
-                limit = 1  # one after the other, until the damaged one is met
+                limit = 1  # one by one, to find the damaged one
             continue
         in_a_row = 0
         yield from page

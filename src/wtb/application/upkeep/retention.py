@@ -165,7 +165,7 @@ class Retention:
                 uow.checkpoints.delete(ids)
             except NotFound as error:
                 raise Conflict(f"another process has just deleted checkpoints of run {planned.id!r}") from error
-            if uow.branches.list_forks(ids):  # only now: nobody can branch off any more
+            if uow.branches.list_forks(ids):  # checked only now, when no new fork can start there any more
                 raise Conflict(f"another process has just forked run {planned.id!r}")
             self._record(uow, planned.id, Counter(reason for _, reason in batch))
             uow.commit()
@@ -201,7 +201,7 @@ def _watched(checkpoints: Iterable[Checkpoint], watch: Watch) -> Iterator[Checkp
 
 
 def _has_only_stepped(planned: Execution, now: Execution) -> bool:
-    """Whether the run has only made steps since the plan; such steps do not matter to it.
+    """Whether the run has only made steps since the plan; the plan is still right then.
 
     A rollback needs an idle run, and resuming after it takes another lease.
     """

@@ -32,7 +32,7 @@ _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CAN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedFolder:
-    """A folder that is old enough. It was removed, or would be; or `kept` says why it stays."""
+    """A folder that is old enough to remove. It was removed, or would be; or `kept` says why it stays."""
 
     execution_id: ExecutionId
     folder: Path
@@ -108,7 +108,7 @@ class WorkspaceCollection:
     ) -> tuple[CollectedFolder, SurveyedFolder | None]:
         """Return whether a folder goes or stays, and its contents if it may go."""
         outcome = CollectedFolder(execution_id=execution.id, folder=folder)
-        if is_removed(folder):  # by a process that was killed before it was done
+        if is_removed(folder):  # a process was killed while it removed the folder
             return outcome, None
         try:
             surveyed = self._care.survey(folder)
@@ -140,13 +140,13 @@ class WorkspaceCollection:
         try:
             with self._storage.unit_of_work(readonly=True) as uow:
                 return uow.files.get(FileCommitId(slot.commit_id))
-        except NotFound:  # its step was never committed, or its checkpoints have been deleted
+        except NotFound:  # its step was never committed, or its checkpoint has been deleted
             return None
 
     def _reason_to_keep_leftovers(
         self, execution: Execution, slot: Slot, folder: Path, surveyed: SurveyedFolder
     ) -> str | None:
-        """Check what a failed or given-up attempt left: only a person can have changed it since.
+        """Return why the files of a failed or given-up attempt must stay; only a person can have changed them since.
 
         An attempt that was given up may have written to its folder until its run ended.
         """
@@ -180,13 +180,13 @@ class WorkspaceCollection:
         return outcome
 
     def _set_aside(self, execution: Execution, folder: Path, aside: Path) -> Slot:
-        """Rename a folder while nobody can resume its run: the transaction holds its row, and changes nothing.
+        """Rename a folder while no process can resume its run: a transaction locks its row, and changes nothing.
 
-        Whoever resumes the run afterwards finds no folder, and creates it again. Then it must not be noted as holding a
-        commit: an empty folder would look as if a person had deleted all files.
+        A process that resumes the run later creates the folder again. The note must then name no commit: otherwise an
+        empty folder would look as if a person had deleted all files.
         """
         with self._storage.unit_of_work() as uow:
-            uow.executions.save(execution.stepped(self._clock.now()))  # a Conflict when somebody was quicker
+            uow.executions.save(execution.stepped(self._clock.now()))  # raises Conflict if a process was quicker
             slot = self._slots.of(folder)
             if slot.folder == folder:
                 self._slots.write(slot.after_given_up() if slot.state == BUSY else slot._replace(state=FREE))
@@ -203,7 +203,7 @@ class WorkspaceCollection:
             self._store.rename(aside, place.name)
             if slot.folder == place:
                 self._slots.write(slot)
-        except WorkspaceError:  # somebody has made it anew
+        except WorkspaceError:  # a process has created the folder again
             place = aside
         return replace(outcome, kept=f"somebody has just changed files in it; it is now {place}")
 

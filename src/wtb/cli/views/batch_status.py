@@ -1,4 +1,4 @@
-"""How far a batch has come, which jobs were given up, and whether another runner would be quicker."""
+"""The progress of a batch, the jobs that were given up, and a hint if another runner would be quicker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def dead_rows(result: BatchResult, *, whole: bool) -> list[dict[str, Any]]:
-    """Return one row for each job that was given up; `whole` adds everything that is known of its attempts."""
+    """Return one row for each job that was given up; `whole` adds everything that is known about its attempts."""
     return [_dead(job, whole=whole) for job in result.dead_letters]
 
 

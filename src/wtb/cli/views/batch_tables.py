@@ -82,7 +82,7 @@ def print_matrix(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
 
 
 def _print_blocks(console: Terminal, metrics: Sequence[Metric], rows: Sequence[MatrixRow]) -> None:
-    """Print as many metrics side by side as fit: the names of the combinations are the last to be cut."""
+    """Print as many metrics side by side as fit; the names of combinations are cut last."""
     left = list(metrics)
     while left:
         fitting = [
@@ -153,7 +153,7 @@ def print_crowding(result: BatchResult) -> None:
 
 
 def print_measured_apart(result: BatchResult) -> None:
-    """Name the combinations that were measured apart from the baseline: compare no latency or cost with theirs."""
+    """Name the combinations that were measured apart from the baseline: do not compare their latency or cost."""
     measured = [name for name in result.metrics if is_measured(name, result.weights)]
     ways: dict[str, list[str]] = {}
     for name, how in result.measured_apart.items():
@@ -263,7 +263,7 @@ def _answer_rows(
 
 
 def print_tags(result: BatchResult) -> None:
-    """Print the means by tag of the best combinations; they are exploratory, so no verdicts stand beside them."""
+    """Print the means by tag of the best combinations; they are exploratory, so they have no verdicts."""
     tags = result.tags
     if not tags:
         return
@@ -282,7 +282,7 @@ def print_tags(result: BatchResult) -> None:
 
 
 def print_flaky(result: BatchResult) -> None:
-    """List the cases on which repeats of one combination disagree, with the node at which their runs part."""
+    """List the cases on which repeats of one combination disagree, with the node at which their runs diverge."""
     found = result.flaky()
     if not found:
         return

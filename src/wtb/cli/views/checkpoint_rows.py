@@ -14,7 +14,7 @@ _ONLY_WHERE_GIVEN = ("name", "files")
 
 
 _TOLD = (Trigger.NODE_END, Trigger.PAUSE)
-"""Checkpoints whose description stands in for the node: of several nodes side by side, or of a person's edit."""
+"""Checkpoints that show their description as the node: those of several parallel nodes, or of a person's edit."""
 
 
 def checkpoint_data(checkpoint: Checkpoint, files: FileTotals | None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def row_data(row: HistoryRow) -> dict[str, Any]:
 
 
 def rows_for_people(rows: Sequence[HistoryRow]) -> list[dict[str, Any]]:
-    """Return rows of the history for people; who made them only if there are several."""
+    """Return rows of the history for people; they name who made them only if several people did."""
     found = [_for_people(row_data(row)) for row in rows]
     empty = [heading for heading in _ONLY_WHERE_GIVEN if not any(row[heading] for row in found)]
     if len({row["by"] for row in found}) == 1:

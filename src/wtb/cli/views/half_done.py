@@ -29,7 +29,7 @@ def half_done(view: RunView) -> dict[str, Any] | None:
 
 
 def ways_on(view: RunView) -> str:
-    """Return the same for people, with the two commands to go on."""
+    """Return the same for people, with the commands that finish it or give it up."""
     waiting = view.rollback
     if waiting is None:
         return f"Its rollback has just ended: `wtb show {view.id}` shows how."
@@ -51,7 +51,7 @@ def ways_on(view: RunView) -> str:
 
 
 def calls_left(view: RunView) -> str:
-    """Return, for people, the calls of a run that are to be taken back and are not; empty if there are none."""
+    """Return, for people, the calls of a run that are still to be taken back; empty if there are none."""
     waiting = view.rollback
     if waiting is None or waiting.journal.direction is not RollbackDirection.TAKE_BACK:
         return ""

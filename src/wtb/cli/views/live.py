@@ -36,7 +36,7 @@ _displays = 0
 
 
 def is_shown_live(record: logging.LogRecord) -> bool:
-    """Whether a display shows this line of a node's log, so that nobody else needs to print it."""
+    """Whether a display shows this line of a node's log, so that it is not printed twice."""
     return _displays > 0 and record.name.startswith("wtb.run.")
 
 
@@ -62,7 +62,7 @@ class LiveDisplay:
     @contextmanager
     def shown(self, bench: Bench) -> Iterator[None]:
         """Show the display while the block runs."""
-        global _displays  # noqa: PLW0603  Python's logging is one for the whole process
+        global _displays  # noqa: PLW0603  Python's logging belongs to the whole process
         self.say(f"run {self._run.id}")
         subscription = bench.subscribe(tuple(_MARKS), self._finished)
         if self._console.is_terminal:
