@@ -11,7 +11,7 @@ from operator import eq
 from typing import Any, NamedTuple, TypeVar
 
 _SHORT = 200
-"""Sequences up to this length are aligned as well as can be, which takes the square of the length and more."""
+"""Sequences up to this length get the best alignment, whose time grows at least with the square of the length."""
 _CONTEXT = 3
 """Lines that are shown around a change."""
 
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class Block(NamedTuple):
-    """Items that correspond: equal ones, or those of `old` that stand where those of `new` stand now."""
+    """Items that correspond: equal ones, or items of `old` that those of `new` have replaced."""
 
     equal: bool
     old: range
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 def ends(old: Sequence[Item], new: Sequence[Item], same: Callable[[Item, Item], bool] = eq) -> tuple[int, int]:
-    """Return how many items at the beginning, and how many of the others at the end, are the same in both."""
+    """Return how many items are the same in both at the beginning, and how many of the rest at the end."""
     shorter = min(len(old), len(new))
     first = next((index for index in range(shorter) if not same(old[index], new[index])), shorter)
     rest = shorter - first
@@ -38,10 +38,10 @@ def ends(old: Sequence[Item], new: Sequence[Item], same: Callable[[Item, Item], 
 
 
 def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
-    """Return blocks that cover both sequences in order, equal ones and others in turn.
+    """Return blocks that cover both sequences in order, with equal and different blocks in turn.
 
-    Between the common beginning and end, items that occur once in each hold the longer sequences together, and what
-    lies between those is aligned in full when it is short. Long stretches without such an item are one block.
+    Between the common beginning and end, items that occur exactly once in each sequence serve as anchors. A short
+    stretch between anchors gets the best alignment; a long stretch without an anchor becomes one block.
     """
     first, last = ends(old, new)
     stop, new_stop = len(old) - last, len(new) - last
@@ -54,7 +54,7 @@ def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
 
 
 def _anchors(old: Sequence[Hashable], new: Sequence[Hashable], mine: range, theirs: range) -> list[tuple[int, int]]:
-    """Return the longest line of items, in the same order in both, that occur once in each."""
+    """Return the longest series of items that occur once in each sequence and in the same order in both."""
     if max(len(mine), len(theirs)) <= _SHORT:
         return []
     counts = Counter(old[i] for i in mine), Counter(new[j] for j in theirs)
@@ -63,7 +63,7 @@ def _anchors(old: Sequence[Hashable], new: Sequence[Hashable], mine: range, thei
 
 
 def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the most pairs whose second numbers rise, as their first ones do."""
+    """Return the longest series of pairs in which both numbers rise."""
     tops: list[int] = []
     last: list[int] = []
     before: list[int | None] = []
@@ -83,7 +83,7 @@ def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _matches(
     old: Sequence[Hashable], new: Sequence[Hashable], mine: range, theirs: range
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield equal stretches, as (place in old, place in new, length); a beginning in common is always found."""
+    """Yield equal stretches as (place in old, place in new, length); always find a common beginning."""
     part, other = [old[i] for i in mine], [new[j] for j in theirs]
     if max(len(part), len(other)) <= _SHORT:
         found = SequenceMatcher(None, part, other, autojunk=False).get_matching_blocks()
@@ -95,7 +95,7 @@ def _matches(
 
 def _blocks(matches: Sequence[tuple[int, int, int]], old_length: int, new_length: int) -> Iterator[Block]:
     at, new_at = 0, 0
-    open_old, open_new = 0, 0  # where the equal block began that may still grow
+    open_old, open_new = 0, 0  # the start of the equal block, which may still grow
     for i, j, size in [*(match for match in matches if match[2]), (old_length, new_length, 0)]:
         if (i, j) != (at, new_at) or not size:
             if at > open_old:
@@ -107,10 +107,10 @@ def _blocks(matches: Sequence[tuple[int, int, int]], old_length: int, new_length
 
 
 def unified(old: str, new: str) -> list[str]:
-    """Return what differs between two texts as the hunks of a unified diff, one line an item."""
+    """Return the differences between two texts as the lines of a unified diff's hunks."""
     before, after = _lines(old), _lines(new)
     matcher: SequenceMatcher[Any] = SequenceMatcher(None, (), ())
-    # The grouping into hunks is difflib's; its own alignment can take the square of the length.
+    # difflib only groups the lines into hunks: its own alignment can take the square of the length.
     matcher.opcodes = [  # type: ignore[attr-defined]
         ("equal" if block.equal else "replace", block.old.start, block.old.stop, block.new.start, block.new.stop)
         for block in align(before, after)
@@ -128,7 +128,7 @@ def unified(old: str, new: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text without their ends; one that has none differs from one that has."""
+    """Return the lines of a text without line ends; a last line without one differs from the same line with one."""
     lines = text.split("\n")
     if lines[-1]:
         lines[-1] += _NO_NEWLINE

@@ -28,8 +28,8 @@ class Act(StrEnum):
 class AnchoredCall:
     """One external call that was about to be made or undone, and its place among the calls of its run.
 
-    Arguments and results are left out, since they may be large or secret. `run_created_at` tells runs apart that had
-    the same id one after the other. `rollback_id` names the rollback or redo that an act belongs to, if it does.
+    Arguments and results are left out, because they may be large or secret. `run_created_at` distinguishes runs that
+    had the same id one after the other. `rollback_id` names the rollback or redo that the act belongs to, if any.
     """
 
     execution_id: ExecutionId
@@ -67,7 +67,7 @@ class AnchoredCall:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Which visit of which node made it."""
+        """The node and the visit that made it."""
         return self.node, self.visit
 
     def to_data(self) -> dict[str, Any]:
@@ -106,14 +106,14 @@ class AnchoredCall:
 
 
 def begun_again(new: NodeRunId, lost: NodeRunId) -> NodeRunId:
-    """Return the id of a node run that replaces one which the store has lost.
+    """Return the id of a node run that replaces one that the store has lost.
 
-    It sorts as the new one does, and ends with the id of the first one: idempotency keys are made from that, and a
-    receiver must see the key that it has seen before.
+    It sorts like the new id, and ends with the id of the first run: idempotency keys use that one, and a receiver must
+    see the same key again.
     """
     return NodeRunId(f"{new}{_AGAIN}{first_id(lost)}")
 
 
 def first_id(id: NodeRunId) -> NodeRunId:
-    """Return the id under which a node run was begun first, before the store lost it."""
+    """Return the id under which a node run first began, before the store lost it."""
     return NodeRunId(id.rpartition(_AGAIN)[2])

@@ -36,7 +36,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One combination on one case, once; `record` is its result: scores, times, usage, or the error."""
+    """One run of one combination on one case; `record` is its result: scores, times, usage, or the error."""
 
     batch_id: str
     number: int
@@ -72,11 +72,11 @@ class Job:
 
     @property
     def has_calls_left(self) -> bool:
-        """Whether external calls of it were to be taken back, and are still in effect or may be."""
+        """Whether it has external calls that should be taken back but are, or may be, still in effect."""
         return bool(self.record.take_back)
 
     def taking_back(self) -> Job:
-        """Return the job with the promise that the external calls of its run will be taken back."""
+        """Return the job with a note that the external calls of its run must be taken back."""
         if self.execution_id is None or self.execution_id in self.record.take_back:
             return self
         return self.noted(take_back={**self.record.take_back, self.execution_id: ""})
@@ -116,7 +116,7 @@ def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One batch; `record` says what it runs and what was noted on the way.
+    """One batch; `record` holds its plan and the notes of its runs.
 
     `spent_s` is its elapsed time, over all its runs.
     """
@@ -156,7 +156,7 @@ class Baseline:
     created_at: datetime
 
     def as_batch(self, results: Sequence[Job]) -> Batch:
-        """Return a batch that holds nothing but these results, to compare it with others; it is stored nowhere."""
+        """Return a batch of only these results, for comparisons; it is not stored."""
         return Batch(
             id=self.batch_id,
             name=f"baseline/{self.name}",

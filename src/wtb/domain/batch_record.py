@@ -1,4 +1,4 @@
-"""BatchRecord: what a batch runs, and what was noted while it ran; its jobs are stored separately."""
+"""BatchRecord: the plan of a batch, and the notes made while it ran; its jobs are stored separately."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Words = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class MadeOf:
-    """What the results of a batch depend on, kept with the batch so that WTB can later say what has changed."""
+    """The dependencies of a batch's results, stored with the batch so that WTB can later name the changes."""
 
     workflows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By the digest that jobs carry: each node, and SETUP, with the digest of its parts."""
+    """For each digest that jobs carry: the nodes, and SETUP, each with the digest of its parts."""
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By that digest: the parts with their own digests."""
+    """For each digest of parts: the parts with their own digests."""
     changing: frozenset[str] = frozenset()
-    """Values that runs change themselves, such as counters: they do not count."""
+    """Values that runs change themselves, such as counters; they are no dependencies."""
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -55,7 +55,7 @@ class MadeOf:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
-    """What a batch runs (combinations, cases, metrics), and what was noted when it was planned and run."""
+    """The plan of a batch (combinations, cases, metrics), and notes made when it was planned and run."""
 
     combinations: tuple[str, ...]
     """All combinations, the baseline first."""
@@ -86,9 +86,9 @@ class BatchRecord:
     """The trace of the process that last ran the batch."""
     made_of: MadeOf = field(default_factory=MadeOf)
     changes: Words = field(default_factory=dict)
-    """What had changed since the run before, by node, in words."""
+    """The changes since the previous run, by node, in words."""
     coarse: Words = field(default_factory=dict)
-    """Why more counts than a node may need, by node, in words."""
+    """Why a node depends on more than it may need, by node, in words."""
     changing: tuple[str, ...] = ()
     """Values that runs change themselves."""
     outside: Words = field(default_factory=dict)

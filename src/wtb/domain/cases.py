@@ -10,7 +10,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.values import evolve
 
 _MOST = 20
-"""How many faults are named at once."""
+"""The most faults that one message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +87,9 @@ def _case(place: str, row: Any) -> Case:
 
 
 def clustered(cases: Sequence[Case], cluster: str | Callable[[Case], Any] | None) -> tuple[Case, ...]:
-    """Return the cases with their clusters: those that they name, or those that `cluster` gives.
+    """Return the cases with their clusters: the ones that they name, or the ones from `cluster`.
 
-    `cluster` is a function of the case, or a key of its input; a case for which it gives None is by itself.
+    `cluster` is a function of the case, or a key of its input. If it gives None, the case belongs to no cluster.
     """
     if cluster is None:
         return tuple(cases)

@@ -1,4 +1,4 @@
-"""Checkpoint: one immutable point of a run; NodeRun and NodeBoundary: what happened between two points."""
+"""Checkpoint: one immutable point of a run. NodeRun and NodeBoundary: the work of a node between two points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wtb.domain.values import evolve
 
 
 class Trigger(StrEnum):
-    """What made a checkpoint happen."""
+    """The reason why a checkpoint was made."""
 
     START = "start"
     NODE_END = "node_end"
@@ -31,7 +31,7 @@ class Trigger(StrEnum):
 
 
 class Kind(StrEnum):
-    """Who a checkpoint is for, and so how long it is kept."""
+    """Who a checkpoint is for, which decides how long it is kept."""
 
     AUTO = "auto"
     MANUAL = "manual"
@@ -41,10 +41,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointDraft:
-    """A checkpoint as its maker describes it; the store adds the state's hash, the chain and the size.
+    """A checkpoint before it is stored; the store adds the state's hash, the chain and the size.
 
     `node`, `visit` and `node_run_id` are empty for checkpoints that belong to no single node, such as the
-    start, or the barrier of a parallel superstep. `joins` holds who has already arrived at each waiting join.
+    start, or the barrier of a parallel superstep. `joins` lists the nodes that have arrived at each waiting join.
     """
 
     id: CheckpointId
@@ -65,7 +65,7 @@ class CheckpointDraft:
     agent: str | None = None
     restore_point: bool = True
     created_by: str | None = None
-    """Who made it; in a LangGraph thread its `run_id`, by which LangGraph deletes checkpoints."""
+    """Who made it. In a LangGraph thread it is the `run_id`, which LangGraph uses to delete checkpoints."""
     created_at: datetime
 
     def __post_init__(self) -> None:
@@ -89,15 +89,15 @@ class Checkpoint(CheckpointDraft):
 
     @property
     def is_inside(self) -> bool:
-        """Whether it stands in the middle of a node."""
+        """Whether it was made in the middle of a node."""
         return self.node_run_id is not None and self.trigger is not Trigger.NODE_END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A checkpoint with its state, and what each node returned in that step (before reducers).
+    """A checkpoint with its state and the updates that nodes returned in that step (before reducers).
 
-    `memory` is what the engine keeps with the step beside the state; None if it kept nothing.
+    `memory` is the data that the engine keeps with the step besides the state; None if it kept none.
     """
 
     checkpoint: Checkpoint
@@ -119,8 +119,8 @@ class NodeStatus(StrEnum):
 class NodeRun:
     """One start of a node; a retry or a recovery after a crash is another attempt of the same node run.
 
-    `pending` is the result of a member of a parallel superstep that waits for its barrier. `figures` is None when
-    nothing is known: the run has only begun, or was recorded before figures were kept with node runs.
+    In a parallel superstep, `pending` is the result that waits for the barrier. `figures` is None if they are not
+    known: the run has only begun, or it was recorded before node runs kept figures.
     """
 
     id: NodeRunId
@@ -155,7 +155,7 @@ class NodeRun:
         return evolve(self, status=NodeStatus.COMPLETED, pending=returned, ended_at=now)
 
     def completed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
-        """Return the run as it completed with its last checkpoint."""
+        """Return the run as completed, with its last checkpoint."""
         return evolve(
             self,
             status=NodeStatus.COMPLETED,
@@ -167,13 +167,13 @@ class NodeRun:
         )
 
     def missed(self, checkpoint_id: CheckpointId, now: datetime) -> NodeRun:
-        """Return the run as it completed without a checkpoint of its own: its changes are in that of a later step."""
+        """Return the run as completed without its own checkpoint: a later step's checkpoint has its changes."""
         return evolve(
             self, status=NodeStatus.COMPLETED, last_id=checkpoint_id, pending=None, ended_at=self.ended_at or now
         )
 
     def measured(self, figures: Figures) -> NodeRun:
-        """Return the run with what it took."""
+        """Return the run with its figures."""
         return evolve(self, figures=figures)
 
     def called_tool(self) -> NodeRun:
@@ -181,7 +181,7 @@ class NodeRun:
         return evolve(self, tool_count=self.tool_count + 1)
 
     def tried_again(self, since: datetime | None = None) -> NodeRun:
-        """Return the run at its next attempt; `since` when nobody ran it in between, which is no part of its time."""
+        """Return the run at its next attempt; `since` restarts its time, to leave out a time when nothing ran it."""
         started_at = since or self.started_at
         return evolve(
             self,
@@ -193,11 +193,11 @@ class NodeRun:
         )
 
     def ended(self, status: NodeStatus, now: datetime, failure: Failure | None = None) -> NodeRun:
-        """Return the run as it ended."""
+        """Return the run with the status in which it ended."""
         return evolve(self, status=status, ended_at=now, failure=failure)
 
     def boundary(self) -> NodeBoundary:
-        """Return what this run says of its own boundary: the row that is kept in the projection."""
+        """Return the boundary that this run records for itself: its row in the projection."""
         return self.bounded(self.first_id, self.last_id, self.checkpoint_count)
 
     def bounded(self, first_id: CheckpointId | None, last_id: CheckpointId | None, count: int) -> NodeBoundary:

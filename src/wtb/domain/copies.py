@@ -11,14 +11,14 @@ from itertools import chain
 from typing import Any
 
 IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
-"""Types of values that need no copy. Some others need none either, but telling costs as much."""
+"""Types whose values need no copy. Some others need none either, but finding that out costs as much as a copy."""
 
 
 COPIES: dict[type, Callable[[Any], Any]] = {}
-"""How values of some types are copied; others are copied by `deepcopy`."""
+"""Copy functions for some types; values of other types are copied by `deepcopy`."""
 
 _PYTHON_TYPES = frozenset({bool, int, float, str, bytes, date, datetime, timedelta})
-"""Types of what a numpy scalar can become without losing anything."""
+"""Python types that a numpy scalar can become without loss."""
 
 
 class Shape(Enum):
@@ -30,12 +30,12 @@ class Shape(Enum):
     MIXED = auto()
 
     def joined(self, other: Shape) -> Shape:
-        """Return the shape of these and others together."""
+        """Return the common shape of values with this shape and values with the other."""
         return self if self is other else Shape.MIXED
 
 
 def shape_of(values: Collection[Any]) -> Shape | None:
-    """Return what the values have in common; None of no values."""
+    """Return the common shape of the values; None if there are none."""
     kinds = set(map(type, values))
     if not kinds:
         return None
@@ -47,7 +47,7 @@ def shape_of(values: Collection[Any]) -> Shape | None:
 
 
 def grown_shape(shape: Shape | None, added: Collection[Any]) -> Shape | None:
-    """Return the shape of values that had this one, after some were added."""
+    """Return the new shape of values that had this shape, after some were added."""
     more = shape_of(added)
     return more if shape is None else shape if more is None else shape.joined(more)
 
@@ -60,7 +60,7 @@ def copied_all(values: Collection[Any], shape: Shape | None) -> list[Any]:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy that shares nothing that can change; numpy scalars become Python values.
+    """Return a copy that shares no mutable parts with the value; numpy scalars become Python values.
 
     Lists, mappings, tuples and sets are copied here: deepcopy is slow.
     """
@@ -83,25 +83,25 @@ def copied(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Return a key of a mapping: what can be a key does not change, but it may be a numpy scalar, or hold one."""
+    """Return a copy of a mapping's key: a key cannot change, but it may be a numpy scalar, or contain one."""
     return copied(key) if type(key) is tuple or type(key).__module__ == "numpy" else key
 
 
 def as_python(value: Any) -> Any:
-    """Return a value of numpy's as a copy: a scalar as the Python value, where there is one that says the same."""
+    """Return a copy of a numpy value; a scalar becomes the Python value, if there is an equivalent one."""
     if not is_numpy_scalar(value):
         return deepcopy(value)
     plain = value.item()
     if type(plain) is float and math.isnan(plain):
-        return math.nan  # the processor decides the sign of a NaN, and a digest would see it
+        return math.nan  # the sign of a NaN depends on the processor, and would change a digest
     return plain if type(plain) in _PYTHON_TYPES and not _is_count_of_time(value, plain) else value
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """Whether a value is a number, a text or a time of numpy's; nothing is imported to find out."""
+    """Whether a value is a numpy number, text or time; this does not import numpy."""
     return any(base.__module__ == "numpy" and base.__name__ == "generic" for base in type(value).__mro__)
 
 
 def _is_count_of_time(value: Any, plain: Any) -> bool:
-    """Whether a time of numpy's became a bare count, as nanoseconds do: its unit would be lost."""
+    """Whether a numpy time became a bare count, as nanoseconds do, which would lose its unit."""
     return type(plain) is int and value.dtype.kind in "Mm"

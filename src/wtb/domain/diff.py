@@ -20,7 +20,7 @@ from wtb.domain.tools import CallKind, ToolCall
 from wtb.domain.values import Legible, legible
 
 LARGEST_TEXT_BYTES = 1_000_000
-"""A file above this size is compared as a binary one is: by size and hash."""
+"""A larger file is compared like a binary file: by size and hash."""
 
 _PLAIN_KEY = re.compile(r"\w[\w-]*")
 
@@ -85,7 +85,7 @@ def _mapping(path: str, old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Itera
 
 
 def _identity(key: Any) -> Any:
-    """Return what tells a key from others; a dictionary takes True, 1 and 1.0 for one."""
+    """Return a value that identifies a key: for a dictionary, True, 1 and 1.0 would be the same key."""
     if type(key) is str:
         return key
     return type(key), tuple(sorted(map(repr, key))) if isinstance(key, frozenset) else repr(key)
@@ -104,7 +104,7 @@ def _items(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[StateD
             before = mine[block.old[offset]] if offset < len(block.old) else MISSING
             after = theirs[block.new[offset]] if offset < len(block.new) else MISSING
             place = block.old.start if after is MISSING else block.new.start
-            # Also in blocks that print equal: a value may not print all that it holds.
+            # Compare blocks that print equal, too: a value may not print everything that it holds.
             yield from _value(f"{path}[{first + place + offset}]", before, after)
 
 
@@ -113,7 +113,7 @@ def _shared_fields(old: Any, new: Any) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of an object (a dataclass, a model); none of what has no fields to show."""
+    """Return the fields of an object (a dataclass, a model); empty for a value without fields."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Enum) or content_function(type(value)) is not None:
@@ -133,17 +133,17 @@ class FileDiff:
 
     @property
     def may_be_text(self) -> bool:
-        """Whether the contents are worth reading: they differ, and are not too large to be shown."""
+        """Whether the contents should be read: they differ, and are not too large to show."""
         files = self.files
         return bool(files) and self.kind is not DiffKind.MODE_CHANGED and _fit(files)
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """What of the two sides is a file, and so has a content."""
+        """The sides that are files, and so have a content."""
         return tuple(entry for entry in (self.old, self.new) if entry is not None and entry.kind is EntryKind.FILE)
 
     def with_contents(self, contents: Mapping[bytes, bytes]) -> FileDiff:
-        """Return it with the lines that differ, unless a content is no text."""
+        """Return it with the lines that differ, unless a content is not text."""
         if any(not _is_text(contents[entry.digest]) for entry in self.files):
             return self
         before, after = (_decoded(entry, contents) for entry in (self.old, self.new))
@@ -151,7 +151,7 @@ class FileDiff:
         return dataclasses.replace(self, text=(*header, *unified(before, after)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as data; of the old and new side what is there."""
+        """Return it as data, with the old and the new side if they exist."""
         facts = {
             "path": self.path,
             "change": self.kind.value,
@@ -241,19 +241,19 @@ class CallDiff:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The checkpoints from where two lines part (`start`, None for the very beginning) to the end of one of them."""
+    """The checkpoints of one line after the point where two lines part (`start`; None for the very beginning)."""
 
     start: Checkpoint | None
     steps: tuple[Checkpoint, ...]
 
     def runs(self, node_runs: Iterable[NodeRun]) -> list[NodeRun]:
-        """Return the node runs that made it, or a part of it, in the order of their starts."""
+        """Return the node runs that made these checkpoints, or some of them, in the order of their starts."""
         ids = {checkpoint.id for checkpoint in self.steps}
         own = {checkpoint.node_run_id for checkpoint in self.steps}
         return sorted((run for run in node_runs if run.id in own or run.last_id in ids), key=lambda run: run.id)
 
     def holds(self, run: NodeRun, call: ToolCall, history: ExecutionHistory) -> bool:
-        """Whether a call of one of these runs was made here; the run may have begun earlier or ended later."""
+        """Whether a call of one of these runs was made on this way; the run may have begun earlier or ended later."""
         if call.kind is CallKind.CHECKPOINT or history.is_inherited(call):
             return False
         start = None if self.start is None else history.original(self.start)

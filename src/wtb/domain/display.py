@@ -1,4 +1,4 @@
-"""Display: how a result shows itself to a person, as text (`print`) and as small HTML (a notebook).
+"""Display: shows a result to a person, as text (`print`) and as small HTML (in a notebook).
 
 The HTML is plain: every text is escaped, there are no scripts, and it takes its colours from the page around it, so
 that it fits light and dark ones.
@@ -19,7 +19,7 @@ from wtb.domain.values import legible
 _LONGEST = 200
 _MOST_ROWS = 100
 _SHORT_CELL = 26
-"""Characters of a cell that stays on one line: a finding, an interval."""
+"""A cell of up to this many characters stays on one line: a finding, an interval."""
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:2px 10px 2px 0;border-bottom:{_LINE};white-space:pre-wrap"
 _BOX = "max-width:100%;overflow-x:auto;color:inherit;font-size:13px"
@@ -35,7 +35,7 @@ class DisplayTable:
 
     @classmethod
     def of(cls, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> DisplayTable:
-        """Return a table of any values, each written short; a column in which nothing stands is left out."""
+        """Return a table of any values, each as a short text; empty columns are left out."""
         written = [tuple(map(short, row)) for row in rows]
         kept = [at for at in range(len(headings)) if not written or any(row[at] for row in written)]
         return cls(tuple(headings[at] for at in kept), tuple(tuple(row[at] for at in kept) for row in written))
@@ -61,13 +61,13 @@ class Display:
 
 
 class Displayed:
-    """What shows itself: a class with `_display` has `__str__` and `_repr_html_` from it."""
+    """A base class that derives `__str__` and `_repr_html_` from `_display`."""
 
     __slots__ = ()
 
     @abstractmethod
     def _display(self) -> Display:
-        """Return what a person sees of it."""
+        """Return the view for people."""
 
     def __str__(self) -> str:
         return self._display().text()
@@ -77,7 +77,7 @@ class Displayed:
 
 
 def short(value: Any) -> str:
-    """Return a value as a short text without secrets; a text as it is, nothing for None."""
+    """Return a value as a short text without secrets: a string without quotes, an empty text for None."""
     if value is None:
         return ""
     try:
@@ -99,7 +99,7 @@ def state_table(state: Mapping[str, Any]) -> DisplayTable:
 
 
 def figure(value: float | None) -> str:
-    """Return a figure for people, with few digits; nothing if there is none."""
+    """Return a figure for people, with few digits; an empty text for None."""
     if value is None:
         return ""
     if abs(value) >= 1_000:
@@ -113,7 +113,7 @@ def signed_figure(value: float | None) -> str:
 
 
 def small_number(value: float) -> str:
-    """Return a number below 0.01 with three digits that count, without an exponent unless it is tiny."""
+    """Return a number below 0.01 with three significant digits, without an exponent unless it is tiny."""
     if abs(value) < 1e-7:
         return f"{value:.3g}"
     return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"

@@ -1,4 +1,4 @@
-"""Engine: the port that takes a workflow from one step to the next; WTB has its own, other libraries theirs."""
+"""Engine: the port that moves a run from one step to the next. WTB has its own engine; other libraries bring theirs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 from wtb.domain.state import State, StateDelta
 
 Call = Callable[[Any, float | None], Mapping[str, Any]]
-"""Runs the function of a node, with its context and within its time, and returns its update."""
+"""Runs a node's function with its context and time limit, and returns its update."""
 
 Make = Callable[[int, Mapping[str, Any], Call], Mapping[str, Any] | None]
-"""Makes the node run at a position of `next_nodes`, which sees this much of the state.
+"""Runs the node at a position of `next_nodes` with the part of the state that it may see.
 
-Returns its update; None when it has none, since it failed or waits for somebody: the superstep then leads to nothing.
+Returns its update, or None if the node failed or waits for a person; the superstep then has no result.
 May be called from several threads.
 """
 
@@ -27,7 +27,7 @@ class Standpoint:
     next_nodes: tuple[str, ...]
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
-    """What the engine keeps beside the state."""
+    """Data that the engine keeps besides the state."""
     run_id: str = ""
     steps_left: int = 1_000
     """How many supersteps the run may still take."""
@@ -48,10 +48,10 @@ class Advance:
 
 
 class Runs(Protocol):
-    """What calls functions, sync or async, within their time."""
+    """Calls functions, sync or async, within a time limit."""
 
     def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
-        """Return what the function of a node gives, awaited if need be."""
+        """Call a node's function and return its result, awaiting it if needed."""
         ...
 
 
@@ -59,30 +59,30 @@ class Engine(Protocol):
     """Drives one run of a workflow, one superstep at a time; the standpoint holds all that it needs to continue."""
 
     has_memory: bool
-    """Whether it keeps something with each step beside the state: `Advance.memory`."""
+    """Whether it keeps data besides the state with each step: `Advance.memory`."""
     hosts_functions: bool
-    """Whether a node's function takes WTB's context when it says so; otherwise the engine passes it on by itself."""
+    """Whether WTB passes its context to node functions that ask for it; otherwise the engine passes it itself."""
 
     def begin(self, given: Mapping[str, Any]) -> Standpoint:
-        """Return the first position of a run with this input; nobody else may hold the values of its state."""
+        """Return the first position of a run with this input. Its state must share no values with anything else."""
         ...
 
     def accepted(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a person puts into the state as it is kept; InvalidInput names keys that have no place."""
+        """Return a person's update in the form that the state keeps; raise InvalidInput for keys that do not exist."""
         ...
 
     def step(self, at: Standpoint, make: Make) -> Advance | None:
-        """Run the nodes that are due, apply what they return, and say what comes next; None if one gave nothing."""
+        """Run the due nodes, apply their updates and return the next position; None if a node returned no update."""
         ...
 
 
 @runtime_checkable
 class ShowsFinished(Protocol):
-    """An engine whose users expect to see, at a pause, what the nodes beside the waiting one have written."""
+    """An engine that can show, at a pause, the updates of nodes that ran beside the waiting one."""
 
     def with_finished(self, at: Standpoint, returned: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the state as nodes see it, with what these nodes of an unfinished superstep returned.
+        """Return the state as nodes see it, including the updates of finished nodes of an unfinished superstep.
 
-        They are named by their positions in `next_nodes`.
+        The keys of `returned` are the nodes' positions in `next_nodes`.
         """
         ...

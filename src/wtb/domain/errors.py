@@ -47,7 +47,7 @@ class WTBError(Exception):
     """The root of all errors that WTB raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without __init__, whose arguments are not those of the message: errors cross processes."""
+        """Pickle without calling __init__, whose arguments are not the message; errors are sent between processes."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -140,7 +140,7 @@ class InvalidWorkflow(InvalidInput):
     """The workflow cannot run; `faults` lists everything that is wrong."""
 
     def __init__(self, name: str, faults: Sequence[str]) -> None:
-        """Keep the faults apart for programs, and join them for people."""
+        """Keep the faults as a list for programs, and join them into a message for people."""
         self.faults = tuple(faults)
         super().__init__(f"workflow {name!r} cannot run:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
 

@@ -21,7 +21,7 @@ class Direction(StrEnum):
 
     @property
     def sign(self) -> int:
-        """The factor that makes more always better."""
+        """The factor that turns any score into one where higher is better."""
         return 1 if self is Direction.HIGHER else -1
 
 
@@ -50,7 +50,7 @@ Scores = Mapping[str, Sequence[Score]]
 
 
 PRICES = ("latency_s", "cost_usd", "tokens")
-"""The metrics that quality is usually paid for with."""
+"""The metrics that are usually the price of quality."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Metric:
         return replace(self, worst=worst, best=best)
 
     def on_scale_of(self, other: Metric) -> Metric:
-        """Return the metric with the ends of the other one, unless it has its own."""
+        """Return the metric with the other one's scale, unless it has its own."""
         has_ends = self.worst is not None or self.best is not None
         return self if has_ends else replace(self, worst=other.worst, best=other.best)
 
@@ -104,7 +104,7 @@ class Metric:
 class ScoreTable:
     """The scores of all combinations of a batch on one metric; refuses scores that are not finite numbers.
 
-    `cases` are those that any combination has, in the order they first appeared.
+    `cases` are the cases of all combinations, in the order they first appeared.
     """
 
     metric: Metric
@@ -196,7 +196,7 @@ class ScoreTable:
         return found
 
     def _end(self, declared: float | None, sign: int) -> float | None:
-        """Return one end; a score beyond the declared end moves it, so that an error is never the better result."""
+        """Return one end of the scale; a score beyond the declared end moves it, so that an error is never better."""
         ends = self._seen if declared is None else (declared, *self._seen)
         return max(ends, key=lambda score: sign * score, default=None)
 
@@ -276,7 +276,7 @@ def check_weights(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
 
 
 def _runs(tables: Sequence[ScoreTable], name: str) -> Iterator[tuple[str, list[list[Score]]]]:
-    """Yield each case with its runs; a run is its scores on all the tables."""
+    """Yield each case with its runs; a run is a list of its scores in all the tables."""
     columns = [table.combinations.get(name, {}) for table in tables]
     for case in dict.fromkeys(case for column in columns for case in column):
         repeats = max(len(column.get(case, ())) for column in columns)

@@ -1,4 +1,4 @@
-"""EventBody: what all bodies of events have in common: how they become plain JSON, and are read from it."""
+"""EventBody: the base of all event bodies; turns them into plain JSON and reads them back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 _NEUTRAL: Mapping[str, Any] = {"str": "", "int": 0, "float": 0.0}
-"""What a field is that an event of an earlier version lacks, by its annotation; None for all others."""
+"""The value of a field that an earlier version did not write, by the field's annotation; None for all others."""
 
 
 class _Slot(NamedTuple):
@@ -30,12 +30,12 @@ class _Slot(NamedTuple):
     name: str
     key: str
     missing: Any
-    """The value to read when the data lack the key."""
+    """The value if the data lack the key."""
     is_tuple: bool
 
 
 class _Layout(NamedTuple):
-    """How a class of bodies is written; worked out once, because every step writes an event."""
+    """The layout of a body class in the data; computed once, because every step writes an event."""
 
     slots: tuple[_Slot, ...]
     required: tuple[str, ...]
@@ -91,7 +91,7 @@ Body = TypeVar("Body", bound=EventBody)
 
 
 def described(cls: type[Body], type: EventType, severity: Severity, version: int) -> type[Body]:
-    """Give a dataclass of facts its place among the events."""
+    """Make a dataclass of facts the body of an event type."""
     cls.TYPE, cls.SEVERITY, cls.VERSION = type, severity, version
     cls._layout = _layout_of(cls)
     return cls

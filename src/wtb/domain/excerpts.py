@@ -14,11 +14,11 @@ _TEXT = 200
 _ITEMS = 10
 _DEPTH = 3
 _MASKED = 10 * _TEXT
-"""How much of a text is searched for secrets: more than is shown, so that none is cut in half."""
+"""The length that is searched for secrets: more than is shown, so that no secret is cut in half."""
 
 _TEXT_OF_MESSAGE = 4_000
 _SIZE_OF_MESSAGE = 16_000
-"""About how many characters of what a node reports are kept."""
+"""The approximate number of characters that are kept of a node's report."""
 _DEPTH_OF_MESSAGE = 8
 
 
@@ -40,7 +40,7 @@ def excerpt(value: Any, masker: Masker, depth: int = _DEPTH) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON has it as it is; a number of thousands of digits is too long, and infinity is none there."""
+    """Whether JSON can hold the value unchanged; infinity and numbers with thousands of digits do not count."""
     if type(value) is int:
         return value.bit_length() <= 64
     return math.isfinite(value) if type(value) is float else value is None or type(value) is bool
@@ -59,13 +59,13 @@ def _short(text: str) -> str:
 
 
 def bounded_text(text: str, masker: Masker) -> str:
-    """Return a text of a node's without secrets, cut after 4,000 characters."""
+    """Return a node's text without secrets, cut after 4,000 characters."""
     masked = masker.text(text[: 2 * _TEXT_OF_MESSAGE])
     return masked if len(masked) <= _TEXT_OF_MESSAGE else f"{masked[: _TEXT_OF_MESSAGE - 1]}…"
 
 
 def bounded(value: Any, masker: Masker) -> Any:
-    """Return what a node reports as plain JSON without secrets, of about 16,000 characters at most.
+    """Return a node's report as plain JSON without secrets, of at most about 16,000 characters.
 
     Numbers, texts, lists, tuples and dicts stay as they are, and numpy's numbers become Python's. An object of another
     kind becomes the name of its type.

@@ -33,13 +33,13 @@ class Neglect(StrEnum):
 
 
 LONGEST_LEASE = timedelta(minutes=10)
-"""No lease is taken for longer, and clocks of different machines rarely differ by more."""
+"""The longest lease that anyone takes; the clocks of two machines rarely differ by more."""
 
 ABANDONED_AFTER = timedelta(hours=1)
 """How long a running run may be silent before it is reported as abandoned."""
 
 THREAD = "LangGraph thread"
-"""The mark of a thread that LangGraph alone drives: the name of its workflow, which no other workflow can have."""
+"""The workflow name that marks a thread which LangGraph alone drives; no other workflow can have this name."""
 
 _S = ExecutionStatus
 
@@ -77,11 +77,11 @@ class PauseKind(StrEnum):
     QUESTION = "question"
     """A node asks a person."""
     IN_DOUBT = "in_doubt"
-    """Nobody knows whether an external call happened."""
+    """It is unknown whether an external call happened."""
     REQUESTED = "requested"
     """A person or a signal asked for the pause."""
     CALLS_DIFFER = "calls_differ"
-    """A node that was tried again left out a call that an earlier attempt had made."""
+    """A retried node left out a call that an earlier attempt had made."""
     MOVED = "moved"
     """A rollback or a redo put the run here."""
     PROCESS_GONE = "process_gone"
@@ -127,17 +127,17 @@ _KINDS_BY_TEXT = {
 
 
 def _kind_in_text(reason: str) -> PauseKind:
-    """Return the kind of a pause that was stored before pauses had kinds: the beginning of its reason tells."""
+    """Return the kind of a pause that was stored before pauses had kinds, from the beginning of its reason."""
     return next((kind for text, kind in _KINDS_BY_TEXT.items() if reason.startswith(text)), PauseKind.OTHER)
 
 
 THREAD_PAUSE = Pause(reason="a LangGraph thread goes on when its graph is invoked", kind=PauseKind.THREAD)
-"""Why a thread waits that LangGraph drives."""
+"""The pause of a thread that LangGraph drives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """Who may write to an execution, and until when; the token only grows, so that a stale owner is recognised."""
+    """Says who may write to an execution, and until when. The token only grows, which exposes a stale owner."""
 
     owner: str
     token: int
@@ -148,7 +148,7 @@ class Lease:
         return now >= self.expires_at
 
     def is_too_long(self, now: datetime) -> bool:
-        """Whether it ends so late that one of the clocks must be wrong."""
+        """Whether it ends so late that a clock must be wrong."""
         return self.expires_at - now > LONGEST_LEASE
 
 
@@ -218,9 +218,9 @@ class Execution:
         return self._changed(now, status=status, failure=failure, pause=pause, lease=lease)
 
     def thread_moved(self, now: datetime, *, is_finished: bool) -> Execution | None:
-        """Return a thread of LangGraph's as completed once its graph has finished, and as paused when it goes on.
+        """Return a LangGraph thread as completed when its graph has finished, otherwise as paused.
 
-        None if it is so already.
+        Return None if it has that status already.
         """
         if is_finished == (self.status is ExecutionStatus.COMPLETED):
             return None
@@ -229,7 +229,7 @@ class Execution:
         return self._changed(now, status=ExecutionStatus.PAUSED, pause=THREAD_PAUSE)
 
     def stepped(self, now: datetime) -> Execution:
-        """Return the execution after a step: nothing but the version and the time of activity change."""
+        """Return the execution after a step: only the version and the time of activity change."""
         return self._changed(now)
 
     def on_branch(self, branch_id: BranchId, now: datetime) -> Execution:
@@ -237,17 +237,17 @@ class Execution:
         return self._changed(now, branch_id=branch_id)
 
     def leased(self, owner: str, now: datetime, duration: timedelta, *, holder_gone: bool | None = None) -> Execution:
-        """Return the execution owned by `owner` under a new token, unless somebody alive holds it."""
+        """Return the execution owned by `owner` under a new token; raise Conflict if a live owner holds it."""
         self.check_free(owner, now, holder_gone)
         return self._changed(now, **self._new_lease(owner, now, duration))
 
     def check_free(
         self, owner: str, now: datetime, holder_gone: bool | None, *, is_clock_distrusted: bool = False
     ) -> None:
-        """Raise Conflict when somebody else holds the lease and is not known to be gone.
+        """Raise Conflict if another owner holds the lease and is not known to be gone.
 
-        If we cannot see whether the holder is alive, the end of the lease decides. A caller who distrusts the clock by
-        which the lease was written may take a lease that ends impossibly late.
+        If we cannot tell whether the holder is alive, the end of the lease decides. A caller who distrusts the clock
+        that wrote the lease may take a lease that ends impossibly late.
         """
         lease = self.lease
         if lease is None or lease.owner == owner or holder_gone:
@@ -268,7 +268,7 @@ class Execution:
 
     @property
     def take_over_command(self) -> str:
-        """The command that continues a run whose lease a wrong clock has put far into the future."""
+        """The command that continues a run whose lease ends far in the future because a clock was wrong."""
         is_half_done = self.status is ExecutionStatus.ROLLING_BACK
         return f"wtb rollback {self.id} --continue --take-over" if is_half_done else f"wtb resume {self.id} --take-over"
 
@@ -278,9 +278,9 @@ class Execution:
         return self.status in (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 
     def neglect(self, now: datetime, holder_gone: bool | None) -> Neglect | None:
-        """Return why a run that claims to be running makes no progress; None if it does, or does not claim to.
+        """Return why a run marked as running makes no progress; None if it does progress, or is not marked so.
 
-        A heartbeat extends the lease, so a node may take hours. Nothing is written: whoever resumes the run decides.
+        A heartbeat extends the lease, so a node may take hours. Nothing is written: resuming the run is a decision.
         """
         if not self.is_busy:
             return None
@@ -291,7 +291,7 @@ class Execution:
         return Neglect.GONE if holder_gone or (holder_gone is None and silent) else None
 
     def owned(self, owner: str, now: datetime, duration: timedelta) -> Execution:
-        """Return the execution under a new lease, as part of another change."""
+        """Return the execution under a new lease, to be saved with another change."""
         return evolve(self, **self._new_lease(owner, now, duration))
 
     def _new_lease(self, owner: str, now: datetime, duration: timedelta) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class Execution:
         return {"lease": Lease(owner=owner, token=token, expires_at=now + duration), "lease_token": token}
 
     def renewed(self, token: int, expires_at: datetime) -> Execution:
-        """Return the execution with a later end of its lease, or raise when another owner came in between.
+        """Return the execution with a longer lease; raise LeaseLost if another owner has taken it.
 
         No new version: a heartbeat must not compete with the steps of the run that it keeps alive.
         """

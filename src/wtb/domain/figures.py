@@ -1,4 +1,4 @@
-"""Usage and Figures: what a node run used, how long it took, and what its failed attempts used."""
+"""Usage and Figures: the tokens, money and time of a node run, including its failed attempts."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def _merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one node run took: the figures that a run sums along its line.
+    """The time and usage of one node run, which a run sums along its line.
 
-    `ms` and `usage` are those of the attempt that succeeded, with the recorded calls of earlier attempts whose results
-    it took. `spent` is what all attempts used, failed ones included, each thing once: what a budget counts. A result
-    that was shared cost nothing here, and has the figures of whoever made it.
+    `ms` and `usage` cover the attempt that succeeded, plus the recorded calls of earlier attempts whose results it
+    reused. `spent` covers all attempts, failed ones included, and counts nothing twice; budgets use it. A shared result
+    spent nothing here, and has the figures of the node run that made it.
     """
 
     ms: float = 0.0
@@ -138,10 +138,10 @@ NO_FIGURES = Figures()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFigures:
-    """What a recorded call used, and what its failed tries took."""
+    """The usage of a recorded call, and the number and time of its failed tries."""
 
     usage: Usage = NOTHING
-    """What was reported inside the call: whoever takes its recorded result takes this too."""
+    """The usage reported inside the call; reusing the recorded result includes this usage."""
     failures: int = 0
     failed_ms: float = 0.0
 

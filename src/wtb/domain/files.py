@@ -1,8 +1,8 @@
 """Files: a workspace as a tree of entries, the difference of two trees, and the merge of parallel nodes.
 
-A path is relative, with `/` between its parts; names that are no UTF-8 are kept through surrogate escapes. Every
-folder is an entry of its own, empty or not, so that its mode comes back too; the root is none. A tree cannot be
-built with a path that leads out of it, nor with an entry whose parent is no folder.
+A path is relative, with `/` between its parts; names that are not UTF-8 are kept with surrogate escapes. Every folder
+except the root has its own entry, empty or not, so that its mode is restored, too. A tree cannot contain a path that
+leads out of it, nor an entry whose parent is not a folder.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ FileCommitId = NewType("FileCommitId", str)
 """The hash of a commit's tree in hexadecimal digits: equal trees are one commit, whatever their history."""
 
 RESERVED = ".wtb"
-"""At the root of a workspace this name is never part of the tree: it is where a restore works."""
+"""The name at the root of a workspace that never belongs to the tree: a restore works there."""
 
 _ENTRY_BYTES = 64
-"""Roughly what an entry costs in a stored tree beside its names."""
+"""The rough size of an entry in a stored tree, without its names."""
 
 
 class EntryKind(StrEnum):
@@ -36,9 +36,9 @@ class EntryKind(StrEnum):
 
 
 class FileEntry(NamedTuple):
-    """One path of a tree. A tuple, since trees of 100,000 entries are compared and hashed at every step.
+    """One path of a tree. It is a tuple, because trees of 100,000 entries are compared and hashed at every step.
 
-    `mode` is the permission bits; setuid, setgid and sticky are not kept. A link's mode is not kept either.
+    `mode` holds the permission bits, without setuid, setgid and sticky. A link has no mode.
     """
 
     path: str
@@ -78,8 +78,8 @@ class TreeDelta:
 class FileTree(Mapping[str, FileEntry]):
     """Entries by path; immutable.
 
-    Paths lie in 256 buckets by checksum, as the keys of a state do: a change copies and hashes the buckets that
-    it touches, and trees that share buckets are compared without looking into them.
+    Paths are spread over 256 buckets by checksum, like the keys of a state. A change copies and hashes only the buckets
+    that it touches, and trees that share buckets are compared without looking into those.
     """
 
     __slots__ = ("_buckets", "_id", "_size", "weight")
@@ -89,7 +89,7 @@ class FileTree(Mapping[str, FileEntry]):
         self._size = size
         self._id = FileCommitId("")
         self.weight = weight
-        """About the size of the whole tree when it is stored."""
+        """The approximate size of the whole tree when stored."""
 
     def __getitem__(self, path: str) -> FileEntry:
         found: FileEntry | None = self.get(path)
@@ -125,7 +125,7 @@ class FileTree(Mapping[str, FileEntry]):
         return self._id
 
     def apply(self, delta: TreeDelta) -> FileTree:
-        """Return the tree after a change; raise UnsafePath if it would not be a tree, or would lead out of it."""
+        """Return the tree after a change; raise UnsafePath if the result is not a tree, or a path leads out of it."""
         tree = self._changed(delta)
         for entry in delta.put.values():
             _check(entry)
@@ -193,7 +193,7 @@ class _EntryBucket:
         return self._digest
 
     def is_like(self, other: _EntryBucket) -> bool:
-        """Whether both are known to hold the same; False when that would have to be computed."""
+        """Whether both are known to hold the same entries; False if a hash would have to be computed."""
         return self is other or (self._digest != b"" and self._digest == other._digest)
 
 
@@ -219,8 +219,8 @@ def diff(old: FileTree, new: FileTree) -> TreeDelta:
 def merge(base: FileTree, sides: Mapping[str, FileTree]) -> FileTree:
     """Return the base with the changes that each named side made in its own copy.
 
-    Equal changes of a path are one change. MergeConflict, naming the path and both sides, when two changed it
-    differently, or when one put something into a folder that the other removed or replaced.
+    Equal changes of a path count as one. Raise MergeConflict, which names the path and both sides, if two sides changed
+    it differently, or if one put something into a folder that the other removed or replaced.
     """
     owners: dict[str, str] = {}
     changes: dict[str, FileEntry | None] = {}
@@ -272,7 +272,7 @@ _CODES = {EntryKind.FILE: b"f", EntryKind.FOLDER: b"d", EntryKind.LINK: b"l"}
 
 
 def _encoded(entry: FileEntry) -> bytes:
-    """Return the bytes that are hashed: lengths first, so that no two entries have the same."""
+    """Return the bytes to hash; they begin with lengths, so that no two entries have the same bytes."""
     path, target = path_bytes(entry.path), path_bytes(entry.target)
     facts = _FACTS.pack(len(path), len(target), entry.mode, entry.size, _CODES[entry.kind])
     return facts + path + target + entry.digest

@@ -18,7 +18,7 @@ EVENT_NOUNS: tuple[str, ...] = tuple(dict.fromkeys(kind.partition(".")[0] for ki
 
 
 def event_types(given: str | Collection[str]) -> list[EventType]:
-    """Return the types that are wanted: each a type such as `node.failed`, or a noun for all its events."""
+    """Return the wanted types; `given` holds types such as `node.failed`, or nouns that stand for all their events."""
     names = names_of(given)
     for unknown in [name for name in names if name not in (*EventType, *EVENT_NOUNS)]:
         raise InvalidInput(
@@ -29,17 +29,17 @@ def event_types(given: str | Collection[str]) -> list[EventType]:
 
 
 def severities(given: str | Collection[str]) -> list[Severity]:
-    """Return the severities that are wanted."""
+    """Return the wanted severities."""
     return _members(Severity, "severities", given)
 
 
 def statuses(given: str | Collection[str]) -> list[ExecutionStatus]:
-    """Return the statuses that are wanted."""
+    """Return the wanted statuses."""
     return _members(ExecutionStatus, "statuses", given)
 
 
 def read_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    """Return filters with members of enums in place of the texts; other filters stay as they are."""
+    """Return the filters with their texts replaced by enum members; other filters stay as they are."""
     read = {"types": event_types, "severities": severities, "statuses": statuses}
     return {key: read[key](value) if key in read else value for key, value in filters.items()}
 

@@ -1,4 +1,4 @@
-"""How a state stores its lists and mappings, so that the next state shares what did not change."""
+"""The lists and mappings inside a state; the next state shares the parts that did not change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _growing = threading.Lock()
 _ABSENT = object()
 
 SMALLEST_MERGE = 32
-"""A mapping with fewer keys is kept as one value: to tell its keys apart would cost more than it saves."""
+"""A mapping with fewer keys is stored as one value: handling its keys one by one would cost more than it saves."""
 
 
 class _Backing:
-    """The items that successive versions of a list share, and what is known of their shape."""
+    """The items that successive versions of a list share, and their shape as far as it is known."""
 
     __slots__ = ("items", "known", "records")
 
@@ -28,7 +28,7 @@ class _Backing:
         self.items = items
         self.records = Records()
         self.known: tuple[int, Shape | None] = (0, None)
-        """How many items were looked at, and their shape: one value, since threads share it."""
+        """How many items were inspected, and their shape; one tuple, because threads share it."""
 
 
 class HeldList:
@@ -55,7 +55,7 @@ class HeldList:
         return copied_all(self.value(), self._shape())
 
     def begins(self, others: list[Any]) -> bool:
-        """Whether a list begins with these items, or with others that are the same."""
+        """Whether a list begins with these items, or with equal ones."""
         if len(others) < self._length:
             return False
         items = self.value()
@@ -73,16 +73,16 @@ class HeldList:
             return records.suspects(others[: self._length]) if len(records) == self._length else None
 
     def _shape(self) -> Shape | None:
-        """Return the shape of the items; only those are looked at that were not looked at before."""
+        """Return the shape of the items; only items that were not inspected before are inspected."""
         count, shape = self._backing.known
         if count < self._length:
             shape = grown_shape(shape, self._backing.items[count : self._length])
             self._backing.known = (self._length, shape)
-        return shape  # that of a longer list, maybe: what holds for more items holds for these
+        return shape  # it may be the shape of a longer list, which is true of these items, too
 
     def grown(self, items: tuple[Any, ...]) -> HeldList:
         """Return the list with items at its end."""
-        with _growing:  # two threads that go on from one state must not both take it for the longest
+        with _growing:  # two threads that continue from one state must not both append to the backing list
             longer = object.__new__(HeldList)
             is_longest = len(self._backing.items) == self._length
             longer._backing = self._backing if is_longest else _Backing(self.value())
@@ -92,7 +92,7 @@ class HeldList:
 
 
 class HeldMapping:
-    """A mapping, of which nobody changes the values."""
+    """A mapping whose values do not change."""
 
     __slots__ = ("_items", "_records", "_shape")
 
@@ -110,13 +110,13 @@ class HeldMapping:
         if self._shape is None:
             self._shape = grown_shape(None, self._items.values())
         copy = self._items.copy()
-        if self._shape is not Shape.IMMUTABLE:  # setting keys that are there is quicker than to build the mapping
+        if self._shape is not Shape.IMMUTABLE:  # setting existing keys is quicker than building the mapping
             each = dict.copy if self._shape is Shape.RECORDS else copied
             copy.update(zip(self._items, map(each, self._items.values()), strict=True))
         return copy
 
     def merged(self, items: Mapping[Any, Any], removed: Collection[Any]) -> HeldMapping:
-        """Return the mapping without some keys, and with others set."""
+        """Return the mapping with some keys removed and others set."""
         shape = None if self._shape is None else grown_shape(self._shape, items.values())
         after = HeldMapping(merged(self._items, items, removed), shape)
         if shape is Shape.RECORDS and self._records is not None and len(items) == 1 and not removed:
@@ -127,15 +127,15 @@ class HeldMapping:
         return after
 
     def merge_to(self, new: dict[Any, Any]) -> tuple[dict[Any, Any], tuple[Any, ...]] | None:
-        """Return the items to set and the keys to remove on the way to another mapping.
+        """Return the items to set and the keys to remove to get to another mapping.
 
-        None when that is half of it or more, or when the keys of new are not in the order that this would leave.
+        None if that is half of the mapping or more, or if the new keys have another order than this would give.
         """
         old = self._items
         if len(old) < SMALLEST_MERGE or len(new) < len(old) // 2:
             return None
         keys, values, most = list(new), list(new.values()), len(new) // 2
-        in_order = len(new) >= len(old) and all(map(is_, old, new))  # nearly always: no key is gone, none has moved
+        in_order = len(new) >= len(old) and all(map(is_, old, new))  # nearly always true: no key was removed or moved
         before = list(old.values()) if in_order else [old.get(key, _ABSENT) for key in keys]
         found = self._differing(before, values) if in_order else differing(before, values)
         at = [*islice(found, most + 1), *range(len(before), len(new))]
@@ -156,7 +156,7 @@ class HeldMapping:
 
 
 def merged(old: Mapping[Any, Any], items: Mapping[Any, Any], removed: Collection[Any]) -> dict[Any, Any]:
-    """Return the mapping without some keys, and with others set: new ones at its end."""
+    """Return the mapping with some keys removed and others set; new keys come last."""
     after = dict(old)
     for key in removed:
         after.pop(key, None)

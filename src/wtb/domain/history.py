@@ -121,11 +121,11 @@ class ExecutionHistory(Displayed):
         return tuple(self._runs_on(self.lineage(branch), open_at=self.branch(branch)))
 
     def _runs_on(self, line: tuple[Checkpoint, ...], open_at: Branch) -> Iterable[NodeRun]:
-        """Yield the node runs that led along the line, and those that began at its end and have not led on.
+        """Yield the node runs that made the line, and those that began at its end and have no result yet.
 
-        Several runs can begin at one checkpoint: members of a superstep, or first tries that a rollback or a
-        fork left behind. A run belongs to the line when its last checkpoint lies on it; one that has not completed
-        and that the line goes on from was taken up by another, which counts for both.
+        Several runs can begin at one checkpoint: the nodes of a superstep, or first tries that a rollback or a
+        fork left behind. A run belongs to the line if its last checkpoint lies on it. If the line continues from an
+        uncompleted run, another run took that one over and counts for both.
         """
         on_line = {checkpoint.id for checkpoint in line}
         for checkpoint in (None, *(checkpoint.id for checkpoint in line)):
@@ -136,7 +136,7 @@ class ExecutionHistory(Displayed):
                     yield run
 
     def is_inherited(self, call: ToolCall) -> bool:
-        """Whether a node run that began in the middle of another took this call over, instead of making it."""
+        """Whether a node run took this call over from another run, in whose middle it began, instead of making it."""
         run = self._runs_by_id.get(call.node_run_id)
         began = self._by_id.get(run.input_id) if run is not None and run.input_id is not None else None
         if began is None or not began.is_inside:
@@ -144,10 +144,10 @@ class ExecutionHistory(Displayed):
         return call.had_ended_at(began.step, began.created_at)
 
     def original(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return the checkpoint that a node made itself in its middle and that this one stands for.
+        """Return the checkpoint inside a node that the node itself made and that this checkpoint repeats.
 
-        One that was put behind it by hand, or by a rollback, knows no more of what the node has done. Of a node run of
-        another execution it is the nearest that is known to be of that one.
+        A checkpoint that a person or a rollback added after it knows no more about the node's work. If the node run
+        belongs to another execution, return the nearest checkpoint that is known to come from that execution.
         """
         run = self._runs_by_id.get(checkpoint.node_run_id) if checkpoint.node_run_id is not None else None
         while run is not None and checkpoint.is_inside and not self._was_made_by(run, checkpoint):
@@ -164,7 +164,7 @@ class ExecutionHistory(Displayed):
 
     @cached_property
     def _made(self) -> frozenset[CheckpointId]:
-        """The checkpoints that node runs have made themselves, each on the way to the last one of its run."""
+        """The checkpoints that node runs made themselves, found backwards from the last one of each run."""
         found: set[CheckpointId] = set()
         for run in self.node_runs:
             at = self._by_id.get(run.last_id) if run.last_id is not None else None
@@ -222,9 +222,9 @@ class ExecutionHistory(Displayed):
             if wanted and boundary.status is NodeStatus.COMPLETED and boundary.last_id is not None:
                 checkpoint = self._by_id[boundary.last_id]
                 if checkpoint.deleted or not boundary.checkpoint_count:
-                    break  # an earlier visit is not what was meant
+                    break  # the caller did not mean an earlier visit
                 return checkpoint
-        for checkpoint in reversed(self.lineage(branch)):  # of a thread that LangGraph drives: it has no node runs
+        for checkpoint in reversed(self.lineage(branch)):  # a thread that LangGraph drives has no node runs
             is_exit = checkpoint.node_run_id is None and checkpoint.trigger is Trigger.NODE_END
             if is_exit and checkpoint.node == node and visit in (None, checkpoint.visit) and not checkpoint.deleted:
                 return checkpoint
@@ -283,7 +283,7 @@ def check_name(name: str, nodes: Collection[str]) -> None:
 
 
 def _number(text: str) -> int:
-    """Return the number that the text is; -1, which counts nothing, when it is none."""
+    """Return the text as a number; -1, which matches nothing, if it is not a number."""
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 

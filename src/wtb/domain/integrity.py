@@ -1,4 +1,4 @@
-"""Integrity: what is wrong with a store, which runs it affects, and whether it can be repaired."""
+"""Integrity: the faults of a store, the runs that they affect, and whether they can be repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JobAttempt: one attempt at a job: which process made it, when, and how it ended."""
+"""JobAttempt: one attempt at a job, with its process, its times and its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 MOST_LOST_WORKERS = 3
-"""How often a job may lose its worker; then it is a dead letter."""
+"""A job that has lost its worker this often becomes a dead letter."""
 
 
 class AttemptEnd(StrEnum):
@@ -23,7 +23,7 @@ class AttemptEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerName:
-    """The name of a process as leases have it: `host-boot:namespace/pid/start`."""
+    """The name of a process in leases: `host-boot:namespace/pid/start`."""
 
     name: str
 
@@ -42,12 +42,12 @@ class WorkerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAttempt:
-    """One attempt at a job. `worker` is the name of the process, as leases have it."""
+    """One attempt at a job. `worker` is the name of the process, as in leases."""
 
     worker: str
     end: AttemptEnd
     started: datetime | None
-    """None if that is not known: the worker was lost."""
+    """None if it is unknown because the worker was lost."""
     ended: datetime
     reason: str | None = None
     """How the worker ended, if it was lost."""

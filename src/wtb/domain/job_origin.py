@@ -1,4 +1,4 @@
-"""JobOrigin: the job of a batch that made a run, as the metadata of the run says."""
+"""JobOrigin: the batch job that made a run, as stored in the run's metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrigin:
-    """The batch, combination, case and repeat of a run. A fork keeps those of the run that it was forked from."""
+    """The batch, combination, case and repeat of a run. A fork keeps those of its source run."""
 
     batch_id: str
     combination: str
@@ -43,5 +43,5 @@ class JobOrigin:
 
 
 def of_fork(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a fork, given those of its source: no batch made the fork, so it is marked."""
+    """Return the metadata of a fork from those of its source, marked as a fork because no batch made it."""
     return metadata if JobOrigin.find(metadata) is None else {**metadata, "fork": True}

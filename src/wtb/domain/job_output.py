@@ -12,20 +12,20 @@ from wtb.domain.secrets import MASK, Masker, Secret
 from wtb.domain.values import Legible
 
 MOST_CHARACTERS = 4_000
-"""How much of a text is kept: ten thousand of them still load in a second."""
+"""The length at which a text is cut; ten thousand texts of this length load in a second."""
 _SEARCHED = 10 * MOST_CHARACTERS
-"""How much is searched for secrets: more than is kept, so that none is cut in half."""
+"""The length that is searched for secrets: more than is kept, so that no secret is cut in half."""
 _DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutput:
-    """The output of a job as text; `size` counts the characters of the whole, of which only the first are kept."""
+    """The output of a job as text, cut if it is long; `size` is the number of characters before the cut."""
 
     text: str
     size: int
     made_by: str = ""
-    """A digest of the rule that reads the output: another rule may read another one."""
+    """A digest of the rule that reads the output; another rule may read a different output."""
     is_error: bool = False
     """Whether the text says why there is no output."""
 
@@ -53,10 +53,10 @@ def output_of(value: Any, masker: Masker, made_by: str = "") -> JobOutput:
 
 
 def legible_text(value: Any, masker: Masker) -> str:
-    """Return a value as a person would write it; values of secret keys are masked, and other secrets are not yet.
+    """Return a value as a person would write it. Values of secret keys are masked; the caller masks other secrets.
 
-    A text stays as it is. Of a mapping with one key, only the value counts. A mapping with several keys has one line
-    per key, and a conversation one line per message.
+    A text stays as it is. A mapping with one key becomes its value. A mapping with several keys has one line per key,
+    and a conversation one line per message.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -89,7 +89,7 @@ def _conversation(messages: Sequence[Any], masker: Masker) -> str:
 
 
 def _spoken(message: Any, masker: Masker) -> tuple[str, str]:
-    """Return who said something, and what."""
+    """Return the speaker and the text of a message."""
     who, what = (message["role"], message["content"]) if isinstance(message, Mapping) else _parts(message)
     if isinstance(what, list) and what and all(isinstance(block, str | Mapping) for block in what):
         what = "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in what)
@@ -101,7 +101,7 @@ def _parts(message: Any) -> tuple[str, Any]:
 
 
 def _plain(value: Any, masker: Masker, depth: int) -> Any:
-    """Return a value as plain data; no method of an unknown object is called, which may be slow or have effects."""
+    """Return a value as plain data; do not call methods of unknown objects, which may be slow or have effects."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Secret):

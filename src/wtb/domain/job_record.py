@@ -1,4 +1,4 @@
-"""JobRecord: the result of a job: its output, its scores and what they depend on, times, usage, and the error."""
+"""JobRecord: the result of a job: its output, its scores and their dependencies, times, usage, and the error."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from wtb.domain.spending import NOTHING_SPENT, Spent
 from wtb.domain.statistics.measurement import Measured
 
 Scores = Mapping[str, Any]
-"""By evaluator: a number, or `{"error": …}` where it failed."""
+"""By evaluator: a number, or `{"error": …}` if it failed."""
 
 WORKER_LOST = "WorkerLost"
-"""The type of the error of a job that lost its worker too often."""
+"""The error type of a job that lost its worker too often."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """What came of a job. A job that is run anew keeps what it has spent, and what it must take back."""
+    """The result of a job. If the job runs again, it keeps its spending and the calls that it must take back."""
 
     scores: Scores | None = None
     """None until there is a finished run."""
     bools: tuple[str, ...] = ()
     """The evaluators whose score was true or false."""
     scored_by: Mapping[str, str] = field(default_factory=dict)
-    """What each score depends on beside the run, as a digest."""
+    """A digest of each score's dependencies other than the run."""
     scored_in: Mapping[str, Window] = field(default_factory=dict)
-    """Where in a trace each evaluator ran: what it read there counts."""
+    """The part of a trace in which each evaluator ran; its score depends on everything read there."""
     error: Failure | None = None
     latency_s: float | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
     unpriced: tuple[str, ...] = ()
-    """Models whose price nobody knew."""
+    """Models without a known price."""
     measured: Measured | None = None
     executed: int | None = None
     """Node runs that were executed; None for jobs of earlier versions."""
@@ -48,23 +48,23 @@ class JobRecord:
     trace: str | None = None
     """The trace of the process that ran the job."""
     traces: tuple[Window, ...] = ()
-    """Where in which traces its node runs were executed: what was read there counts."""
+    """The parts of traces in which its node runs were executed; its result depends on everything read there."""
     external: Mapping[str, int] = field(default_factory=dict)
-    """How often its run called each external tool, for real."""
+    """How often its run really called each external tool."""
     spent: Spent = NOTHING_SPENT
     output: JobOutput | None = None
     """None for jobs that failed, and for jobs of earlier versions until their batch runs again."""
     judging: Usage = NOTHING
-    """What its evaluators used; `spent` includes it, `usage` does not: it is no cost of the workflow."""
+    """The usage of its evaluators. `spent` includes it; `usage` does not, because the workflow did not cause it."""
     paid: tuple[str, ...] = ()
-    """The evaluators that have used something: to run them again may cost something, too."""
+    """The evaluators that reported usage; running them again may cost money again."""
     take_back: Mapping[str, str] = field(default_factory=dict)
-    """The runs whose external calls are to be taken back once they have ended, each with why that failed the last time.
+    """The runs whose external calls must be taken back after they end, each with the last error of doing so.
 
-    A run is here before it begins, so that whoever goes on after a crash knows of it, and goes once it is clean.
+    A run is listed before it begins, so that it is known after a crash, and removed once its calls are taken back.
     """
     alone: bool = False
-    """Whether it takes nothing from other jobs, so that its times are its own; also when another process goes on."""
+    """Whether it shares no results, so that its times are its own. A process that continues the job keeps to this."""
     attempts: tuple[JobAttempt, ...] = ()
     """All attempts since the job was last queued, in order; empty for jobs of earlier versions."""
 
@@ -85,17 +85,17 @@ class JobRecord:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The scores without those that evaluators failed to give."""
+        """The scores of evaluators that did not fail."""
         return {name: score for name, score in (self.scores or {}).items() if not isinstance(score, Mapping)}
 
     @property
     def score_errors(self) -> dict[str, str]:
-        """Why evaluators gave no score, by their names."""
+        """The errors of evaluators that failed, by name."""
         scores = self.scores or {}
         return {name: str(score["error"]) for name, score in scores.items() if isinstance(score, Mapping)}
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain JSON, without what is empty."""
+        """Return it as plain JSON, without empty fields."""
         found = {
             "bools": list(self.bools),
             "scored_by": dict(self.scored_by),

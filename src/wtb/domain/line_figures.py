@@ -50,7 +50,7 @@ class LineFigures:
 
 
 def completed_runs(history: ExecutionHistory) -> tuple[NodeRun, ...]:
-    """Return the node runs that led along the active line; one that waits for its siblings has not led on yet."""
+    """Return the node runs that made the active line; one that still waits for its siblings is not included."""
     return tuple(run for run in history.runs() if run.status is NodeStatus.COMPLETED and run.last_id is not None)
 
 
@@ -64,7 +64,7 @@ def ms_of(run: NodeRun) -> float:
 def _step_of(run: NodeRun, line: Mapping[CheckpointId, Checkpoint]) -> CheckpointId | NodeRunId:
     """Return the checkpoint that the node runs of one superstep made together.
 
-    A run whose checkpoint could not be stored ends with that of a later step; it was a step of its own.
+    A run whose checkpoint could not be stored ends with a later step's checkpoint, but counts as its own step.
     """
     assert run.last_id is not None
     owner = line[run.last_id].node_run_id
@@ -72,9 +72,9 @@ def _step_of(run: NodeRun, line: Mapping[CheckpointId, Checkpoint]) -> Checkpoin
 
 
 def _ends(line: Iterable[Checkpoint]) -> set[CheckpointId]:
-    """Return the checkpoints that steps ended with: all that is known of a thread that LangGraph drives itself.
+    """Return the checkpoints that ended steps. A thread that LangGraph drives itself has no other record of steps.
 
-    There the first one after an input only takes the input in.
+    The first checkpoint after an input only stores the input, so it ends no step.
     """
     return {
         after.id

@@ -20,7 +20,7 @@ class SourceKind(StrEnum):
 
     @property
     def is_verifiable(self) -> bool:
-        """Whether WTB can tell later that it has changed; it cannot know what a server would answer now."""
+        """Whether WTB can notice a later change; it cannot know what a server would answer now."""
         return self not in (SourceKind.NETWORK, SourceKind.PROCESS)
 
 
@@ -44,16 +44,16 @@ class ObservedSource:
 
 
 EVERY_VARIABLE = "*"
-"""The name that stands for all variables, as when a function copies the whole environment."""
+"""The name for all variables at once, used when a function copies the whole environment."""
 
 ABSENT = "absent"
-"""The digest of a file or variable that is not there."""
+"""The digest of a file or variable that does not exist."""
 
 WRITTEN = "written by the run"
-"""The digest of a file that the run itself wrote: what it holds is a result, not an input."""
+"""The digest of a file that the run itself wrote: its content is a result, not an input."""
 
 ANYBODY = "*"
-"""The reader when none of the user's functions was on the stack: the observation may concern any node."""
+"""The reader if no function of the user was on the stack; the observation may concern any node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ class ReplayVerdict(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     TAKEN = "taken"
-    """No node made it, as when a person changed the state: it is taken as it was recorded."""
+    """No node made the step, for example because a person changed the state; the recorded state is used."""
     UNKNOWN = "unknown"
-    """It, or the step before it, was deleted, or the results of its nodes were not recorded."""
+    """The step or the one before it was deleted, or the results of its nodes were not recorded."""
 
 
 class Aspect(StrEnum):
@@ -42,8 +42,7 @@ class Aspect(StrEnum):
 class Difference:
     """Where the recorded run and the current workflow differ, or why the workflow gave nothing.
 
-    `nodes` are the nodes whose results it comes from. `key` is the key of the state that differs; an absent value is
-    MISSING.
+    `nodes` are the nodes whose results caused it. `key` is the state key that differs; an absent value is MISSING.
     """
 
     step: int
@@ -57,7 +56,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedStep:
-    """One checkpoint of the line; `visits` are the visits of nodes that ended with it, as (node, visit)."""
+    """One checkpoint of the line; `visits` are the node visits that ended with it, as (node, visit)."""
 
     step: int
     checkpoint_id: CheckpointId
@@ -173,7 +172,7 @@ class StepReplay:
         except Exception as error:  # noqa: BLE001  a condition of the user's may raise anything
             yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, error=_said(error))
             return
-        # Those that run at the same time have an order too, but it shows in the state, or nowhere.
+        # The order of nodes that run at the same time does not matter here: it shows in the state, or nowhere.
         if set(now.next_nodes) != set(was.next_nodes):
             yield differs(aspect=Aspect.NEXT_NODES, recorded=was.next_nodes, replayed=now.next_nodes)
         if now.joins != was.joins:
@@ -181,7 +180,7 @@ class StepReplay:
 
 
 class EngineReplay:
-    """The same for a workflow that another library drives: its engine makes each step from the recorded results."""
+    """Replays a workflow that another library drives: its engine makes each step from the recorded results."""
 
     def __init__(self, engine: Engine, names: tuple[str, ...], codec: Codec) -> None:
         self._engine = engine
@@ -231,7 +230,7 @@ class EngineReplay:
 
 
 def _by_position(nodes: tuple[str, ...], returned: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what was recorded of each node that was due; one that was due several times has an entry for each."""
+    """Return the recorded result of each due node; a node that was due several times has one entry for each."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for name, update in returned.items():
         found.setdefault(name.partition("#")[0], []).append(update)

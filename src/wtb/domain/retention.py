@@ -1,4 +1,4 @@
-"""Retention: decides which checkpoints of a run may be deleted, and which must stay whatever their age."""
+"""Retention: decides which checkpoints of a run may be deleted, and which must stay at any age."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class RetentionPolicy:
         return _days_before(now, self.keep_days)
 
     def oldest_workspace(self, now: datetime) -> datetime | None:
-        """Return the time before which a run must have ended so that its folders may be removed; None if they stay."""
+        """Return the time before which a run must have ended for its folders to be removed; None if they stay."""
         return None if self.keep_workspaces_days is None else _days_before(now, self.keep_workspaces_days)
 
 
 def _days_before(now: datetime, days: float) -> datetime:
     try:
         return now - timedelta(days=days)
-    except OverflowError:  # more days than there have been
+    except OverflowError:  # more days than the calendar has
         return datetime.min.replace(tzinfo=now.tzinfo)
 
 
@@ -74,9 +74,9 @@ class Stub(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A run as retention sees it: its own checkpoints by id, oldest first, where it stands, and what must stay.
+    """A run as retention sees it: its own checkpoints by id, oldest first, its head, and checkpoints that must stay.
 
-    A line that begins in another run, which this one was forked from, begins here with the first checkpoint of its own.
+    The line of a forked run begins here with the run's own first checkpoint.
     """
 
     stubs: Mapping[CheckpointId, Stub]
@@ -92,7 +92,7 @@ class Outline:
         branches: Sequence[Branch],
         open_runs: Sequence[NodeRun],
     ) -> Outline:
-        """Return the outline of a run, given its own checkpoints in the order of their steps; none of them is kept."""
+        """Return the outline of a run from its checkpoints in the order of steps; it keeps no reference to them."""
         runs = {run.id for run in open_runs}
         stubs: dict[CheckpointId, Stub] = {}
         for checkpoint in checkpoints:
@@ -126,7 +126,7 @@ def _stub(checkpoint: Checkpoint, parent: Stub | None, open_runs: Collection[Nod
 
 
 def _needed(branches: Sequence[Branch], open_runs: Sequence[NodeRun]) -> Iterator[CheckpointId]:
-    """Yield heads, branch points, and what nodes that are open began from or have made."""
+    """Yield heads, branch points, and the checkpoints that open node runs began from or have made."""
     for branch in branches:
         yield from (id for id in (branch.head_id, branch.forked_from_id) if id is not None)
     for run in open_runs:
@@ -134,7 +134,7 @@ def _needed(branches: Sequence[Branch], open_runs: Sequence[NodeRun]) -> Iterato
 
 
 def open_runs(runs: Iterable[NodeRun], heads: Iterable[Checkpoint]) -> tuple[NodeRun, ...]:
-    """Return the node runs that may yet go on: not ended, waiting for their barrier, or with a head in their middle."""
+    """Return the node runs that may still continue: not ended, waiting for their barrier, or with a head inside."""
     inside = {head.node_run_id for head in heads if head.trigger is not Trigger.NODE_END}
     return tuple(run for run in runs if run.status is NodeStatus.STARTED or run.pending is not None or run.id in inside)
 
@@ -142,8 +142,8 @@ def open_runs(runs: Iterable[NodeRun], heads: Iterable[Checkpoint]) -> tuple[Nod
 def expendable(outline: Outline, policy: RetentionPolicy, now: datetime) -> list[tuple[Stub, Reason]]:
     """Return the automatic checkpoints of a run that may be deleted, newest first, each with the reason.
 
-    Never those that a person made, heads and branch points of this run, the start, what an open node began from or
-    has made, nor what redo needs. What other runs were forked from is not known here.
+    It never returns checkpoints that a person made, heads and branch points of this run, the start, checkpoints that an
+    open node began from or made, or those that redo needs. It does not know where other runs were forked.
     """
     on_line = {stub.id for stub in outline.line_to(outline.head_id)}
     last = set(_last_automatic(outline, policy.keep_last))
@@ -171,8 +171,8 @@ def _redoable(
 ) -> set[CheckpointId]:
     """Return the lines that rollbacks left behind and that a redo may still need.
 
-    A rollback makes a safety checkpoint at the end of the line that it leaves; the line is kept while that one is
-    not too old.
+    A rollback makes a safety checkpoint at the end of the line that it leaves; the line is kept until that checkpoint
+    is too old.
     """
     found: set[CheckpointId] = set()
     oldest = policy.oldest(now)

@@ -18,7 +18,7 @@ from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall
 from wtb.domain.values import evolve
 
 HEADS = "wtb.heads"
-"""The key under which the safety checkpoint of a LangGraph thread holds the head of each branch."""
+"""The key under which a LangGraph thread's safety checkpoint stores the head of each branch."""
 
 
 class RollbackDirection(StrEnum):
@@ -53,8 +53,8 @@ class CallKey:
 class Rollback:
     """The journal of one rollback or redo: its head, its target, and the calls that it undoes or repeats.
 
-    `calls` are in the order in which they are handled. `safety_id` is the checkpoint that was made before it, of
-    the run as it was.
+    `calls` are in the order in which they are handled. `safety_id` is the checkpoint that saved the run's position
+    before it began.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Rollback:
     created_at: datetime
     ended_at: datetime | None = None
     number: int | None = None
-    """Its number among the rollbacks of the run, whatever the clock says; older records have none."""
+    """Its number among the run's rollbacks, independent of the clock; older records have none."""
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ class CannotUndo(InvalidInput):
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackPlan:
-    """What a rollback would do, newest first; it does nothing else.
+    """All that a rollback would do, newest first.
 
     `reverse` holds the calls to undo. `irreversible` holds calls that happened, or may have, and cannot be undone.
     `kept` holds calls that stay because another branch builds on them, or because you asked to keep tool calls.
@@ -166,8 +166,8 @@ def plan_rollback(
 ) -> RollbackPlan:
     """Return what a rollback to a checkpoint of the active line would undo.
 
-    `calls` are the calls of the execution, `forks` the branches, of whichever execution, that have the target in
-    their lineage.
+    `calls` are the calls of the execution. `forks` are the branches, of any execution, that have the target in their
+    lineage.
     """
     check_target(history, target)
     line = history.lineage()
@@ -199,7 +199,7 @@ def plan_rollback(
 def calls_left(calls: Sequence[ToolCall], journals: Sequence[Rollback]) -> list[ToolCall]:
     """Return the external calls of a run that are in effect and may be taken back, newest first.
 
-    Whoever abandons taking calls back wants to keep them.
+    If a person abandoned taking calls back, those calls are kept, so they are left out.
     """
     given_up = [
         journal
@@ -211,7 +211,7 @@ def calls_left(calls: Sequence[ToolCall], journals: Sequence[Rollback]) -> list[
 
 
 def in_order_of_undoing(calls: Sequence[ToolCall], find_tool: Callable[[str], Tool | None]) -> list[ToolCall]:
-    """Return the calls with those last that cannot be undone: they must not keep the others from being undone."""
+    """Return the calls with irreversible ones last, so that these do not keep the others from being undone."""
     return sorted(calls, key=lambda call: not can_reverse(call, find_tool(call.tool)))
 
 
@@ -227,9 +227,9 @@ def check_target(history: ExecutionHistory, target: Checkpoint) -> None:
 
 
 class _Reach:
-    """Which calls belong to some checkpoints: those of runs that completed there, or that were made up to one inside.
+    """The calls that belong to some checkpoints: calls of node runs that completed there, or made before one inside.
 
-    `open_at` adds what was begun at the head of a branch and has not led on.
+    `open_at` adds the calls of node runs that began at the head of a branch and have no result yet.
     """
 
     def __init__(self, history: ExecutionHistory, checkpoints: Sequence[Checkpoint], open_at: Branch | None = None):
@@ -255,9 +255,9 @@ class _Reach:
 
 
 def calls_after(history: ExecutionHistory, checkpoint: Checkpoint, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return the calls that were made on lines after a checkpoint, in the order of their starts.
+    """Return the calls that were made after a checkpoint, on any line, in the order of their starts.
 
-    A call that several node runs have, because one took it over from another, is named once.
+    A call that one node run took over from another is listed once.
     """
     behind, made = history.builds_on(checkpoint.id), history.original(checkpoint)
     inputs = {run.id: run.input_id for run in history.node_runs}

@@ -1,4 +1,4 @@
-"""Routing: decides which nodes come next when some have finished."""
+"""Routing: decides which nodes come next after a superstep."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Predicate = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
 
 
 class Finished(NamedTuple):
-    """A node that completed, with what it returned."""
+    """A completed node with its update."""
 
     node: str
     returned: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Route:
 
 @dataclass(slots=True)
 class _Exits:
-    """The edges out of one node, conditional ones in the order in which they are tried."""
+    """The edges that leave one node; the conditional ones are in the order in which they are tried."""
 
     plain: list[str] = field(default_factory=list)
     conditional: list[tuple[Edge, Predicate]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Router:
     def after(
         self, finished: Sequence[Finished], state: Mapping[str, Any], joins: Mapping[str, tuple[str, ...]]
     ) -> Route:
-        """Return what follows a superstep whose results are already in the state."""
+        """Return the route after a superstep whose results are already in the state."""
         targets: set[str] = set()
         waiting = dict(joins)
         notes: list[str] = []
@@ -92,7 +92,7 @@ class Router:
         return set(exits.plain)
 
     def _arrive(self, node: str, waiting: dict[str, tuple[str, ...]]) -> set[str]:
-        """Note the arrival at every join that waits for this node; return the targets of those that are complete."""
+        """Record the node's arrival at the joins that wait for it; return the targets of joins that are complete."""
         complete: set[str] = set()
         for edge in self._exits[node].joins:
             arrived = {*waiting.pop(str(edge), ()), node}

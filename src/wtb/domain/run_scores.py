@@ -12,7 +12,7 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScore:
-    """What one evaluator said about a run: a score, or the error if it failed."""
+    """The result of one evaluator for a run: a score, or the error if it failed."""
 
     id: str
     execution_id: ExecutionId

@@ -1,4 +1,4 @@
-"""Ports for work that is done side by side: Runner for the jobs of a batch, ParallelMap for a plain function."""
+"""Ports for parallel work: Runner runs the jobs of a batch, ParallelMap calls a plain function with many items."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class JobLost:
 
 @dataclass(frozen=True, slots=True)
 class ResultSettled:
-    """A worker has stored a result that other jobs may wait for, or has given it up."""
+    """A worker has stored a result that other jobs may wait for, or has given up making it."""
 
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """A worker has ended its work. `changing` names the values that its runs changed, which others did not see."""
+    """A worker has ended. `changing` names the values that its runs changed and that other workers did not see."""
 
     trace_id: str
     changing: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 """The outcome of an attempt at a job."""
 
 RunnerReport = JobReport | JobLost | ResultSettled | WorkerEnded
-"""What a runner reports; threads only have the outcomes of jobs to report."""
+"""Everything that a runner can report; a runner of threads reports only the outcomes of jobs."""
 
 RunJob = Callable[[int], JobReport]
 """Runs a job, by its number, until it ends or has to wait, and stores the result."""
@@ -97,7 +97,7 @@ class Runner(Protocol):
     """Runs jobs side by side: in threads, in processes or on other machines."""
 
     def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
-        """Get ready to run this many jobs at a time; call `report` with the report of each, from any thread."""
+        """Get ready to run this many jobs at a time; pass the report of each to `report`, from any thread."""
         ...
 
     def submit(self, number: int) -> None:
@@ -111,7 +111,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What a worker in another process gets: ids, and the settings of the store. It loads the rest itself."""
+    """The task of a worker in another process: ids and the store's settings. The worker loads the rest itself."""
 
     batch_id: str
     trace_id: str
@@ -150,7 +150,7 @@ class WorkerRunner(Protocol):
     """
 
     def assign(self, assignment: Assignment) -> None:
-        """Say what the workers will work on; called once, before `start`."""
+        """Give the workers their task; called once, before `start`."""
         ...
 
 

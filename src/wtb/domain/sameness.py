@@ -1,7 +1,7 @@
 """Sameness: whether two values are equal and have the same types throughout.
 
-A list that a node returns is compared with the one it was given, item by item. Most items are the very same objects, or
-copies that hold the same objects, so identity is asked first, for many items at a time and without a loop in Python.
+A list that a node returns is compared with the list that it got, item by item. Most items are the very same objects, or
+copies that hold the same objects, so identity is checked first, for many items at a time and without a Python loop.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 from uuid import UUID
 
 _EXACT = frozenset({str, int, bool, bytes, date, timedelta, UUID})
-"""Types whose == is true of the same values only."""
+"""Types whose == is true only for the same values."""
 _BY_TEXT = frozenset({float, Decimal, datetime, time})
-"""Types whose == overlooks a sign of zero, trailing zeros, a time zone or a fold, and is false of NaN."""
+"""Types whose == ignores a sign of zero, trailing zeros, a time zone or a fold, and is false for NaN."""
 
 _ONE_BY_ONE = 8
-"""So few items are compared one by one."""
+"""Up to this many items are compared one by one."""
 _TOGETHER = 512
-"""Mappings that are compared together. Where one differs, only these are looked at again to find it."""
+"""The number of mappings compared together. If one differs, only these are compared again to find it."""
 _LEVELS = 8
-"""Levels of nesting that are compared together. A list that holds itself twice would double at each."""
+"""The levels of nesting compared together. A list that holds itself twice would double at each level."""
 
 
 CONTENTS: dict[str, Callable[[Any], Any]] = {}
-"""By the name of a type (`module:name`), the data that its values are compared by; other objects by their fields."""
+"""By type name (`module:name`), the function that returns the data to compare; other objects use their fields."""
 
 _Parts = Callable[[], Iterator[Any]]
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types throughout: True, 1 and 1.0 are three different values."""
+    """Whether two values are equal and have the same types throughout: True, 1 and 1.0 are three different values."""
     return one is other or (type(one) is type(other) and _are_same((one,), (other,)))
 
 
@@ -57,12 +57,12 @@ def differing(old: Sequence[Any], new: Sequence[Any]) -> Iterator[int]:
 
 
 def unlike(old: Sequence[Any], new: Sequence[Any], suspects: Iterable[int]) -> Iterator[int]:
-    """Yield those of some positions where the items are not the same."""
+    """Yield those of the suspected positions where the items are not the same."""
     return (at for at in suspects if not same(old[at], new[at]))
 
 
 def _unequal(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return where == says that items differ: it is quick, but overlooks types, and NaN differs from itself."""
+    """Return the positions where items differ by ==; it is quick, but ignores types, and NaN differs from itself."""
     try:
         return [*compress(count(), map(ne, old, new))]
     except Exception:  # noqa: BLE001 an == of the user's own may raise anything, and a bool of it too
@@ -70,7 +70,7 @@ def _unequal(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
 
 
 def _differing(old: Sequence[Any], new: Sequence[Any], start: int, end: int) -> Iterator[int]:
-    """Compare all items together, and where they are not all the same, each half of them."""
+    """Compare all items together; if they are not all the same, compare each half in the same way."""
     if end - start <= _ONE_BY_ONE:
         yield from unlike(old, new, range(start, end))
     elif not _are_same(old[start:end], new[start:end]):
@@ -80,7 +80,7 @@ def _differing(old: Sequence[Any], new: Sequence[Any], start: int, end: int) -> 
 
 
 class Records:
-    """Mappings with their keys and values in a row, so that they are compared with others in half the time."""
+    """Mappings with their keys and values laid out in flat lists, which halves the time of a comparison."""
 
     __slots__ = ("_keys", "_lengths", "_values")
 
@@ -94,13 +94,13 @@ class Records:
         return len(self._lengths)
 
     def extend(self, mappings: Sequence[Any]) -> None:
-        """Add mappings, which nobody changes any more."""
+        """Add mappings, which must not change any more."""
         self._lengths += map(len, mappings)
         self._keys += chain.from_iterable(mappings)
         self._values += _values(mappings)
 
     def extended(self, mapping: Mapping[Any, Any]) -> Records:
-        """Return the records with another one at the end."""
+        """Return the records with one more mapping at the end."""
         after = Records()
         after._lengths = [*self._lengths, len(mapping)]
         after._keys = [*self._keys, *mapping]
@@ -108,7 +108,7 @@ class Records:
         return after
 
     def replaced(self, at: int, mapping: Mapping[Any, Any]) -> Records:
-        """Return the records with another mapping in one place."""
+        """Return the records with the mapping at one position replaced."""
         start = sum(self._lengths[:at])
         old = slice(start, start + self._lengths[at])
         after = Records()
@@ -118,9 +118,9 @@ class Records:
         return after
 
     def suspects(self, others: Sequence[Any]) -> list[int] | None:
-        """Return which of others do not hold the very same keys and values; None when that cannot be told quickly.
+        """Return the positions whose mappings do not hold the very same keys and values; None if that is slow to tell.
 
-        All others are the same.
+        The mappings at all other positions are the same.
         """
         found: set[int] = set()
         start = 0
@@ -148,11 +148,11 @@ def _are_same(old: Sequence[Any], new: Sequence[Any]) -> bool:
 
 
 def _all_same(old: Sequence[Any], new: Sequence[Any], levels: int) -> bool:
-    """Compare two lists of the same length; items of one type are compared all together."""
+    """Compare two lists of the same length; all items of one type are compared together."""
     if all(map(is_, old, new)):
         return True
     kinds = set(map(type, old))
-    if len(kinds) > 1:  # often it is only one type that is not identical: of texts and lists, the lists
+    if len(kinds) > 1:  # often only the items of one type are not identical: of texts and lists, the lists
         unlike = list(map(is_not, old, new))
         old, new = list(compress(old, unlike)), list(compress(new, unlike))
         kinds = set(map(type, old))
@@ -170,12 +170,12 @@ def _same_contents(kind: type, old: Sequence[Any], new: Sequence[Any], levels: i
     if list(map(len, old)) != list(map(len, new)):
         return False
     if not _same_parts(lambda: chain.from_iterable(old), lambda: chain.from_iterable(new), levels):
-        return False  # the items of lists, the keys of mappings
+        return False  # lists have different items, or mappings different keys
     return kind is not dict or _same_parts(lambda: _values(old), lambda: _values(new), levels)
 
 
 def _same_parts(old: _Parts, new: _Parts, levels: int) -> bool:
-    """Compare what many values hold, without making lists of it when all are the very same objects."""
+    """Compare the contents of many values; make no lists of them if all are the very same objects."""
     return all(map(is_, old(), new())) or _all_same([*old()], [*new()], levels - 1)
 
 
@@ -198,7 +198,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    """Return what a value is made of, whatever its own == compares; None when that cannot be seen."""
+    """Return the parts of a value, whatever its own == compares; None if they cannot be seen."""
     if type(value) is dict:
         return [*value, *value.values()]
     if isinstance(value, list | tuple):
@@ -214,5 +214,5 @@ def _parts(value: Any) -> Sequence[Any] | None:
 
 
 def content_function(kind: type) -> Callable[[Any], Any] | None:
-    """Return the function that gives the data of such values; None if they are compared by their fields."""
+    """Return the function that gives the data to compare for this type; None if its fields are compared."""
     return CONTENTS.get(f"{kind.__module__}:{kind.__qualname__}")

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
-"""Characters of a text that is looked for; a shorter one stands in half of all words."""
+"""The fewest characters of a text that is searched for; a shorter text appears in half of all words."""
 
 MOST = 1_000
-"""Texts that are remembered; the one that was not used for longest is forgotten first."""
+"""The most texts that are remembered; the least recently used one is forgotten first."""
 
 _SHORTEST_BASE64 = 7
-"""Characters of a base64 text that tell it from another one."""
+"""The fewest characters of a base64 text that are searched for; shorter ones appear in other texts."""
 
 _MOST_NEEDLES = 5
-"""Texts that are looked for in stored data: each costs a search of all that a step writes."""
+"""The most texts that are searched for in stored data; each costs a search through everything that a step writes."""
 
 _ESCAPE = re.compile("%[0-9A-F]{2}")
 
@@ -38,7 +38,7 @@ class SecretMemory:
         self._lock = threading.Lock()
         self._forms: tuple[str, ...] | None = ()
         self.needles: tuple[bytes, ...] = ()
-        """The latest texts as they lie in stored data."""
+        """The latest texts, as the bytes that stored data would contain."""
 
     def add(self, text: str) -> None:
         """Remember a text, or that it was used again."""
@@ -57,7 +57,7 @@ class SecretMemory:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """What is masked, longest first: a secret may be a part of another one."""
+        """The texts to mask, longest first, because a secret may be part of another one."""
         found = self._forms
         if found is None:
             with self._lock:
@@ -71,21 +71,21 @@ REMEMBERED = SecretMemory()
 
 
 def forms_of(text: str) -> tuple[str, ...]:
-    """Return a text as it is, and as it stands in addresses, JSON, reprs, HTML and base64."""
+    """Return a text as it is, and as it appears in addresses, JSON, reprs, HTML and base64."""
     data = text.encode("utf-8", "surrogatepass")
     quoted = [quote(data, safe=""), quote(data), quote_plus(data)]
     lower = [_ESCAPE.sub(lambda found: found[0].lower(), form) for form in quoted]
     written = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], repr(data)[2:-1]]
-    nested = [json.dumps(form)[1:-1] for form in written]  # JSON in JSON, as errors of services quote what they got
+    nested = [json.dumps(form)[1:-1] for form in written]  # JSON in JSON: errors of services quote the request
     every = [text, *quoted, *lower, *written, *nested, html.escape(text), *_base64_parts(data)]
     return tuple(dict.fromkeys(form for form in every if len(form) >= SHORTEST))
 
 
 def _base64_parts(data: bytes) -> Iterator[str]:
-    """Yield the characters that a text gives in base64, whatever stands before and after it, as in `user:password`."""
+    """Yield the base64 characters of a text that do not depend on its neighbours, as in `user:password`."""
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data)
-        # A character stands for six bits: those that hold bits of a neighbour are not known.
+        # A character encodes six bits: characters that include bits of a neighbour are unknown.
         part = encoded[-(-before * 8 // 6) : (before + len(data)) * 8 // 6].decode()
         if len(part) >= _SHORTEST_BASE64:
             yield part

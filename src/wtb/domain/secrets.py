@@ -28,7 +28,7 @@ SECRET_KEYS = (
     "authorization",
     "credentials",
 )
-"""Keys whose values are masked, alone or at the end of a longer one: OPENAI_API_KEY, db-password."""
+"""Keys whose values are masked, also as the end of a longer key: OPENAI_API_KEY, db-password."""
 
 SECRET_PATTERNS = (
     r"\bsk-[A-Za-z0-9_-]{16,}",
@@ -37,10 +37,10 @@ SECRET_PATTERNS = (
     r"\bBearer\s+[A-Za-z0-9._~+/=-]{8,}",
     r"(?<=://)(?![^\s/:@]*:\*{3}@)[^\s/:@\"'<>]*:[^\s/\"'<>]+(?=@)",
 )
-"""Texts that are masked wherever they stand: keys of well-known services, and passwords in addresses."""
+"""Texts that are masked anywhere: keys of well-known services, and passwords in addresses."""
 
 _HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "AKIA", "Bearer", "://"), strict=True))
-"""What a text must hold to fit a pattern: looking for it is a hundred times quicker than the pattern itself."""
+"""A part that a text must contain to fit a pattern; searching for it is a hundred times quicker than the pattern."""
 
 
 @final
@@ -61,7 +61,7 @@ class Secret:
 
     def reveal(self) -> str:
         """Return the text itself."""
-        REMEMBERED.add(self._value)  # from now on it can be anywhere, however long ago it was made
+        REMEMBERED.add(self._value)  # from now on the text can appear anywhere, even if the memory has forgotten it
         return self._value
 
     def __repr__(self) -> str:
@@ -75,10 +75,10 @@ class Secret:
 
 
 _CAMEL = r"(?-i:(?<=[a-z0-9])(?=[A-Z]))"
-"""Where a word begins inside another, as in clientSecret."""
+"""The start of a word inside another, as in clientSecret."""
 
 _SCHEME = r"(?:(?:basic|bearer|digest|token|negotiate)\s+)?"
-"""What may stand before the value of an Authorization header."""
+"""The scheme that may precede the value of an Authorization header."""
 
 _QUOTED = r"""[bru]{0,2}(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*(?P=quote)"""
 _ESCAPED = r"""(?P<escaped>\\+["'])(?:(?!(?P=escaped))[^\n])*(?P=escaped)"""
@@ -149,7 +149,7 @@ class Masker:
         record.msg, record.args = self.text(record.getMessage()), None
         if record.exc_info:
             record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
-            record.exc_info = None  # or a handler would format it anew
+            record.exc_info = None  # otherwise a handler would format it again, unmasked
         if record.exc_text:
             record.exc_text = self.text(record.exc_text)
         return True
@@ -174,7 +174,7 @@ def unrevealed(value: Any) -> Any:
 
 
 def _masked_basic(found: re.Match[str]) -> str:
-    """Mask the credentials of HTTP's Basic scheme, and no other word: decoded, they hold a colon."""
+    """Mask the credentials of HTTP's Basic scheme, and no other word: decoded credentials contain a colon."""
     try:
         decoded = base64.b64decode(found[2].replace("-", "+").replace("_", "/"), validate=True)
     except binascii.Error:

@@ -28,7 +28,7 @@ class Spent:
         return Spent(usd=self.usd + other.usd, tokens=self.tokens + other.tokens, s=self.s + other.s)
 
     def __sub__(self, other: Spent) -> Spent:
-        """Return what was spent since the other."""
+        """Return the difference: what was spent since `other`."""
         return Spent(usd=self.usd - other.usd, tokens=self.tokens - other.tokens, s=self.s - other.s)
 
     @classmethod
@@ -61,7 +61,7 @@ class Budget:
 
     @classmethod
     def of(cls, given: Any) -> Budget:
-        """Return what a person means by `{"usd": 5}`, a budget, or nothing."""
+        """Return the budget for `{"usd": 5}`, another budget, or None."""
         if isinstance(given, Budget):
             return given
         names = ("usd", "tokens", "s")
@@ -70,10 +70,10 @@ class Budget:
         raise InvalidInput(f"budget={given!r}: give a mapping such as {{'usd': 5}}, with any of {', '.join(names)}")
 
     def limits(self) -> dict[str, float]:
-        """Return what is limited, and to how much."""
+        """Return the limits that are set, by name."""
         given = {"usd": self.usd, "tokens": self.tokens, "s": self.s}
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def reached(self, spent: Spent) -> tuple[str, ...]:
-        """Return what is used up: `usd`, `tokens`, `s`."""
+        """Return the names of the limits that are used up: `usd`, `tokens`, `s`."""
         return tuple(name for name, limit in self.limits().items() if getattr(spent, name) >= limit)

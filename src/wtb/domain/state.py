@@ -1,6 +1,6 @@
 """State: the keys and values of a workflow at one point, and the deltas from one state to the next.
 
-Values are owned by the State that holds them: hand it values that nobody else goes on changing.
+A State owns its values: give it only values that nothing else will change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wtb.domain.held import SMALLEST_MERGE, HeldList, HeldMapping, merged
 from wtb.domain.sameness import same
 
 Reducer = Callable[[Any, Any], Any]
-"""Combines the old value of a key with what a node wrote to it."""
+"""Combines the old value of a key with the value that a node wrote."""
 
 
 class _Missing:
@@ -29,11 +29,11 @@ class _DeleteMarker:
         return "wtb.DELETE"
 
     def __reduce__(self) -> str:
-        return "DELETE"  # copies of what a node returned hold this very marker
+        return "DELETE"  # copying an update must keep this very object
 
 
 MISSING: Final = _Missing()
-"""What a reducer is given as the old value of a key that is not there yet."""
+"""The old value that a reducer gets for a key that does not exist yet."""
 
 DELETE: Final = _DeleteMarker()
 """A node returns {"key": DELETE} to remove a key."""
@@ -57,12 +57,12 @@ class Append:
 
     items: tuple[Any, ...]
     whole: list[Any] | None = field(default=None, compare=False, repr=False)
-    """The list that this leads to, where it is known: what a node returned need not be stored beside it then."""
+    """The resulting list, if known; the node's returned value then need not be stored as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Replace `delete` items from `start` on by `items`."""
+    """Replace `delete` items, from `start` on, with `items`."""
 
     start: int
     delete: int
@@ -76,22 +76,22 @@ class Merge:
     items: Mapping[Any, Any]
     removed: tuple[Any, ...] = ()
     whole: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
-    """The mapping that this leads to, where it is known."""
+    """The resulting mapping, if known."""
 
 
 Change = SetValue | DeleteKey | Append | Splice | Merge
 
 
 class State(Mapping[str, Any]):
-    """An immutable mapping of keys to values; lists that only grow share their items with the states before.
+    """An immutable mapping of keys to values; lists that only grow share their items with earlier states.
 
-    It iterates in the order of its keys, so that a run sees the same order whether it was resumed or not.
+    It iterates over sorted keys, so that a run sees the same order whether it was resumed or not.
     """
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        """Take the values as they are, checking that every key is a string."""
+        """Take the values without copying them, after checking that every key is a string."""
         self._values: dict[str, Any] = {}
         for key, value in (values or {}).items():
             _check_key(key)
@@ -102,7 +102,7 @@ class State(Mapping[str, Any]):
         return value.value() if type(value) is HeldList or type(value) is HeldMapping else value
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values  # without copying a list to see whether it is there
+        return key in self._values  # the inherited method would copy a list only to find it
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._values))
@@ -134,19 +134,19 @@ class State(Mapping[str, Any]):
         return len(value.value()) if type(value) is HeldMapping else 0
 
     def held(self, key: str) -> Any:
-        """Return a value as states keep it; None when there is none."""
+        """Return a value in its stored form, without copying it; None if the key does not exist."""
         return self._values.get(key)
 
     def copy_out(self, key: str) -> Any:
-        """Return a copy of a value, which a node may change."""
+        """Return a copy of a value that a node may change."""
         value = self._values[key]
         return value.copy_out() if type(value) is HeldList or type(value) is HeldMapping else copied(value)
 
     def copy_in(self, update: Mapping[str, Any], reads: Collection[str] | None = None) -> Update:
-        """Return a copy of what a node returned, to which it has no access any more.
+        """Return a copy of a node's update that the node can no longer change.
 
-        Items that the state holds already are not copied, and what differs from the state is found on the way; not for
-        keys that the node cannot read: what it returns there does not depend on the state.
+        Items that the state already holds are not copied, and the changes to the state are found on the way. Keys that
+        the node cannot read are copied whole: their new values do not depend on the state.
         """
         copy, changes = dict[str, Any](), dict[str, Change]()
         for key, value in update.items():
@@ -159,14 +159,14 @@ class State(Mapping[str, Any]):
 
 
 def _held(value: Any) -> Any:
-    """Return a value as states keep it."""
+    """Return a value in the form that states keep."""
     if type(value) is list:
         return HeldList(list(value))
     return HeldMapping(value) if type(value) is dict else value
 
 
 class Update(dict[str, Any]):
-    """What a node returned, with the changes that it makes to the state which the node was given."""
+    """The update that a node returned, with the changes that it makes to the node's input state."""
 
     __slots__ = ("base", "changes")
 
@@ -177,7 +177,7 @@ class Update(dict[str, Any]):
 
 
 def _owned(old: Any, change: Change) -> tuple[Change, Any]:
-    """Return a change to a list or mapping with copies of what is new in it, and the value that it leads to."""
+    """Return a change to a list or mapping with its new parts copied, and the resulting value."""
     match change:
         case Append(items=items):
             own = tuple(map(copied, items))
@@ -203,7 +203,7 @@ def _change(values: dict[str, Any], key: str, change: Change) -> None:
         case SetValue(value=value):
             values[key] = _held(value)
         case DeleteKey():
-            values.pop(key, None)  # absent is fine, or a set and a delete could not be composed
+            values.pop(key, None)  # the key may be absent: a set and a delete combine into a delete
         case Append(items=items):
             values[key] = _list_at(values, key, "append to").grown(items)
         case Splice():
@@ -235,7 +235,7 @@ def _kind(value: Any) -> str:
 
 
 def spliced(key: str, items: list[Any], splice: Splice) -> list[Any]:
-    """Return the items after the splice, or raise when it does not lie inside the list."""
+    """Return the items after the splice; raise if it does not fit into the list."""
     end = splice.start + splice.delete
     if splice.start < 0 or splice.delete < 0 or end > len(items):
         raise InvalidStateChange(f"cannot splice {key!r}: items {splice.start} to {end} of a list of {len(items)}")
@@ -244,7 +244,7 @@ def spliced(key: str, items: list[Any], splice: Splice) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What changed: for each key the changes in the order in which they happened."""
+    """The changes to each key, in the order in which they happened."""
 
     changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
 
@@ -254,17 +254,17 @@ class StateDelta:
 
     @classmethod
     def of(cls, **changes: Change) -> StateDelta:
-        """Build a delta of one change a key: `StateDelta.of(topic=SetValue("billing"))`."""
+        """Build a delta with one change per key: `StateDelta.of(topic=SetValue("billing"))`."""
         return cls({key: (change,) for key, change in changes.items()})
 
     @classmethod
     def setting(cls, values: Mapping[str, Any]) -> StateDelta:
-        """Build the delta that sets these keys, or deletes those whose value is DELETE."""
+        """Build a delta that sets these keys, and deletes those whose value is DELETE."""
         return cls({key: (DeleteKey() if value is DELETE else SetValue(value),) for key, value in values.items()})
 
     @classmethod
     def of_update(cls, state: State, update: Mapping[str, Any], reducers: Mapping[str, Reducer]) -> StateDelta:
-        """Turn what a node returned into what it changes, with the reducers applied."""
+        """Turn a node's update into the changes that it makes, with the reducers applied."""
         known = update.changes if isinstance(update, Update) and update.base is state else {}
         changes: dict[str, tuple[Change, ...]] = {}
         for key, written in update.items():
@@ -279,9 +279,9 @@ class StateDelta:
     def of_updates(
         cls, state: State, updates: Mapping[str, Mapping[str, Any]], reducers: Mapping[str, Reducer]
     ) -> StateDelta:
-        """Turn what the nodes of one superstep returned, in order, into what they change together.
+        """Turn the updates of a superstep's nodes, in order, into the changes that they make together.
 
-        Two that write one key without a reducer are refused.
+        Two nodes that write the same key need a reducer for it.
         """
         writers: dict[str, str] = {}
         delta, current = cls(), state
@@ -300,7 +300,7 @@ class StateDelta:
 
     @classmethod
     def between(cls, old: State, new: State) -> StateDelta:
-        """Build the smallest delta of whole keys and appends that leads from old to new."""
+        """Build the smallest delta from old to new out of whole keys and appends."""
         changes: dict[str, tuple[Change, ...]] = {key: (DeleteKey(),) for key in old if key not in new}
         for key in new:
             if key not in old or not same(old[key], new[key]):
@@ -308,7 +308,7 @@ class StateDelta:
         return cls(changes)
 
     def compose(self, later: StateDelta) -> StateDelta:
-        """Return one delta with the effect of self and then `later`."""
+        """Return one delta that has the effect of self followed by `later`."""
         changes = dict(self.changes)
         for key, added in later.changes.items():
             for change in added:
@@ -316,7 +316,7 @@ class StateDelta:
         return StateDelta(changes)
 
     def invert(self, base: State) -> StateDelta:
-        """Return the delta that leads back to `base` from where self leads to from it."""
+        """Return the delta that restores `base` after self was applied to it."""
         return StateDelta({key: _undo(base, key, changes) for key, changes in self.changes.items()})
 
     def __bool__(self) -> bool:
@@ -336,7 +336,7 @@ def _written(state: State, key: str, written: Any, reducer: Reducer | None) -> C
 
 
 def _shortest(state: State, key: str, value: Any) -> Change:
-    """Return an append where the old list is a prefix of the new one, a merge where few keys of a mapping differ."""
+    """Return an append if the list only grew, a merge if few keys of a mapping differ, otherwise the whole value."""
     old = state.held(key)
     if type(value) is list and type(old) is HeldList and len(old) and old.begins(value):
         return Append(tuple(value[len(old) :]), value)
@@ -355,7 +355,7 @@ def _followed_by(key: str, changes: tuple[Change, ...], change: Change) -> tuple
 
 
 def _combined(key: str, first: Change, then: Change) -> Change | None:
-    """Return one change with the effect of both, if there is one."""
+    """Return one change with the effect of both; None if no such change exists."""
     match first, then:
         case Append(items=items), Append(items=more):
             return Append(items + more)

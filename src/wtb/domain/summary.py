@@ -16,12 +16,12 @@ from wtb.domain.line_figures import LineFigures, ms_of
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 
 _SKIPPED_KINDS = (CallKind.ASK, CallKind.CHECKPOINT)
-"""Not calls of tools: the time of a question is that of a person."""
+"""These are not tool calls, and the time of a question is spent by a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFigures:
-    """Calls of one tool, or of one recorded step, along the line; tries that failed count, recorded answers do not."""
+    """The calls of one tool or recorded step along the line; failed tries count, recorded answers do not."""
 
     tool: str
     kind: CallKind
@@ -37,7 +37,7 @@ class ToolFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFigures:
-    """Visits of one node on the active branch, with the time of their last attempts; failures and retries on all."""
+    """One node's visits on the active branch with the time of their last attempts; failures and retries anywhere."""
 
     node: str
     visits: int
@@ -106,7 +106,7 @@ def _tools(calls: Iterable[ToolCall]) -> Iterable[ToolFigures]:
             continue
         kinds.setdefault(call.tool, call.kind)
         has_failed = call.status is CallStatus.FAILED
-        failures = max(call.figures.failures, has_failed)  # calls of older databases do not count their failures
+        failures = max(call.figures.failures, has_failed)  # calls in older databases have no count of failures
         made[call.tool] += failures + (not has_failed)
         failed[call.tool] += failures
         ms[call.tool] += call.figures.failed_ms + (0.0 if has_failed and call.figures.failures else call.ms)

@@ -1,4 +1,4 @@
-"""What answers the calls of a tool instead of the tool: a function, a recorded run, or earlier calls of the batch."""
+"""Stand-ins that answer tool calls instead of the tool: a function, a recorded run, or earlier calls of the batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MockedTool:
 
     @property
     def depends_on(self) -> Any:
-        """What results depend on that were made with this answer."""
+        """The dependencies of results that were made with this answer."""
         return self.function
 
 
@@ -36,11 +36,11 @@ class RunAnswers:
 
     run_id: str
     calls: tuple[tuple[str, int, ToolCall], ...]
-    """Each with the node that made it, and its visit."""
+    """Each call with the node that made it and the number of the visit."""
 
     @property
     def depends_on(self) -> Any:
-        """What results depend on that were made with these answers."""
+        """The dependencies of results that were made with these answers."""
         return [[node, visit, dict(call.arguments), call.result] for node, visit, call in self.calls]
 
 
@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def depends_on(self) -> Any:
-        """What results depend on that were made with such answers."""
+        """The dependencies of results that were made with such answers."""
         return "record"
 
 

@@ -1,4 +1,4 @@
-"""Tools: what a call touches, how it is recognised again, and what to do if its outcome is unknown."""
+"""Tools and their recorded calls: effects, identity, and what to do if the outcome of a call is unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Effects(StrEnum):
 
 
 class CallKind(StrEnum):
-    """What asked for the record: a tool, a step of the node's own, a question to a person, or a named checkpoint."""
+    """What was recorded: a tool call, a step of the node's own, a question to a person, or a named checkpoint."""
 
     TOOL = "tool"
     STEP = "step"
@@ -33,7 +33,7 @@ class CallKind(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """The status of a call; `intended`, `reversing` or `redoing` without a process mean that its fate is unknown."""
+    """The status of a call. If its process is gone, `intended`, `reversing` or `redoing` mean an unknown outcome."""
 
     INTENDED = "intended"
     SUCCEEDED = "succeeded"
@@ -65,7 +65,7 @@ class ToolSpec:
 
     @property
     def in_doubt(self) -> WhenInDoubt:
-        """What to do about a call of this tool whose fate is unknown: the way that is surest not to repeat it."""
+        """What to do about a call with an unknown outcome: the available way that is least likely to repeat it."""
         if self.effects is not Effects.EXTERNAL or self.idempotent:
             return WhenInDoubt.RUN_AGAIN
         if self.confirmable:
@@ -75,10 +75,10 @@ class ToolSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function with what the engine must know about it; called directly, it is just the function.
+    """A function and the facts that the engine needs about it; called directly, it is just the function.
 
-    `reverse(call)` undoes a call; `confirm(call)` tells whether a call whose fate is unknown happened: it returns
-    the result, or None when it did not.
+    `reverse(call)` undoes a call. `confirm(call)` finds out whether a call with an unknown outcome happened: it returns
+    the result, or None if the call did not happen.
     """
 
     spec: ToolSpec
@@ -123,7 +123,7 @@ class ToolCall:
 
     @property
     def start_order(self) -> tuple[Any, ...]:
-        """What calls of a run are sorted by to have them in the order in which they were begun."""
+        """The sort key that puts the calls of a run in the order of their starts."""
         if self.started_step is None:
             return (0, self.started_at, self.node_run_id, self.sequence)
         return (1, self.started_step, self.started_number)
@@ -139,7 +139,7 @@ class ToolCall:
     def had_happened_at(self, step: int, moment: datetime) -> bool:
         """Whether it had ended when its node run made the checkpoint of this step, at this moment.
 
-        Of a call that has not ended, or was taken back, the start counts.
+        If the call has not ended, or was taken back, its start counts instead.
         """
         ended_at = None if self.status is CallStatus.REVERSED else self.ended_at
         if self.started_step is None:
@@ -158,7 +158,7 @@ class ToolCall:
         return evolve(self, status=CallStatus.SUCCEEDED, result=result, ended_at=now)
 
     def failed(self, error: str, now: datetime) -> ToolCall:
-        """Return the call as failed; a failed call is made again when the node is tried again."""
+        """Return the call as failed; a retry of the node makes a failed call again."""
         return evolve(self, status=CallStatus.FAILED, error=error, ended_at=now)
 
     def counted_failure(self) -> ToolCall:
@@ -169,12 +169,12 @@ class ToolCall:
         return evolve(self, figures=figures)
 
     def using(self, usage: Usage) -> ToolCall:
-        """Return the call with what was used inside it."""
+        """Return the call with the usage reported inside it."""
         return evolve(self, figures=replace(self.figures, usage=usage))
 
     @property
     def ms(self) -> float:
-        """How long its last try took, in milliseconds; 0 while it runs, and for a question: that time is a person's."""
+        """How long its last try took, in milliseconds; 0 while it runs, and for a question to a person."""
         if self.ended_at is None or self.kind is CallKind.ASK:
             return 0.0
         return round((self.ended_at - self.started_at) / _MS, 3)
@@ -184,7 +184,7 @@ class ToolCall:
         return evolve(self, status=CallStatus.REVERSING, error=None)
 
     def reversed(self) -> ToolCall:
-        """Return the call as undone; nothing answers from it any more."""
+        """Return the call as undone; its result is not used any more."""
         return evolve(self, status=CallStatus.REVERSED, error=None)
 
     def not_reversed(self, error: str) -> ToolCall:
@@ -193,11 +193,11 @@ class ToolCall:
         return evolve(self, status=status, error=error)
 
     def redoing(self) -> ToolCall:
-        """Return the call, undone before, as about to be made again."""
+        """Return the undone call as about to be made again."""
         return evolve(self, status=CallStatus.REDOING, error=None)
 
     def redone(self) -> ToolCall:
-        """Return the call as in effect again, with the result that it had."""
+        """Return the call as in effect again, with its earlier result."""
         return evolve(self, status=CallStatus.SUCCEEDED, error=None)
 
     def diverged(self, error: str) -> ToolCall:

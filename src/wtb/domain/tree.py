@@ -1,7 +1,7 @@
-"""HistoryTree: all lines of a run as a tree, including those that rollbacks left behind and forks.
+"""HistoryTree: all lines of a run as a tree, including forks and lines that rollbacks left behind.
 
-The line to the active head goes straight through; other lines leave it where they parted. Where none is active the
-longest goes straight on, so that lines lie in each other no deeper than the logarithm of their number.
+The line to the active head goes straight through; other lines leave it where they parted. If no line is active, the
+longest goes straight on, so that the nesting is no deeper than the logarithm of the number of lines.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import CheckpointId, ExecutionId
 
 _FEWEST_FOLDED = 3
-"""Steps in a row that are worth folding into one line."""
+"""The fewest steps in a row that are folded into one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeStep:
-    """One checkpoint with what happens there: branches that end, lines that leave, forks into other runs."""
+    """One checkpoint with the branches that end there, the lines that leave it, and the forks into other runs."""
 
     checkpoint: Checkpoint
     visits: tuple[tuple[str, int], ...] = ()
-    """The visits of nodes that ended with it: several at the barrier of a parallel superstep."""
+    """The node visits that ended with it; several at the barrier of a parallel superstep."""
     heads: tuple[Branch, ...] = ()
     active: bool = False
     """Whether this is the current position of the run."""
@@ -43,7 +43,7 @@ class TreeStep:
 
     @property
     def is_safety_copy(self) -> bool:
-        """Whether it only keeps what a rollback was about to change; nothing has come of it since."""
+        """Whether it only keeps the position before a rollback, and nothing has followed it since."""
         return self.checkpoint.kind is Kind.SYSTEM and not (self.heads or self.lines or self.forks)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,9 +74,9 @@ class TreeLine:
     abandoned: bool = False
 
     def folded(self) -> Iterator[TreeStep | tuple[TreeStep, ...]]:
-        """Yield the steps, those in a row that nobody need see by itself together; first and last are always seen.
+        """Yield the steps, unremarkable ones in a row as one tuple; the first and the last are always single.
 
-        The safety copy at the end of an abandoned line is left out; a line may be nothing else.
+        The safety copy at the end of an abandoned line is left out; it may be all that the line has.
         """
         row: list[TreeStep] = []
         steps = self.steps[:-1] if self.abandoned and self.steps[-1].is_safety_copy else self.steps
@@ -115,7 +115,7 @@ class HistoryTree(Displayed):
 
 
 def _drawn(line: TreeLine, indent: str) -> Iterator[str]:
-    """Yield a line step by step; those that leave it are indented below the step that they leave."""
+    """Yield the text of a line step by step; lines that leave it are indented below the step that they leave."""
     for step in line.folded():
         if isinstance(step, tuple):
             yield f"{indent}│ … {len(step)} steps"
@@ -134,7 +134,7 @@ def _told(step: TreeStep) -> str:
 
 
 class _TreeBuilder:
-    """What is known of each checkpoint while the tree is built; no step is recursive, since lines are long."""
+    """Builds the tree from facts about each checkpoint; nothing here is recursive, because lines are long."""
 
     def __init__(self, history: ExecutionHistory, forks: Iterable[Branch]) -> None:
         self._active = history.branch().head_id
@@ -176,7 +176,7 @@ class _TreeBuilder:
                 at = self._by_id.get(at.parent_id) if at.parent_id is not None else None
 
     def lines(self) -> tuple[TreeLine, ...]:
-        """Return the lines that begin at roots; a line is made after all that leave from it."""
+        """Return the lines that begin at roots; each line is built after all lines that leave it."""
         made: dict[CheckpointId, TreeLine] = {}
         following = {checkpoint.id: self._following(checkpoint) for checkpoint in self._order}
         begins = [each for each in self._order if each.parent_id is None or following.get(each.parent_id) is not each]
@@ -185,7 +185,7 @@ class _TreeBuilder:
         return tuple(made[root.id] for root in self._children[None])
 
     def _following(self, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Return the child that goes straight on: of the active line, else the longest; never one left behind."""
+        """Return the child that goes straight on: on the active line, else on the longest; never an abandoned one."""
         alive = checkpoint.id in self._alive
         if checkpoint.id == self._active:
             return None

@@ -1,7 +1,7 @@
 """Updates as the database stores them: what a node returned, or only what it changed if that is shorter.
 
-A member of a parallel superstep waits for its siblings, and jobs of a batch share results. Whoever takes such an update
-has the state that the node was given, so a list that grew need not be written whole.
+The result of a node in a parallel superstep waits for its siblings, and jobs of a batch share results. The reader of
+such an update has the node's input state, so a list that grew need not be stored whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wtb.domain.state import DELETE, Append, Merge, Update
 
 
 def shortened(update: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an update as data: values, keys to delete, and what was added to others."""
+    """Return an update as data: new values, deleted keys, and additions to existing values."""
     changes = update.changes if isinstance(update, Update) else {}
     values, grown = dict[str, Any](), dict[str, Any]()
     for key, value in update.items():
@@ -31,7 +31,7 @@ def shortened(update: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(data: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the update from such data and the state that the node got."""
+    """Rebuild the update from the data of `shortened` and the node's input state."""
     grown = {key: _grown(key, change, state.get(key)) for key, change in data.get("grown", {}).items()}
     return {**data["returned"], **grown, **dict.fromkeys(data.get("deleted", ()), DELETE)}
 

@@ -1,4 +1,4 @@
-"""Frozen values that change by returning a new one, and values that are shown as others."""
+"""Copies of frozen values with some fields changed, and values that people see in another form."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 def evolve(value: T, **changes: Any) -> T:
     """Return a copy of a frozen dataclass (one without slots) with some fields changed.
 
-    What `dataclasses.replace` does, without going through __init__: the other fields were checked when they were
-    set. A step changes five values, and a tenth of its time went there.
+    It does what `dataclasses.replace` does but skips __init__, because the other fields were checked when they were
+    set. A step changes five values; calling __init__ took a tenth of its time.
     """
     fields = value.__dict__
     if not changes.keys() <= fields.keys():
@@ -26,7 +26,7 @@ def evolve(value: T, **changes: Any) -> T:
 
 @runtime_checkable
 class Legible(Protocol):
-    """A value that has its own encoding, and is shown to people as other data."""
+    """A value with its own encoding that people see as plain data."""
 
     def legible(self) -> Any:
         """Return it as plain data."""
@@ -43,7 +43,7 @@ _showing = ContextVar("_showing", default=False)
 
 @contextmanager
 def showing() -> Iterator[None]:
-    """Read stored values only to show them: one whose class is not registered comes as its name and its fields."""
+    """Read stored values only to show them: a value of an unregistered class comes as its class name and fields."""
     before = _showing.set(True)
     try:
         yield

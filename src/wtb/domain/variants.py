@@ -11,10 +11,10 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.workflow import BASELINE
 
 Combination = Mapping[str, str]
-"""The variant of each node that has one other than its own; empty for the workflow as it is."""
+"""The variants that replace nodes' own implementations, by node; empty for the workflow as it is."""
 
 Choices = Mapping[str, Sequence[str]]
-"""The variants of each node that has any, its own implementation left out."""
+"""The variants of each node that has any, without the node's own implementation."""
 
 
 def label(combination: Combination) -> str:
@@ -33,12 +33,12 @@ def parse_label(text: str) -> dict[str, str]:
 
 
 def normal(combination: Combination) -> dict[str, str]:
-    """Return a combination without the nodes that have their own implementation, in the order of names."""
+    """Return a combination sorted by node, without nodes that use their own implementation."""
     return {node: name for node, name in sorted(combination.items()) if name != BASELINE}
 
 
 def combinations(choices: Choices, wanted: Any, *, baseline: Any, seed: int = 0) -> list[dict[str, str]]:
-    """Return the combinations that are wanted, the baseline first, each once.
+    """Return the wanted combinations without repeats, the baseline first.
 
     `wanted` is `all`, `one_at_a_time` (each variant alone against the baseline), `pairwise` (every two variants meet at
     least once), `random:N`, or a list of combinations.
@@ -77,7 +77,7 @@ def _random(options: Mapping[str, Sequence[str]], count: int, seed: int) -> list
 
 
 def _pairwise(options: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Cover every pair of variants of two nodes, greedily: each new combination takes as many open pairs as it can."""
+    """Cover every pair of variants of two nodes, greedily: each combination covers as many missing pairs as it can."""
     missing = {
         frozenset({(one, first), (other, second)})
         for one, other in itertools.combinations(options, 2)

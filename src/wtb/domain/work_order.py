@@ -1,4 +1,4 @@
-"""WorkOrder: what a worker in another process needs to run jobs of a batch, stored with the batch."""
+"""WorkOrder: everything that a worker in another process needs to run jobs of a batch; stored with the batch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class BatchCode:
-    """Where a worker loads the code of a batch from.
+    """The place from which a worker loads the code of a batch.
 
-    A batch test that a module holds brings its evaluators along. For any other, the workflow is loaded, and the
+    A batch test in a module includes its evaluators. For any other batch, the worker loads the workflow, and the
     evaluators, the output and the tools are described one by one.
     """
 
     reference: str
     """`file.py:name` or `package.module:name`."""
     is_batch: bool
-    """Whether the reference names a batch test; else it names a workflow."""
+    """Whether the reference names a batch test; otherwise it names a workflow."""
     folder: str
-    """The folder of the project: where modules are looked for, and where relative paths begin."""
+    """The project folder: modules are searched there, and relative paths begin there."""
     evaluators: tuple[Any, ...] = ()
     output: Any = None
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class BatchCode:
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """What a worker must have in common with the process that planned the batch."""
+    """The versions that a worker must share with the process that planned the batch."""
 
     wtb: str
     python: str
@@ -74,7 +74,7 @@ class WorkOrder:
     code: BatchCode
     versions: Versions
     workflows: Mapping[str, str]
-    """The combinations that run now, each with the digest of what its results depend on."""
+    """The combinations that run now, each with the digest of its dependencies."""
     inputs: bytes
     """The input of each case, encoded."""
     evaluator_digests: Mapping[str, str]

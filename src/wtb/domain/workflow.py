@@ -21,7 +21,7 @@ END = "__end__"
 """The target of an edge that ends the run."""
 
 ENGINE = "engine"
-"""In the metadata of a workflow: the library that drives it, when that is another one."""
+"""The metadata key that names the library driving the workflow, if that is not WTB."""
 
 NodeFunction = Callable[..., Any]
 Condition = str | Callable[..., Any]
@@ -54,7 +54,7 @@ class RetryPolicy:
     jitter: float = 0.1
     errors: tuple[str, ...] = ()
     when: Callable[[Exception], bool] | None = field(default=None, compare=False)
-    """Decides instead of `errors`; a function, so it is no part of a workflow as data."""
+    """Decides instead of `errors`. It is a function, so a workflow as data does not include it."""
 
     def faults(self) -> Iterator[str]:
         """Raise InvalidInput if the figures make no sense."""
@@ -89,10 +89,10 @@ class Node:
     variant: str = "baseline"
     """Which implementation this is: the node's own, or one of its variants."""
     original: Node | None = field(default=None, compare=False, repr=False)
-    """The node as it was before a variant took its place; None if none has."""
+    """The node before a variant replaced it; None if no variant has."""
 
     def faults(self) -> Iterator[str]:
-        """Say what is wrong with this node, seen alone."""
+        """Yield the faults of this node, without looking at the others."""
         if not _is_node_name(self.name):
             reserved = f"white space, {' '.join(_RESERVED)} and {END} are reserved"
             yield f"a node cannot be called {self.name!r}: {reserved}"
@@ -131,7 +131,7 @@ class Variant:
     depends_on: tuple[Any, ...] | None = None
 
     def applied_to(self, node: Node) -> Node:
-        """Return the node with this implementation, in place of any other that it has."""
+        """Return the node with this implementation instead of its current one."""
         own = self.function is None and self.reference is None
         node = node.original or node
         return replace(
@@ -147,7 +147,7 @@ class Variant:
 
 
 BASELINE = "baseline"
-"""What a node's own implementation is called beside its variants."""
+"""The variant name of a node's own implementation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,17 +188,17 @@ class WorkflowDefinition:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     imports: tuple[str, ...] = ()
-    """Modules that register the tools which nodes name, for a workflow that is read from data."""
+    """Modules to import for a workflow that is read from data: they register the tools that its nodes name."""
     engine: Callable[[WorkflowDefinition, Runs], Engine] | None = field(default=None, compare=False)
-    """What drives it, variants in place, when that is another library; edges and reducers are then that one's."""
+    """Builds the engine, with variants in place, if another library drives the workflow and owns edges and reducers."""
     surroundings: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What nodes see beside the state and their config, and their results depend on: no part of it as data."""
+    """Values besides state and config that nodes see and their results depend on; not part of the workflow as data."""
     kept: Callable[[Mapping[str, Any]], Mapping[str, Any]] = field(default=dict, compare=False)
-    """Says how an input is stored whose objects only another library can write."""
+    """Returns an input in the form that is stored; needed if only another library can write its objects."""
     restored: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, compare=False)
-    """Gives a stored state as the nodes see it, where only another library can; None when they see what is stored."""
+    """Turns a stored state into what nodes see, if only another library can; None if nodes see the stored state."""
     tools: Mapping[str, ToolAnswer] = field(default_factory=dict, compare=False)
-    """What answers the calls of tools, by their names; tools that are not here answer themselves."""
+    """Stand-ins that answer calls, by tool name; a tool that is not listed answers for itself."""
 
     def with_variants(self, chosen: Mapping[str, str]) -> WorkflowDefinition:
         """Return the workflow with these variants in place of their nodes; this one does not change.
@@ -230,7 +230,7 @@ class WorkflowDefinition:
         return f"node {node!r} has no variant {name!r}; it has {', '.join(known)}"
 
     def node(self, name: str) -> Node:
-        """Return the node of this name; the caller knows that it is there."""
+        """Return the node with this name, which must exist."""
         return next(node for node in self.nodes if node.name == name)
 
     @property

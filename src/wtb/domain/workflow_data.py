@@ -1,4 +1,4 @@
-"""Workflows as plain data: what `WorkflowDefinition.to_dict` writes and `from_dict` reads."""
+"""Workflows as plain data: the format that `WorkflowDefinition.to_dict` writes and `from_dict` reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def workflow_from_dict(data: Mapping[str, Any], resolve: Resolve | None = None) 
 
 
 def _reference(function: Callable[..., Any] | None) -> str | None:
-    """`module:name` of a function that can be imported again, None for lambdas, closures and methods of an object."""
+    """Return `module:name` of a function that can be imported; None for lambdas, closures and methods of an object."""
     if function in REDUCERS.values():
         return next(name for name, reducer in REDUCERS.items() if reducer is function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
@@ -51,7 +51,7 @@ def _reference(function: Callable[..., Any] | None) -> str | None:
 
 
 def _importable(module: str) -> str:
-    """Return the name by which another process imports a module: the script of this one is `__main__` only here."""
+    """Return the name under which another process imports a module: `__main__` is this process's script only here."""
     if module != "__main__":
         return module
     script = sys.modules[module]
@@ -76,7 +76,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
 
 
 def _declared(depends_on: tuple[Any, ...] | None) -> dict[str, Any]:
-    """Return the texts of what a node says that it depends on; other values are no data. Nothing when it says none."""
+    """Return a node's declared dependencies that are texts; other values are not data. Empty if it declares none."""
     texts = [each for each in depends_on or () if isinstance(each, str)]
     return {"depends_on": texts} if texts else {}
 

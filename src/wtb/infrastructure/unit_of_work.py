@@ -1,4 +1,4 @@
-"""What the units of work of all storages share: begin, commit, tell the bus, undo uncommitted changes."""
+"""The shared base of all units of work: begin, commit, send events to the bus, undo uncommitted changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AppendedEvents(Protocol):
 
 
 class StorageParts:
-    """What every storage gets: codec, clock, bus, and the manifests that its units of work share."""
+    """The parts that every storage has: codec, clock, bus, and the manifests that its units of work share."""
 
     def __init__(self, *, codec: Codec, clock: Clock, bus: EventBus) -> None:
         self.codec = codec
@@ -72,7 +72,7 @@ class StorageParts:
         )
 
     def file_commits(self, rows: FileCommitRows, blobs: CheckpointRows) -> DeltaFileCommits:
-        """Return the repository of file commits over these rows; small contents are blobs as values are."""
+        """Return the repository of file commits over these rows; small contents are blobs, like values."""
         return DeltaFileCommits(rows, blobs, cache=self._trees, codec=self.codec, clock=self.clock)
 
 
@@ -105,7 +105,7 @@ class TransactionalUnitOfWork(ABC):
             self._transaction.close()
 
     def _keep_learned(self) -> None:
-        """Share what the repositories that were used have learned."""
+        """Let the repositories that were used share what they cached."""
         for repository in ("checkpoints", "files", "events"):
             used = self.__dict__.get(repository)
             if used is not None:
@@ -124,7 +124,7 @@ class TransactionalUnitOfWork(ABC):
             raise InvalidInput("enter the unit of work with `with` first; there is nothing to commit yet")
         if self._readonly:
             raise InvalidInput("this unit of work is read-only; to write, open one without readonly=True")
-        if self._ended:  # its connection may be somebody else's by now
+        if self._ended:  # another unit may use its connection by now
             raise InvalidInput("this unit of work has ended; ask the storage for another")
         self._transaction.commit()
         self._ended = True

@@ -1,7 +1,7 @@
 """Ports: what the services need from the outside; each docstring is the law for every implementation.
 
-Laws that hold for all of them: implementations are safe to use from several threads; nothing that they return
-is changed later by them or may be changed by the caller; foreign exceptions never pass through.
+These laws hold for all ports: an implementation is safe to use from several threads; neither it nor the caller
+changes a value after it was returned; foreign exceptions never pass through.
 """
 
 from wtb.domain.ports.batches import (

@@ -1,4 +1,4 @@
-"""Batches with their jobs, baselines, the node runs that jobs share, and what jobs were seen to read."""
+"""Batches with their jobs, baselines, the node runs that jobs share, and observations of what jobs read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class BatchRepository(Protocol):
     """Batches and their jobs."""
 
     def save(self, batch: Batch) -> None:
-        """Store a new or changed batch; the seconds that it has taken never decrease."""
+        """Store a new or changed batch; its stored `spent_s` never decreases."""
         ...
 
     def took(self, batch_id: str, spent_s: float) -> None:
@@ -38,7 +38,7 @@ class BatchRepository(Protocol):
         ...
 
     def get_job(self, batch_id: str, number: int) -> Job:
-        """Return one of them, or raise BatchNotFound."""
+        """Return one job, or raise BatchNotFound."""
         ...
 
     def delete(self, batch_id: str) -> None:
@@ -46,7 +46,7 @@ class BatchRepository(Protocol):
         ...
 
     def lock(self, name: str) -> None:
-        """Lock the name of a batch until the end of the transaction, so that nobody else plans it."""
+        """Lock the name of a batch until the end of the transaction, so that no other process plans it."""
         ...
 
 
@@ -57,7 +57,7 @@ class BaselineRepository(Protocol):
     """
 
     def save(self, baseline: Baseline, results: Sequence[Job]) -> None:
-        """Save a baseline with its results, in place of the one of the same name."""
+        """Save a baseline with its results; it replaces a baseline with the same name."""
         ...
 
     def get(self, name: str) -> Baseline:
@@ -85,14 +85,14 @@ class BaselineRepository(Protocol):
 
 
 class NodeCacheRepository(Protocol):
-    """Results of node runs by what they depend on. Whoever claims a key makes the result; all others reuse it."""
+    """Results of node runs by a key of their dependencies. The owner of a key makes the result; others reuse it."""
 
     def find(self, key: bytes) -> CacheEntry | None:
         """Return the entry of a key: the result, or the owner that is making it."""
         ...
 
     def claim(self, entry: CacheEntry, *, instead_of: CacheEntry | None = None) -> bool:
-        """Store an entry if there is none, or if the present one equals `instead_of`; False if somebody was first."""
+        """Store an entry if there is none, or if the current one equals `instead_of`; False if another was first."""
         ...
 
     def settle(self, entry: CacheEntry) -> bool:
@@ -109,7 +109,7 @@ class NodeCacheRepository(Protocol):
 
 
 class ObservationRepository(Protocol):
-    """What runs were seen to read, by the trace of a batch run, in the order of reading."""
+    """Observations of what runs read, by the trace of a batch run, in the order of reading."""
 
     def add(self, trace_id: str, observations: Mapping[int, Observation]) -> None:
         """Store observations by their number; existing ones do not change."""

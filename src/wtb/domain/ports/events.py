@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 
 EventNumber = Literal["position", "sequence"]
-"""What numbers an event: its position in the whole log, or its number in its stream."""
+"""The number of an event: its position in the whole log, or its sequence number in its stream."""
 
 
 class EventLog(Protocol):
@@ -34,7 +34,8 @@ class EventLog(Protocol):
 
         `after` and `before` are exclusive bounds. They are positions in the whole log, or with `by="sequence"` numbers
         in the stream, which must then be given. If more events fit than `limit`, the first are returned, or with
-        `newest` the last. A page costs what it holds, unless a filter leaves out most; in a stream only by number.
+        `newest` the last. A page costs as much as it holds, unless a filter leaves out most events; in a stream this
+        is true only with `by="sequence"`.
         """
         ...
 
@@ -48,7 +49,7 @@ class Subscription(Protocol):
 
     @property
     def dropped(self) -> int:
-        """How many events this handler was too slow for."""
+        """How many events were dropped because this handler was too slow."""
         ...
 
     @property
@@ -65,7 +66,7 @@ class EventBus(Protocol):
     """Delivers committed events to handlers in this process.
 
     Publishing never waits for a handler and never raises because of one. Each handler gets its events in
-    order, from a queue with a bound; what does not fit is dropped for that handler, counted and logged.
+    order, from a bounded queue; events that do not fit are dropped for that handler, counted and logged.
     """
 
     def publish(self, events: Sequence[RecordedEvent]) -> None:
@@ -86,9 +87,9 @@ class EventBus(Protocol):
         ...
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything published so far is delivered; False when the time was not enough."""
+        """Wait until everything published so far is delivered; False if that takes longer than `timeout_s`."""
         ...
 
     def close(self) -> None:
-        """Deliver what is queued, then stop; publishing afterwards does nothing."""
+        """Deliver the queued events, then stop; publishing afterwards does nothing."""
         ...

@@ -12,12 +12,12 @@ from wtb.domain.files import FileCommitId, FileTree, TreeDelta
 
 
 class FileCommitRepository(Protocol):
-    """File commits: trees of workspaces by their changes, and the contents of small files.
+    """File commits: trees of workspaces, stored as changes, and the contents of small files.
 
-    A commit is known by its tree, so saving the same tree again, from whatever base, gives the same id and keeps
-    nothing twice. It never changes. What is read is verified; DamagedData names the commit. The contents that a
-    tree refers to are here or in the object store *before* the tree is saved: a crash leaves garbage, never a
-    reference to nothing.
+    A commit is identified by its tree, so saving the same tree again, from any base, gives the same id and stores
+    nothing twice. It never changes. Everything read is verified; DamagedData names the commit. The contents of a
+    tree are stored here or in the object store *before* the tree is saved: a crash leaves garbage, never a missing
+    content.
     """
 
     def save(
@@ -48,10 +48,10 @@ class StoredObject(NamedTuple):
 class ObjectStore(Protocol):
     """Contents of files by their SHA-256, outside the database.
 
-    Putting the same content again changes nothing but marks it as used now; a sweep leaves alone what was used
-    lately, so an object is safe from `put` until the row that refers to it is committed. Nobody ever sees half an
-    object. What is put survives the death of the process; after `sync` it is as durable as the store promises.
-    StorageUnavailable when the place is full, read-only or gone.
+    Putting the same content again only marks it as used now. A sweep leaves alone recently used objects, so an object
+    is safe from `put` until the row that refers to it is committed. No reader ever sees half an object. An object
+    survives the death of the process that put it; after `sync` it is as durable as the store promises.
+    StorageUnavailable if the place is full, read-only or gone.
     """
 
     def put(self, stream: BinaryIO) -> StoredObject:
@@ -59,23 +59,23 @@ class ObjectStore(Protocol):
         ...
 
     def put_as(self, digest: bytes, content: bytes) -> None:
-        """Store a content under a digest that the caller vouches for; an existing one of this size is reused."""
+        """Store a content under a digest that the caller vouches for; reuse an existing object of the same size."""
         ...
 
     def sync(self) -> None:
-        """Make durable what this process has put; called before the row that refers to it is committed."""
+        """Make the objects that this process put durable; called before the row that refers to them is committed."""
         ...
 
     def open(self, digest: bytes) -> BinaryIO:
-        """Return the content for reading, unverified; ObjectNotFound when it is not there."""
+        """Return the content for reading, unverified; raise ObjectNotFound if it does not exist."""
         ...
 
     def list_objects(self, *, unused_since: datetime) -> Iterator[StoredObject]:
-        """Yield, in no particular order, the objects that nobody has put since then."""
+        """Yield, in no particular order, the objects that were not put since then."""
         ...
 
     def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
-        """Remove an object, unless somebody has put it since then; False when nothing was removed."""
+        """Remove an object, unless it was put again since then; False if nothing was removed."""
         ...
 
     def discard_unfinished(self, *, unused_since: datetime) -> int:
@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
 
 
 class ScannedFolder(NamedTuple):
-    """What a folder holds, how that differs from the base, and contents of small files that are not stored yet."""
+    """The tree of a folder, its difference from the base, and contents of small files that are not stored yet."""
 
     tree: FileTree
     delta: TreeDelta
@@ -92,16 +92,16 @@ class ScannedFolder(NamedTuple):
 
 
 class Folders(Protocol):
-    """Folders on this machine as trees. One caller at a time for each folder.
+    """Folders on this machine as trees. Only one caller at a time may use a folder.
 
-    Links are kept as links and never followed. Sockets, pipes, devices and what `.wtbignore` names (patterns as
-    in .gitignore, one file at the root) are no part of a tree: they are not stored, and a restore leaves them
-    where they are, unless the folder that they lie in goes. Nothing outside the folder is ever written,
-    whatever a tree says and whatever lies in the folder. WorkspaceError names the path that makes trouble.
+    Links are kept as links and never followed. Sockets, pipes, devices and paths that `.wtbignore` names (patterns as
+    in .gitignore, one file at the root) do not belong to a tree: they are not stored, and a restore leaves them
+    alone, unless it removes the folder around them. Nothing outside the folder is ever written, whatever the tree or
+    the folder holds. WorkspaceError names the path that caused it.
     """
 
     def scan(self, folder: Path, base: FileTree) -> ScannedFolder:
-        """Return what the folder holds; contents that are not in the base are stored as objects, or returned.
+        """Return the tree of the folder; contents that are not in the base are stored as objects, or returned.
 
         Refused while a restore of the folder is unfinished: restore it again first.
         """
@@ -112,22 +112,22 @@ class Folders(Protocol):
     ) -> TreeDelta:
         """Make the folder hold exactly this tree, and return the changes.
 
-        `read` gives small contents. Everything new is staged and verified before anything is changed, and a
-        failure undoes what was done. After a kill in the middle, calling it again completes it.
+        `read` returns small contents. All new files are staged and verified before anything changes, and a failure
+        undoes the changes. After a kill in the middle, calling it again completes it.
         """
         ...
 
     def staged(
         self, folder: Path, tree: FileTree, read: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
     ) -> AbstractContextManager[Callable[[], TreeDelta]]:
-        """Do the first half of `restore`, and give the second half as a function, which the block may call."""
+        """Do the first half of `restore`; the block gets the second half as a function that it may call."""
         ...
 
 
 class FolderStore(Protocol):
     """The folder of all workspaces. Nothing here follows a link below the root.
 
-    A folder that was opened before is known again for the life of the process: another one in its place is refused.
+    The process recognises a folder that it opened before, and refuses another folder in its place.
     """
 
     @property
@@ -136,7 +136,7 @@ class FolderStore(Protocol):
         ...
 
     def holds(self, folder: Path) -> bool:
-        """Whether a path leads below the root."""
+        """Whether a path lies below the root."""
         ...
 
     def make(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class FolderStore(Protocol):
         ...
 
     def is_ours(self, folder: Path) -> bool:
-        """Whether a folder is absent, or the one that was made; False for a link and for another folder."""
+        """Whether a folder is absent or is the one that was created; False for a link or another folder."""
         ...
 
     def rename(self, folder: Path, name: str) -> None:
@@ -160,9 +160,9 @@ class FolderStore(Protocol):
         ...
 
     def note_time_ns(self, path: Path) -> int | None:
-        """Return when such a file was written, in nanoseconds by the file system's clock; None without one."""
+        """Return the time such a file was written, in nanoseconds of the file system's clock; None if there is none."""
         ...
 
     def write_note(self, path: Path, text: str | None) -> None:
-        """Write a small file as a whole; None removes it."""
+        """Write a small file in one piece; None removes it."""
         ...

@@ -19,10 +19,10 @@ from wtb.domain.tools import ToolCall
 
 
 class WorkflowRepository(Protocol):
-    """Workflow definitions as data, known by their content: saving an equal one again gives the same id."""
+    """Workflow definitions as data, identified by their content: saving an equal one again gives the same id."""
 
     def save(self, definition: Mapping[str, Any]) -> WorkflowId:
-        """Keep what `WorkflowDefinition.to_dict` gave."""
+        """Store the data from `WorkflowDefinition.to_dict`."""
         ...
 
     def get(self, workflow_id: WorkflowId) -> Mapping[str, Any]:
@@ -34,7 +34,7 @@ class ExecutionRepository(Protocol):
     """Executions, with optimistic locking."""
 
     def add(self, execution: Execution) -> None:
-        """Keep a new execution; AlreadyExists when the id is taken."""
+        """Store a new execution; raise AlreadyExists if the id is taken."""
         ...
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -42,34 +42,34 @@ class ExecutionRepository(Protocol):
         ...
 
     def save(self, execution: Execution, *, token: int | None = None) -> None:
-        """Replace the version before this one; what the run is of and who made it when never changes.
+        """Replace the previous version of an execution; its workflow, its creator and its creation time never change.
 
-        Raises Conflict when the stored version is another, ExecutionNotFound when there is none. With a token
-        also LeaseLost when the lease is not held under it: this is the fence that every write of a running
-        execution passes, inside its own transaction.
+        Raise Conflict if the stored version is not the previous one, ExecutionNotFound if there is none. With a token,
+        raise LeaseLost if the lease is not held under it: every write of a running execution passes this fence inside
+        its own transaction.
         """
         ...
 
     def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
-        """Save an execution that has only made a step (`stepped`), and return what was requested of it (see `request`).
+        """Save an execution that has only made a step (`stepped`), and return the open request, if any (see `request`).
 
-        Raises as `save` does. The lease stays as it is: the heartbeat may have extended it meanwhile.
+        Raise the same errors as `save`. The lease is left alone: the heartbeat may have extended it meanwhile.
         """
         ...
 
     def check_lease(self, execution_id: ExecutionId, token: int | None) -> None:
-        """Raise LeaseLost unless the lease is held under this token; the fence of writes that save no execution.
+        """Raise LeaseLost unless the lease is held under this token; the fence for writes that save no execution.
 
-        Without a token nothing is checked. The lease cannot be taken over before the transaction ends.
+        Without a token nothing is checked. No other owner can take the lease before the transaction ends.
         """
         ...
 
     def renew(self, execution_id: ExecutionId, token: int, expires_at: datetime) -> None:
-        """Extend a lease without a new version; LeaseLost when it is not held under this token any more."""
+        """Extend a lease without a new version; raise LeaseLost if it is no longer held under this token."""
         ...
 
     def request(self, execution_id: ExecutionId, request: str | None) -> None:
-        """Leave a request (`pause`, `stop`) for whoever runs the execution, or take it back; no new version."""
+        """Leave a request (`pause`, `stop`) for the process that runs the execution, or withdraw it; no new version."""
         ...
 
     def list_executions(
@@ -84,7 +84,7 @@ class ExecutionRepository(Protocol):
         limit: int = 100,
         offset: int = 0,
     ) -> tuple[Execution, ...]:
-        """Return those that fit all filters, newest first; `since` is inclusive, `prefix` is how their ids begin.
+        """Return the executions that fit all filters, newest first; `since` is inclusive, `prefix` begins their ids.
 
         `batch` is the id of a batch: only its runs are returned. `without_batches` leaves out the runs of all batches.
         A fork of such a run was not made by the batch.
@@ -103,7 +103,7 @@ class BranchRepository(Protocol):
     """Branches of executions; names are unique within one."""
 
     def add(self, branch: Branch) -> None:
-        """Keep a new branch; AlreadyExists when the id, or the name in this execution, is taken."""
+        """Store a new branch; raise AlreadyExists if the id, or the name in this execution, is taken."""
         ...
 
     def get(self, branch_id: BranchId) -> Branch:
@@ -111,18 +111,18 @@ class BranchRepository(Protocol):
         ...
 
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
-        """Point the branch at another checkpoint; Conflict when its head is not the expected one."""
+        """Point the branch at another checkpoint; raise Conflict if its head is not the expected one."""
         ...
 
     def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
-        """Move the head for a rollback: as `move_head`, and unfinished work after the new head is dropped.
+        """Move the head for a rollback: like `move_head`, but also drop unfinished work after the new head.
 
-        A storage holds such work for libraries that drive their runs themselves.
+        A storage holds such work for libraries that drive their own runs.
         """
         ...
 
     def fork_from(self, branch_id: BranchId, checkpoint_id: CheckpointId) -> None:
-        """Say that the branch left its line at an earlier checkpoint: what lies between is gone."""
+        """Record that the branch left its line at an earlier checkpoint, because those in between are gone."""
         ...
 
     def delete(self, branch_id: BranchId) -> None:
@@ -130,15 +130,15 @@ class BranchRepository(Protocol):
         ...
 
     def list_branches(self, execution_id: ExecutionId) -> tuple[Branch, ...]:
-        """Return the branches of an execution in the order of their making."""
+        """Return the branches of an execution in the order of their creation."""
         ...
 
     def list_forks(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
-        """Return the branches of all executions that were forked from these, in the order of their making."""
+        """Return the branches of all executions that were forked from these checkpoints, in order of creation."""
         ...
 
     def list_at(self, checkpoint_ids: Collection[CheckpointId]) -> tuple[Branch, ...]:
-        """Return the branches, of whichever execution, whose head is one of these checkpoints."""
+        """Return the branches, of any execution, whose head is one of these checkpoints."""
         ...
 
 
@@ -146,7 +146,7 @@ class NodeRunRepository(Protocol):
     """Node runs, and the boundaries that follow from them."""
 
     def save(self, run: NodeRun) -> None:
-        """Keep a node run, new or changed."""
+        """Store a new or changed node run."""
         ...
 
     def get(self, execution_id: ExecutionId, node_run_id: NodeRunId) -> NodeRun:
@@ -154,11 +154,11 @@ class NodeRunRepository(Protocol):
         ...
 
     def list_runs(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
-        """Return the node runs of an execution in the order of their ids, which is that of their starts."""
+        """Return the node runs of an execution in the order of their ids, which is the order of their starts."""
         ...
 
     def list_leading_to(self, execution_id: ExecutionId, checkpoints: Sequence[Checkpoint]) -> tuple[NodeRun, ...]:
-        """Return, in the same order, the runs that have to do with these checkpoints, and those that have not ended."""
+        """Return, in the same order, the runs related to these checkpoints, and the runs that have not ended."""
         ...
 
     def list_unfinished(self, execution_id: ExecutionId) -> tuple[NodeRun, ...]:
@@ -171,11 +171,11 @@ class NodeRunRepository(Protocol):
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints and their states, by their changes.
+    """Checkpoints and their states, stored as changes.
 
-    A checkpoint never changes once saved. Saving costs what the delta holds, whatever the size of the state.
-    Everything read is verified against its hashes; what does not match raises DamagedData that names the
-    checkpoint. Deleting keeps every other checkpoint whole: it loads, verifies and compares as before.
+    A checkpoint never changes once saved. The cost of a save depends on the delta, not on the size of the state.
+    Everything read is verified against its hashes; a mismatch raises DamagedData, which names the checkpoint. A
+    deletion keeps every other checkpoint whole: it loads, verifies and compares as before.
     """
 
     def save(
@@ -185,60 +185,60 @@ class CheckpointStore(Protocol):
         returned: Mapping[str, Mapping[str, Any]] | None = None,
         memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
-        """Keep the state that the delta makes of the parent's, and what each node returned before reducers.
+        """Store the parent's state with the delta applied, and the updates that nodes returned, before reducers.
 
-        `memory` is what an engine keeps beside the state. It is never mixed up with what a node returned.
+        `memory` is the data that an engine keeps besides the state. It is stored apart from the nodes' updates.
 
-        CheckpointNotFound when the parent is not there or is deleted, AlreadyExists when the id, or the name in
-        this execution, is taken. Nothing is kept of a save that raises.
+        Raise CheckpointNotFound if the parent does not exist or is deleted, AlreadyExists if the id, or the name in
+        this execution, is taken. A save that raises stores nothing.
         """
         ...
 
     def get(self, checkpoint_id: CheckpointId) -> Checkpoint:
-        """Return the checkpoint without its state; CheckpointNotFound also when it is deleted."""
+        """Return the checkpoint without its state; raise CheckpointNotFound also if it is deleted."""
         ...
 
     def load(self, checkpoint_id: CheckpointId) -> Snapshot:
-        """Return the checkpoint with its state; CheckpointNotFound also when it is deleted."""
+        """Return the checkpoint with its state; raise CheckpointNotFound also if it is deleted."""
         ...
 
     def load_many(self, checkpoint_ids: Sequence[CheckpointId]) -> Iterator[Snapshot]:
-        """Yield checkpoints with their states in the order given, those that are not there or deleted left out.
+        """Yield checkpoints with their states in the given order; missing and deleted ones are left out.
 
-        What several of them share is read once; what this process has read or written lately is not verified again.
-        All is read when it is called, and decoded one by one as they are taken, which may be after the transaction.
+        Shared data is read once; data that this process has read or written lately is not verified again. The call
+        reads everything; checkpoints are decoded one by one as you take them, which may be after the transaction.
         """
         ...
 
     def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the values of the keys whose content differs, as they are in each; a key that is absent is left out.
+        """Return the keys whose content differs, with the values of each side; a side leaves out keys that it lacks.
 
-        The same as loading both states and leaving out what is equal (the order of a mapping is no content), but only
-        what differs is read. CheckpointNotFound also when one is deleted.
+        The result is the same as loading both states and leaving out equal values (the order of a mapping does not
+        count), but only differing values are read. Raise CheckpointNotFound also if one of the two is deleted.
         """
         ...
 
     def list_infos(self, execution_id: ExecutionId) -> tuple[Checkpoint, ...]:
-        """Return the checkpoints of an execution without states, by step and then id, deleted ones left out."""
+        """Return the checkpoints of an execution without states, by step and then id; deleted ones are left out."""
         ...
 
     def each_info(self, execution_id: ExecutionId) -> Iterator[Checkpoint]:
         """Yield every checkpoint of an execution without its state, by step and then id, deleted ones included.
 
-        Few are held at a time, however many there are. DamagedData when one is missing that another follows.
+        Only a few are in memory at a time. Raise DamagedData if the parent of one is missing.
         """
         ...
 
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
-        """Return everything the run did; ExecutionNotFound when there is no such run."""
+        """Return everything that the run did, or raise ExecutionNotFound."""
         ...
 
     def load_tail(self, execution_id: ExecutionId, length: int) -> ExecutionHistory:
-        """Return the last checkpoints of the active lineage with what led to them; complete when that is all."""
+        """Return the last checkpoints of the active lineage and the node runs behind them; complete if that is all."""
         ...
 
     def delete(self, checkpoint_ids: Collection[CheckpointId]) -> None:
-        """Delete checkpoints, leaving tombstones; Conflict when one is the head of a branch.
+        """Delete checkpoints, leaving tombstones; raise Conflict if one is the head of a branch.
 
         Their ids stay taken, their names become free. A deletion that raises changes nothing.
         """
@@ -247,7 +247,7 @@ class CheckpointStore(Protocol):
     def delete_run(self, execution_id: ExecutionId) -> None:
         """Delete all checkpoints of an execution, heads included; forks in other executions stay whole.
 
-        Conflict while the branch of another execution has its head here. Nothing happens for an unknown run.
+        Raise Conflict while a branch of another execution has its head here. For an unknown run, do nothing.
         """
         ...
 
@@ -256,7 +256,7 @@ class ToolCallRepository(Protocol):
     """Recorded calls of node runs; arguments and results come back with their types."""
 
     def save(self, call: ToolCall) -> None:
-        """Keep a call, new or changed."""
+        """Store a new or changed call."""
         ...
 
     def list_calls(self, execution_id: ExecutionId, node_run_id: NodeRunId | None = None) -> tuple[ToolCall, ...]:
@@ -264,54 +264,54 @@ class ToolCallRepository(Protocol):
         ...
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[CallKey, ...]:
-        """Return the calls whose node run is not there, by node run and identity; only damage leaves such calls."""
+        """Return the calls whose node run is missing, by node run and identity; only damage causes this."""
         ...
 
 
 class CallAnchor(Protocol):
-    """A second note of every external call, beside the store, made after the intent is stored and before the call.
+    """A second note about every external call, outside the store, made after the intent is stored and before the call.
 
-    Calls that are taken back, or made again by a redo, are noted in the same way.
+    Undoing a call, and repeating one in a redo, are noted in the same way.
 
-    A store that lost its end (a write-ahead log that was cut, an older copy that was put back) does not know what was
-    called after that, and the calls would be made again as new ones. Those that are noted here are in doubt instead. A
-    store that notices such a loss itself needs no anchor, nor does one that does not outlive its process.
+    A store can lose its end: a write-ahead log was cut, or an older copy was put back. It then does not know the later
+    calls and would make them again as new ones. With a note here, such a call is in doubt instead. A store that notices
+    such a loss itself needs no anchor, nor does a store that ends with its process.
     """
 
     def note(self, call: AnchoredCall) -> None:
-        """Keep a note; when that fails (StorageUnavailable) the call must not be made."""
+        """Store a note; if that fails (StorageUnavailable), the call must not be made."""
         ...
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
-        """Return what was noted of a run and what the store does not know.
+        """Return the calls of a run that were noted but that the store does not know.
 
-        Of several runs of one visit of a node only the calls of the last count, and of several tries of a call the
-        last. What belongs to a run that was deleted, or to a node run that was left behind, is not lost.
+        If a visit of a node ran several times, only the calls of the last run count; if a call was tried several times,
+        only the last try. Calls of a deleted run, or of an abandoned node run, are not lost.
         """
         ...
 
     def inspect(self) -> tuple[Fault, ...]:
-        """Return what is wrong: calls that the store has lost, notes that are damaged."""
+        """Return the faults: calls that the store has lost, and damaged notes."""
         ...
 
     def repair(self, faults: Sequence[Fault]) -> None:
-        """Remove the notes of those faults that have a remedy."""
+        """Remove the notes of the faults that have a remedy."""
         ...
 
     def close(self) -> None:
-        """Give back files; the anchor must not be used afterwards."""
+        """Close the files; the anchor must not be used afterwards."""
         ...
 
 
 class RollbackRepository(Protocol):
-    """Journals of rollbacks, each written before its first effect and after its last."""
+    """Journals of rollbacks; a journal is written before the first effect and after the last."""
 
     def save(self, rollback: Rollback) -> None:
-        """Keep a journal, new or changed."""
+        """Store a new or changed journal."""
         ...
 
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
-        """Return the journals of an execution in the order of their making."""
+        """Return the journals of an execution in the order of their creation."""
         ...
 
 
@@ -319,12 +319,12 @@ class EvaluationRepository(Protocol):
     """Scores of single runs, one for each time that an evaluator looked at a run. They are deleted with the run."""
 
     def add(self, scores: Sequence[RunScore]) -> None:
-        """Keep new scores, or raise ExecutionNotFound if a run does not exist.
+        """Store new scores, or raise ExecutionNotFound if a run does not exist.
 
-        Nobody else can delete these runs until the end of the transaction.
+        No other transaction can delete these runs until this one ends.
         """
         ...
 
     def list_scores(self, execution_id: ExecutionId) -> tuple[RunScore, ...]:
-        """Return all scores of a run, oldest first; those of one moment by their ids."""
+        """Return all scores of a run, oldest first; scores of the same moment are in the order of their ids."""
         ...

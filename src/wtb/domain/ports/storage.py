@@ -48,24 +48,24 @@ class WorkflowUse(NamedTuple):
 
 
 class Pages(Protocol):
-    """Pages, counts and sums that the database computes, so that nobody has to read a whole long run.
+    """Pages, counts and sums that the database computes, so that readers need not load a whole long run.
 
     Checkpoints come without states, oldest first, deleted ones included, verified as in CheckpointStore.
     """
 
     def list_line(self, head_id: CheckpointId, *, upto: int | None = None, limit: int) -> tuple[Checkpoint, ...]:
-        """Return the last checkpoints of the line that ends with this one, through other runs if it is a fork.
+        """Return the last checkpoints of the line that ends with this one; a fork's line continues in other runs.
 
-        With `upto` those after that step are left out.
+        With `upto`, checkpoints after that step are left out.
         """
         ...
 
     def list_checkpoints(
         self, execution_id: ExecutionId, *, before: tuple[int, CheckpointId] | None = None, limit: int
     ) -> tuple[Checkpoint, ...]:
-        """Return the last checkpoints that a run has made on whichever line, by step and then id.
+        """Return the last checkpoints that a run has made on any line, by step and then id.
 
-        With `before`, a step and an id, those from there on are left out.
+        With `before`, a step and an id, checkpoints from there on are left out.
         """
         ...
 
@@ -74,11 +74,11 @@ class Pages(Protocol):
         ...
 
     def sum_line(self, head_id: CheckpointId) -> Usage | None:
-        """Return what the completed node runs of a line used; None if one has no stored figures."""
+        """Return the usage of a line's completed node runs; None if one has no stored figures."""
         ...
 
     def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
-        """Return what all node runs of a run used in all attempts; None if a completed one has no stored figures."""
+        """Return the usage of all attempts of a run's node runs; None if a completed one has no stored figures."""
         ...
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:
@@ -87,11 +87,11 @@ class Pages(Protocol):
 
 
 class UnitOfWork(Protocol):
-    """One transaction over everything: enter it with `with`; `commit` keeps it, leaving without a commit undoes it.
+    """One transaction over everything. Enter it with `with`; leaving the block without `commit` undoes it.
 
-    Others see nothing of it before the commit. One that was opened as read-only cannot commit, and sees one moment:
-    that of its first look. It belongs to one thread, and is used once: after the commit, or outside the block, every
-    use raises InvalidInput. A write that a rule refuses leaves the unit usable; one that the database refuses does not.
+    Others see nothing of it before the commit. A read-only unit cannot commit, and sees the data as of its first read.
+    A unit belongs to one thread, and is used once: after the commit, or outside the block, every use raises
+    InvalidInput. The unit stays usable after one of our rules refuses a write, but not after the database refuses one.
     """
 
     @property
@@ -151,7 +151,7 @@ class UnitOfWork(Protocol):
 
     @property
     def observations(self) -> ObservationRepository:
-        """What runs read."""
+        """Observations of what runs read."""
         ...
 
     @property
@@ -170,7 +170,7 @@ class UnitOfWork(Protocol):
         ...
 
     def now(self) -> datetime:
-        """Return the time that leases go by: the database's, if several machines share it."""
+        """Return the time for leases: the database's time, if several machines share the database."""
         ...
 
     def __enter__(self) -> Self:
@@ -180,7 +180,7 @@ class UnitOfWork(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Undo what was not committed."""
+        """Undo everything that was not committed."""
         ...
 
     def commit(self) -> None:
@@ -189,12 +189,12 @@ class UnitOfWork(Protocol):
 
 
 class Storage(Protocol):
-    """The place where everything is stored; gives units of work. Writers wait for each other, readers for nobody."""
+    """The place where everything is stored; opens units of work. Writers wait for each other; readers never wait."""
 
     def unit_of_work(self, *, readonly: bool = False) -> UnitOfWork:
         """Return a new unit of work, not yet begun."""
         ...
 
     def close(self) -> None:
-        """Give back connections and files; the storage must not be used afterwards."""
+        """Close connections and files; the storage must not be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""The machine that WTB runs on: time, ids, processes, and how values become bytes."""
+"""The machine that WTB runs on: time, ids, processes, encoding, conditions, and observed reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """New ids: unique everywhere, and each sorts after those that the same source gave before."""
+    """New ids: unique everywhere, and each sorts after the earlier ids of the same source."""
 
     def new(self) -> str:
         """Return a new id."""
@@ -26,23 +26,23 @@ class Ids(Protocol):
 
 
 class Owners(Protocol):
-    """The processes that run executions; a name says on which machine a process is and since when."""
+    """The processes that run executions; a process's name includes its machine and its start."""
 
     def me(self) -> str:
         """Return the name of this process."""
         ...
 
     def is_gone(self, owner: str) -> bool | None:
-        """Whether that process has ended; None when that cannot be seen from here (another machine)."""
+        """Whether that process has ended; None if this machine cannot see it because it runs on another."""
         ...
 
 
 class Codec(Protocol):
     """Values to bytes and back, and the hash of their content.
 
-    `decode(encode(v).data)` gives a value of the same types that equals v. `canonical` is the same for equal
-    values whatever the order in which their mappings were filled, so hashes of content are taken from it;
-    `data` keeps that order. A value that cannot be kept raises StateNotSerialisable with the path in it.
+    `decode(encode(v).data)` returns a value of the same types that equals v. `canonical` is the same for equal
+    values, whatever the order of keys in their mappings, so content hashes use it; `data` keeps that order. A value
+    that cannot be stored raises StateNotSerialisable with its path.
     """
 
     def encode(self, value: Any, path: str) -> tuple[bytes, bytes]:
@@ -50,24 +50,24 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: bytes | memoryview) -> Any:
-        """Return the value; raise UnknownFormat when a type is not known here."""
+        """Return the value; raise UnknownFormat for a type that is not registered in this process."""
         ...
 
     def digest(self, *parts: bytes) -> bytes:
-        """Return the 32-byte hash of the parts, as if they were one."""
+        """Return the 32-byte hash of the parts joined together."""
         ...
 
 
 class Conditions(Protocol):
-    """The language of edge conditions. Compiling is done once; evaluating is bounded in time and has no effects."""
+    """The language of edge conditions, compiled once. Evaluating a condition takes bounded time and has no effects."""
 
     def compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
-        """Return the condition as a function of the state, or raise InvalidCondition that says where it is wrong."""
+        """Return the condition as a function of the state; raise InvalidCondition that says where the fault is."""
         ...
 
 
 class DependencyObserver(Protocol):
-    """Records what the user's functions read in this process, once it is started. It forgets nothing."""
+    """Records everything that the user's functions read in this process, once it is started. It forgets nothing."""
 
     def start(self) -> None:
         """Start to observe; calling it again changes nothing."""

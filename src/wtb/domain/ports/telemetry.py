@@ -1,4 +1,4 @@
-"""Telemetry: how often WTB does something and how long it takes, for somebody who measures it."""
+"""Telemetry: counts and times of WTB's own work, for people who measure it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Measure(StrEnum):
-    """What is measured; the comment says what its name stands for."""
+    """What is measured; each docstring ends with the meaning of the span's name."""
 
     STEP = "step"
     """A superstep of a run, with its nodes and its transaction; by workflow."""
@@ -21,13 +21,13 @@ class Measure(StrEnum):
     NODE = "node"
     """One attempt of a node; by node."""
     CALL = "call"
-    """An outside call of a node that is really made, with its records; by tool or key."""
+    """An external call that a node really makes, with its records; by tool or key."""
     JOB = "job"
-    """One turn of a job of a batch: until it ends or waits for the result of another job; by combination."""
+    """One turn of a batch job, until it ends or waits for another job's result; by combination."""
     ROLLBACK = "rollback"
     """A rollback or a redo, or taking external calls back; by direction."""
     SWEEP = "sweep"
-    """A collection of what nothing refers to; it has no name."""
+    """A sweep of unused data; it has no name."""
     POOL = "pool"
     """The wait for a database connection, and for the turn to write; by `read` or `write`."""
 
@@ -35,8 +35,8 @@ class Measure(StrEnum):
 class Telemetry(Protocol):
     """Spans and counters.
 
-    `is_on` never changes. Whoever measures asks it first, so that measuring costs one branch when nobody listens. Spans
-    and counters come from many threads, in the middle of a step: an implementation returns at once and never raises.
+    `is_on` never changes. Callers check it first, so that measuring costs one branch when nobody listens. Spans and
+    counters come from many threads, in the middle of a step: an implementation returns at once and never raises.
     A span lets every exception through. Names hold no content of states, arguments or files.
     """
 
@@ -46,7 +46,7 @@ class Telemetry(Protocol):
         ...
 
     def span(self, measure: Measure, name: str = "") -> AbstractContextManager[None]:
-        """Measure the block that is entered with this."""
+        """Return a context manager that measures its block."""
         ...
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:

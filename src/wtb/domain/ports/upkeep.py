@@ -12,7 +12,7 @@ from wtb.domain.integrity import Fault
 
 
 class Swept(NamedTuple):
-    """The amount of unused data that was deleted, or that there is."""
+    """The amount of unused data that was deleted, or could be."""
 
     blobs: int = 0
     commits: int = 0
@@ -23,9 +23,9 @@ class Swept(NamedTuple):
 class Garbage(Protocol):
     """Data that no checkpoint refers to any more, in the database and in the object store.
 
-    Whoever stores or reuses a content marks it as used in the same transaction, and a sweep leaves alone what was
-    used within the grace period: so it may run beside everything else. DamagedData, and nothing is removed, when
-    something cannot be read that may refer to others.
+    Storing or reusing a content marks it as used in the same transaction, and a sweep leaves alone data used within
+    the grace period, so it may run beside everything else. If something that may refer to other data cannot be read,
+    a sweep raises DamagedData and removes nothing.
     """
 
     def count(self, grace: timedelta) -> Swept:
@@ -83,7 +83,7 @@ class FolderCare(Protocol):
         ...
 
     def index_of(self, folder: Path) -> Path:
-        """Return where the stat index of a folder is kept."""
+        """Return the path of a folder's stat index."""
         ...
 
     def drop_index(self, index: Path) -> None:

@@ -1,1 +1,1 @@
-"""The checkpoint store: deltas, keyframes and content-addressed blobs, over any rows that can keep them."""
+"""The checkpoint store: deltas, keyframes and content-addressed blobs, over the rows of any backend."""

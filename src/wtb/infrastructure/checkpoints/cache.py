@@ -1,4 +1,4 @@
-"""ManifestCache: what this process knows of checkpoints, so that it need not read them again."""
+"""ManifestCache: remembers checkpoints in this process, so that it need not read them again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wtb.infrastructure.checkpoints.rows import ParentRow
 
 
 class Known(NamedTuple):
-    """What is cached about a checkpoint: its manifest, and its row if this process has written or read it."""
+    """A cached checkpoint: its manifest, and its row if this process has written or read it."""
 
     manifest: Manifest
     row: ParentRow | None
@@ -22,8 +22,8 @@ class Known(NamedTuple):
 class ManifestCache:
     """Manifests of recently used checkpoints, shared by all units of work of a storage.
 
-    A checkpoint never changes and its id is never given again, so an entry cannot become wrong. It can come to
-    name chunks that a sweep has collected (after others rewrote keyframes); whoever needs the chunks checks for that.
+    A checkpoint never changes and its id is never reused, so an entry cannot become wrong. It may name chunks that a
+    sweep has collected, after another process rewrote keyframes; code that needs the chunks checks for that.
     """
 
     def __init__(self, size: int = 256, blob_bytes: int = 16 * 1024 * 1024) -> None:

@@ -1,7 +1,7 @@
-"""HistoryDecoder: states that hold much of each other, as those of a history do, decoded without doing it all again.
+"""HistoryDecoder: decodes states that share most of their content, as in a history, without repeating the work.
 
-Each state is its own: what can be changed is built anew for each, only texts and numbers are shared. A list that is the
-beginning of the one before, newest first, is cut off from what was joined for that one.
+Mutable values are built anew for each state; only texts and numbers are shared. States come newest first, so a list is
+often the beginning of the list before it; it is then cut from the bytes that were joined for that one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ATOMS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class HistoryDecoder:
-    """Decodes the states of some manifests, whose blobs are all at hand."""
+    """Decodes the states of some manifests; all their blobs are in memory."""
 
     def __init__(self, codec: Codec, encoder: DeltaEncoder, blobs: Blobs) -> None:
         self._codec = codec
@@ -70,7 +70,7 @@ class HistoryDecoder:
 
 
 class _Joined:
-    """The pieces of a list in a row, and where each of them ends."""
+    """The joined pieces of a list, and the end of each."""
 
     def __init__(self, segments: Sequence[Segment], blobs: Blobs) -> None:
         arrays = [segment.data or blobs[segment.address] for segment in segments]
@@ -83,7 +83,7 @@ class _Joined:
         return len(segments) <= len(self._segments) and all(map(is_, segments, self._segments))
 
     def first(self, pieces: int, length: int) -> memoryview | None:
-        """Return the first pieces as one array, until the next call; None when they hold more than so many items."""
+        """Return the first pieces as one array, valid until the next call; None unless they hold `length` items."""
         if not pieces or self._counts[pieces - 1] != length:
             return None
         self._array[:HEADER_BYTES] = array_header(length)

@@ -1,4 +1,4 @@
-"""DeltaEncoder: deltas to operations on a manifest, and manifests back to states."""
+"""DeltaEncoder: turns deltas into operations on a manifest, and manifests back into states."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ReadBlobs = Callable[[Sequence[bytes]], Blobs]
 Returned = Mapping[str, Mapping[str, Any]]
 
 _SAME = None
-"""In the stored `returned`, stands for a value that the delta of the same checkpoint already holds."""
+"""The mark in the stored `returned` for a value that the same checkpoint's delta already holds."""
 
 _MOST_CHANGES = 4
-"""A mapping is rewritten when it holds this many times as many changes as keys: then only a quarter is in use."""
+"""A mapping is rewritten if it has this many times more changes than keys: then only a quarter is in use."""
 
 
 class EncodedDelta(NamedTuple):
-    """The stored form of a checkpoint: operations, what nodes returned, and the blobs that both refer to."""
+    """The stored form of a checkpoint: operations, the nodes' updates, and the blobs that both refer to."""
 
     operations: dict[str, list[Operation]]
     returned: dict[str, dict[str, Operation | None]]
@@ -94,12 +94,12 @@ class DeltaEncoder:
                 return self._merge(key, entry, change, blobs, read_blobs)
 
     def _read(self, entry: Entry, blobs: Blobs, read_blobs: ReadBlobs) -> Any:
-        """Decode what is stored; an earlier change of the same delta may have made blobs that are not stored yet."""
+        """Decode an entry; an earlier change of the same delta may have made blobs that are not stored yet."""
         stored = read_blobs([address for address in entry.addresses if address not in blobs])
         return self.value(entry, {**stored, **blobs})
 
     def _splice(self, key: str, old: list[Any], change: Splice, blobs: dict[bytes, bytes]) -> Operation:
-        """Keep what is before the splice, write the rest again: a list that is cut in the middle pays for its end."""
+        """Keep the items before the splice and write the rest again: a change in the middle costs the whole end."""
         items, digest = self._items(spliced(key, old, change), f"state.{key}", 0, self._empty_list)
         return (Op.KEEP, digest, change.start, self._cut(items[change.start :], INLINE_APPEND_BYTES, blobs))
 
@@ -193,13 +193,13 @@ class DeltaEncoder:
     def _given(self, node: str, key: str, value: Any, blobs: dict[bytes, bytes]) -> Operation:
         if value is DELETE:
             return (Op.DROP, self._deleted)
-        # What comes encoded is the record of an adapter: read with its checkpoint only and shared with none, so up to
-        # a page of it lies in the row itself.
+        # An encoded value is the record of an adapter: it is read only with its checkpoint and never shared, so up to
+        # a page of it is stored in the row itself.
         inline_bytes = INLINE_APPEND_BYTES if type(value) is Encoded else INLINE_BYTES
         return self._whole(value, f"returned.{node}.{key}", blobs, inline_bytes)
 
     def returned_digest(self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]) -> bytes:
-        """Hash what nodes returned; empty when there is nothing."""
+        """Hash the nodes' updates; empty if there are none."""
         if not returned:
             return b""
         parts: list[bytes] = []
@@ -217,7 +217,7 @@ class DeltaEncoder:
         manifest: Manifest,
         blobs: Blobs,
     ) -> dict[str, dict[str, Any]]:
-        """Decode what nodes returned; `manifest` is that of the state afterwards."""
+        """Decode the nodes' updates; `manifest` belongs to the state after the step."""
 
         def decoded(key: str, operation: Operation) -> Any:
             entry = manifest.find(key) if operation[0] == Op.STATE else _entry(operation)
@@ -231,12 +231,12 @@ class DeltaEncoder:
     def returned_addresses(
         self, operations: Operations, returned: Mapping[str, Mapping[str, Operation | None]]
     ) -> set[bytes]:
-        """Return the blobs that decoding what nodes returned will need."""
+        """Return the blobs that are needed to decode the nodes' updates."""
         given = (operation or operations[key][0] for update in returned.values() for key, operation in update.items())
         return {address for operation in given for address in _addresses(operation)}
 
     def addresses(self, operations: Operations) -> set[bytes]:
-        """Return the blobs that these operations bring."""
+        """Return the blobs that these operations refer to."""
         return {address for changes in operations.values() for each in changes for address in _addresses(each)}
 
     def state(self, manifest: Manifest, blobs: Blobs) -> State:
@@ -252,9 +252,9 @@ class DeltaEncoder:
         return self._codec.decode(blobs[entry.address] if entry.address else entry.data)
 
     def items(self, entry: ListEntry, blobs: Blobs) -> list[Any]:
-        """Decode a list, all its pieces in one go: most lists are many small ones."""
+        """Decode a list with all its pieces at once: most lists consist of many small pieces."""
         arrays = [segment.data or blobs[segment.address] for segment in entry.segments]
-        if len(arrays) > 1 and items_in(arrays) == entry.length:  # else it takes part of one
+        if len(arrays) > 1 and items_in(arrays) == entry.length:  # otherwise only part of an array counts
             joined: list[Any] = self._codec.decode(joined_arrays(arrays, entry.length))
             return joined
         items: list[Any] = []
@@ -272,7 +272,7 @@ def _list(key: str, entry: Entry | None) -> ListEntry:
 
 
 def _entry(operation: Operation) -> Entry | None:
-    """Return what one operation alone makes: of an append, the list of what was appended; None of a deletion."""
+    """Return the entry that one operation alone makes: for an append the appended list, for a deletion None."""
     return EMPTY.apply({"": (operation,)}).find("")
 
 
@@ -289,13 +289,13 @@ def _addresses(operation: Operation) -> Sequence[bytes]:
 
 
 def _is_written(value: Any, changes: Sequence[Change], operations: Sequence[Operation]) -> bool:
-    """Whether the delta holds this very value already, so that it need not be stored twice."""
+    """Whether the delta already holds this very value, so that it need not be stored twice."""
     match changes:
         case (SetValue(value=written),):
             return written is value
         case (Append(items=items),):
             return type(value) is list and len(value) == len(items) and all(map(operator.is_, value, items))
-        case (Merge(items=values, removed=()),) if operations[0][0] == Op.MERGE:  # else it wrote the whole mapping
+        case (Merge(items=values, removed=()),) if operations[0][0] == Op.MERGE:  # else it wrote it whole
             return type(value) is dict and len(value) == len(values) and _are_held(value, values)
     return False
 
@@ -306,7 +306,7 @@ def _are_held(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
 
 
 def _is_held(value: Any, changes: Sequence[Change]) -> bool:
-    """Whether this very value is what the state holds afterwards."""
+    """Whether the state holds this very value afterwards."""
     match changes:
         case (Append(whole=whole) | Merge(whole=whole),):
             return whole is not None and whole is value
@@ -323,8 +323,8 @@ def _are_texts(keys: Collection[Any]) -> bool:
 
 
 def changed_mapping(changes: list[Any]) -> dict[str, Any]:
-    """Return the mapping that changes lead to: [key, value] sets a key, [key] removes it."""
-    with suppress(ValueError):  # as soon as a key was removed
+    """Return the mapping that results from changes: [key, value] sets a key, [key] removes it."""
+    with suppress(ValueError):  # raised if a key was removed
         return dict(changes)
     mapping: dict[str, Any] = {}
     for key, *value in changes:

@@ -1,8 +1,8 @@
-"""KeyDigests: the hash of a mapping's content, of which a change of one key hashes only a small part again.
+"""KeyDigests: the hash of a mapping's content; a change of one key hashes only a small part again.
 
-Keys lie in 256 buckets by checksum, as those of a state do: a bucket's hash covers its keys and the hashes of their
-values in order, the mapping's hash covers the buckets. It depends on the content alone, neither on how the mapping came
-about nor on the order of its keys.
+Keys are spread over 256 buckets by checksum, like the keys of a state. A bucket's hash covers its keys and the hashes
+of their values in order; the mapping's hash covers the buckets. It depends only on the content, not on the history of
+the mapping or the order of its keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wtb.domain.ports import Codec
 
 _MOST_MAPPINGS = 32
 _MOST_KEYS = 1_000_000
-"""How much a process remembers: about 150 bytes a key, less where mappings share most of their keys."""
+"""The most keys that a process remembers: about 150 bytes per key, less if mappings share most of their keys."""
 
 
 _BUCKETS = 256
@@ -31,14 +31,14 @@ class KeyDigests:
     def __init__(self) -> None:
         self._buckets: dict[int, dict[str, bytes]] = {}
         self._hashes = bytes(_BUCKETS * _HASH_BYTES)
-        """Those of the buckets in a row, zeros where one is empty."""
+        """The hashes of all buckets, joined; zeros for an empty bucket."""
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def changed(self, codec: Codec, values: Mapping[str, bytes], removed: Collection[str] = ()) -> KeyDigests:
-        """Return those of the mapping without some keys, and with others set."""
+        """Return the hashes of the mapping with some keys removed and others set."""
         fresh: dict[int, dict[str, bytes]] = {}
         after = KeyDigests()
         after._length = self._length
@@ -77,7 +77,7 @@ def _hash_of(codec: Codec, bucket: Mapping[str, bytes]) -> bytes:
 
 
 class KeyDigestCache:
-    """The hashes of mappings that this process has stored lately, by the hash of the mapping: they cannot be wrong."""
+    """The hashes of recently stored mappings, by the hash of the whole mapping, so they cannot be wrong."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, KeyDigests] = OrderedDict()
@@ -85,7 +85,7 @@ class KeyDigestCache:
         self._lock = Lock()
 
     def find(self, digest: bytes) -> KeyDigests | None:
-        """Return those of a mapping, when they are known."""
+        """Return the hashes of a mapping; None if they are not known."""
         with self._lock:
             found = self._known.get(digest)
             if found is not None:
@@ -93,7 +93,7 @@ class KeyDigestCache:
             return found
 
     def put(self, digest: bytes, keys: KeyDigests) -> None:
-        """Remember those of a mapping, and forget others for it."""
+        """Remember the hashes of a mapping; forget the oldest ones to make room."""
         with self._lock:
             if digest not in self._known:
                 self._known[digest] = keys

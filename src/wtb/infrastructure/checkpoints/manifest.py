@@ -1,8 +1,8 @@
-"""Manifest: which encoded pieces a state is made of, and the hash of its content.
+"""Manifest: the encoded pieces of a state, and the hash of its content.
 
-A manifest is immutable and cheap to derive: keys lie in 256 buckets, so a change copies one bucket and hashes
-that bucket and the root, whatever the size of the state. The hash of a list is a fold over its items, so an
-append hashes only what was appended. Neither depends on how the state came about, nor on how it is stored.
+A manifest is immutable and cheap to derive: keys are spread over 256 buckets, so a change copies one bucket and hashes
+that bucket and the root, whatever the size of the state. The hash of a list is a fold over its items, so an append
+hashes only the new items. Neither hash depends on the history of the state, or on how it is stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEAL_BYTES = 16 * 1024
 """A keyframe seals inline items into a chunk from this size on."""
 
 _ENTRY_BYTES = 48
-"""Roughly what an entry costs in a keyframe beside its key and data."""
+"""The rough size of an entry in a keyframe, without its key and data."""
 
 
 class Op:
@@ -40,16 +40,16 @@ class Op:
     MERGE = "g"
     DROP = "d"
     STATE = "s"
-    """Among what nodes returned: the value is the one that the state holds afterwards."""
+    """In a node's update: the value is the one that the state holds afterwards."""
 
 
 Operation = Sequence[Any]
-"""[code, digest of the value afterwards, …]; a keyframe is made of the same operations, from nothing."""
+"""[code, digest of the value afterwards, …]; a keyframe consists of the same operations, applied to nothing."""
 Operations = Mapping[str, Sequence[Operation]]
 
 
 class Segment(NamedTuple):
-    """The first `take` items of a packed array, which lies here (`data`) or in the blob at `address`."""
+    """The first `take` items of a packed array, which is here (`data`) or in the blob at `address`."""
 
     take: int
     data: bytes
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
 
 class ValueEntry(NamedTuple):
-    """A value that is no list: here, or in a blob."""
+    """A value other than a list: its data is here, or in a blob."""
 
     digest: bytes
     data: bytes
@@ -80,7 +80,7 @@ class ValueEntry(NamedTuple):
 
 
 class ListEntry(NamedTuple):
-    """A list in segments: those that a keyframe holds (`sealed`), and those that came after it (`tail`)."""
+    """A list in segments: those in a keyframe (`sealed`), and those that came later (`tail`)."""
 
     digest: bytes
     length: int
@@ -107,7 +107,7 @@ class ListEntry(NamedTuple):
 class MappingEntry(NamedTuple):
     """A mapping of many keys as the list of its changes: [key, value] sets a key, [key] removes it.
 
-    `length` counts the keys, `changes.length` also those that were set again or removed since.
+    `length` counts the keys; `changes.length` also counts keys that were set again or removed.
     """
 
     digest: bytes
@@ -206,7 +206,7 @@ class Manifest:
         return codec.digest(*parts)
 
     def differing(self, other: Manifest, codec: Codec) -> list[str]:
-        """Return the keys, in order, whose values differ in content from those in the other, or are in one only."""
+        """Return the keys, in order, whose values differ in content, or that only one of the two has."""
         keys: list[str] = []
         for index in self.buckets.keys() | other.buckets.keys():
             mine, theirs = self.buckets.get(index, _NO_KEYS), other.buckets.get(index, _NO_KEYS)
@@ -218,7 +218,7 @@ class Manifest:
         return sorted(keys)
 
     def keyframe(self, codec: Codec) -> tuple[Operations, dict[bytes, bytes], Manifest]:
-        """Return the whole manifest as operations, the chunks that it seals lists into, and itself as sealed."""
+        """Return the manifest as operations, the chunks that lists were sealed into, and the sealed manifest."""
         blobs: dict[bytes, bytes] = {}
         operations: dict[str, Sequence[Operation]] = {}
         for key, entry in self:
@@ -245,7 +245,7 @@ def _bucket_of(key: str) -> int:
 
 
 def _apply(entries: dict[str, Entry], key: str, operation: Operation) -> int:
-    """Change the entries in place and return by how much their weight grew."""
+    """Change the entries in place and return the growth of their weight."""
     old = entries.get(key)
     before = 0 if old is None else len(key) + old.weight
     new: Entry
@@ -277,7 +277,7 @@ def _apply(entries: dict[str, Entry], key: str, operation: Operation) -> int:
 
 
 def segment_rows(segments: Sequence[Segment]) -> list[tuple[Any, ...]]:
-    """Return segments as they stand in an operation: msgpack knows plain tuples only."""
+    """Return segments in the form of an operation: msgpack knows only plain tuples."""
     return [tuple(segment) for segment in segments]
 
 
@@ -300,7 +300,7 @@ HEADER_BYTES = 5
 
 
 def array_header(count: int) -> bytes:
-    """Return what an array of so many items begins with: always the same size, so that arrays are joined undecoded."""
+    """Return the header of an array of `count` items; its size is fixed, so that arrays can be joined undecoded."""
     return b"\xdd" + count.to_bytes(4, "big")
 
 
@@ -315,12 +315,12 @@ def item_count(array: bytes) -> int:
 
 
 def items_in(arrays: Sequence[bytes]) -> int:
-    """Return how many items packed arrays hold together; written out, since histories ask for hundreds of arrays."""
+    """Return how many items packed arrays hold together; written inline, because histories have hundreds of arrays."""
     return sum([int.from_bytes(array[1:HEADER_BYTES], "big") for array in arrays])
 
 
 def cut(codec: Codec, items: Sequence[bytes], inline_bytes: int, blobs: dict[bytes, bytes]) -> list[Segment]:
-    """Return encoded items as segments: one inline when they are small, else chunks, which are put into `blobs`."""
+    """Return encoded items as segments: one inline segment if they are small, otherwise chunks, added to `blobs`."""
     total = sum(map(len, items))
     if not items:
         return []
@@ -343,7 +343,7 @@ def _chunk(codec: Codec, array: bytes, blobs: dict[bytes, bytes]) -> Segment:
 
 
 def _joined(codec: Codec, segments: Sequence[Segment], blobs: dict[bytes, bytes]) -> list[Segment]:
-    """Return the segments with neighbouring inline ones joined, into a blob where that is large enough."""
+    """Return the segments with neighbouring inline ones joined, into a blob if they are large enough."""
     joined: list[Segment] = []
     run: list[bytes] = []
 
@@ -371,5 +371,5 @@ def _concatenated(arrays: Sequence[bytes]) -> bytes:
 
 
 def joined_arrays(arrays: Sequence[bytes], count: int) -> bytes:
-    """Return packed arrays, which hold so many items together, as one."""
+    """Return packed arrays as one array; `count` is the number of all their items."""
     return b"".join([array_header(count), *[memoryview(array)[HEADER_BYTES:] for array in arrays]])

@@ -15,11 +15,11 @@ from wtb.domain.ports import Codec
 from wtb.infrastructure.timestamps import from_us, to_us
 
 FORMAT = 1
-"""Version of rows, payloads and keyframes; a reader refuses what it does not know."""
+"""The version of rows, payloads and keyframes; a reader refuses unknown versions."""
 
 
 class CheckpointRow(NamedTuple):
-    """One row. The fields down to `created_at_us` are the facts that the hash covers, beside the two hashes."""
+    """One row. `hash` covers the fields down to `created_at_us`, and the hashes between that field and itself."""
 
     id: str
     execution_id: str
@@ -57,7 +57,7 @@ _FACTS = CheckpointRow._fields.index("created_at_us") + 1
 
 
 class ChainLink(NamedTuple):
-    """One checkpoint on the way from a keyframe to the one that is wanted."""
+    """One checkpoint between a keyframe and the wanted checkpoint."""
 
     id: str
     parent_id: str | None
@@ -66,7 +66,7 @@ class ChainLink(NamedTuple):
 
 
 class ParentRow(NamedTuple):
-    """What a new checkpoint needs to know of its parent."""
+    """The facts that a new checkpoint needs about its parent."""
 
     hash: bytes
     state_hash: bytes
@@ -78,16 +78,16 @@ class CheckpointRows(Protocol):
     """Checkpoint rows, blobs and keyframes, inside one transaction."""
 
     def find_parent(self, checkpoint_id: str) -> ParentRow | None:
-        """Return the parent and keep it from being deleted until the end of the transaction."""
+        """Return the parent, and prevent its deletion until the end of the transaction."""
         ...
 
     @property
     def checks_parent(self) -> bool:
-        """Whether `insert` itself refuses a row whose parent is not alive, so that a known parent need not be read."""
+        """Whether `insert` itself refuses a row whose parent is deleted, so that a known parent need not be read."""
         ...
 
     def insert(self, row: CheckpointRow, payload: bytes) -> None:
-        """Add a row; AlreadyExists when its id, or its name in the execution, is taken."""
+        """Add a row; raise AlreadyExists if its id, or its name in the execution, is taken."""
         ...
 
     def find(self, checkpoint_id: str) -> tuple[CheckpointRow, bytes] | None:
@@ -95,7 +95,7 @@ class CheckpointRows(Protocol):
         ...
 
     def find_many(self, checkpoint_ids: Collection[str]) -> list[tuple[CheckpointRow, bytes]]:
-        """Return those that exist, in no order."""
+        """Return the rows that exist, in no particular order, each with its payload."""
         ...
 
     def list_rows(self, execution_id: str) -> list[CheckpointRow]:
@@ -107,11 +107,11 @@ class CheckpointRows(Protocol):
         ...
 
     def list_ancestors(self, checkpoint_id: str) -> list[CheckpointRow]:
-        """Return the row and everything before it, in any execution."""
+        """Return the row and all its ancestors, in any execution."""
         ...
 
     def list_last(self, checkpoint_id: str, length: int) -> list[CheckpointRow]:
-        """Return the row and those before it, at most `length` in all, newest first, in any execution."""
+        """Return the row and its ancestors in any execution, newest first, at most `length` in all."""
         ...
 
     def chain(self, checkpoint_id: str) -> list[ChainLink]:
@@ -119,11 +119,11 @@ class CheckpointRows(Protocol):
         ...
 
     def has_keyframe(self, checkpoint_id: str) -> bool:
-        """Whether a keyframe of this checkpoint is kept."""
+        """Whether this checkpoint has a keyframe."""
         ...
 
     def put_keyframe(self, checkpoint_id: str, payload: bytes) -> None:
-        """Keep a keyframe, replacing an older one."""
+        """Store a keyframe; it replaces an older one."""
         ...
 
     def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None:
@@ -135,30 +135,30 @@ class CheckpointRows(Protocol):
         ...
 
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return those that exist."""
+        """Return the blobs that exist."""
         ...
 
     def heads_among(self, checkpoint_ids: Collection[str], *, outside: str = "") -> list[tuple[str, str]]:
-        """Return which of these are heads of branches (except of execution `outside`) in which executions.
+        """Return those that are heads of branches, each with its execution, except in execution `outside`.
 
-        Those branches stay as they are until the end of the transaction.
+        Those branches cannot change until the end of the transaction.
         """
         ...
 
     def children_of(self, checkpoint_ids: Collection[str]) -> list[CheckpointRow]:
-        """Return the rows whose parent is among these, tombstones included, and keep them from being deleted."""
+        """Return the rows whose parent is among these, tombstones included, and prevent their deletion."""
         ...
 
     def condemn(self, checkpoint_ids: Collection[str]) -> set[str]:
-        """Mark rows as deleted, after every transaction that builds on them has ended; return those that were alive."""
+        """Mark rows as deleted once no open transaction builds on them; return those that were not deleted before."""
         ...
 
     def revive(self, checkpoint_ids: Collection[str]) -> None:
-        """Take back what `condemn` did in this transaction."""
+        """Undo `condemn` of this transaction."""
         ...
 
     def bury(self, checkpoint_ids: Collection[str]) -> None:
-        """Drop what condemned rows hold, leaving tombstones."""
+        """Delete the contents of condemned rows, leaving tombstones."""
         ...
 
     def remove(self, checkpoint_ids: Collection[str]) -> None:
@@ -167,9 +167,9 @@ class CheckpointRows(Protocol):
 
 
 def seal_delta(codec: Codec, body: bytes, checkpoint_id: str, parent_id: str | None) -> bytes:
-    """Return the body with a checksum before it, which also covers what it is the delta of, and from where.
+    """Return the body after a checksum, which also covers the ids of the checkpoint and its parent.
 
-    An append carries the digest of the whole list, so hashes of states alone would not miss a delta on the way.
+    An append carries the digest of the whole list, so state hashes alone would not notice a missing delta in between.
     """
     return _checksum(codec, body, "delta", checkpoint_id, parent_id or "") + body
 
@@ -180,7 +180,7 @@ def unseal_delta(codec: Codec, data: bytes, checkpoint_id: str, parent_id: str |
 
 
 def seal_keyframe(codec: Codec, body: bytes, checkpoint_id: str) -> bytes:
-    """Return the body with a checksum before it, which also covers whose keyframe it is."""
+    """Return the body after a checksum, which also covers the id of its checkpoint."""
     return _checksum(codec, body, "keyframe", checkpoint_id) + body
 
 
@@ -203,7 +203,7 @@ def _unsealed(data: bytes, checksum: bytes, checkpoint_id: str) -> bytes:
 
 
 def unpacked(body: bytes) -> Any:
-    """Return the plain lists, mappings and bytes of a payload that was unsealed."""
+    """Return the plain lists, mappings and bytes of an unsealed payload."""
     return ormsgpack.unpackb(body)
 
 
@@ -216,7 +216,7 @@ def row_of(
     parent_hash: bytes,
     size: int,
 ) -> CheckpointRow:
-    """Return the row of a new checkpoint, its hash computed."""
+    """Return the row of a new checkpoint, with its hash."""
     facts = (
         draft.id,
         draft.execution_id,
@@ -235,7 +235,7 @@ def row_of(
         draft.file_commit,
         draft.agent,
         int(draft.restore_point),
-        None if draft.created_by is None else str(draft.created_by),  # a text column makes a text of a number
+        None if draft.created_by is None else str(draft.created_by),  # a text column would turn a number into text
         to_us(draft.created_at),
     )
     try:
@@ -258,7 +258,7 @@ def checkpoint_of(codec: Codec, row: CheckpointRow) -> Checkpoint:
     return _read_checkpoint(row)
 
 
-# A run repeats the same few next nodes; writing and parsing them each time would be a fifth of handling a row.
+# A run repeats the same few next nodes; writing and parsing them each time would take a fifth of the time of a row.
 @lru_cache(maxsize=1024)
 def _next_nodes_text(nodes: tuple[str, ...]) -> str:
     return json.dumps(nodes)
@@ -286,7 +286,7 @@ def stored_checkpoint(draft: CheckpointDraft, row: CheckpointRow) -> Checkpoint:
 def _read_checkpoint(row: CheckpointRow) -> Checkpoint:
     """Return the checkpoint of a verified row.
 
-    Filled directly, not through __init__: its checks were made when the draft was, and lists of 1,000 are common.
+    It is filled without calling __init__: the draft was checked already, and lists of 1,000 checkpoints are common.
     """
     checkpoint = object.__new__(Checkpoint)
     checkpoint.__dict__.update(

@@ -1,4 +1,4 @@
-"""DeltaCheckpointStore: every checkpoint is a delta from its parent, with a keyframe now and then."""
+"""DeltaCheckpointStore: stores every checkpoint as a delta from its parent, with a keyframe now and then."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from wtb.infrastructure.checkpoints.rows import (
 from wtb.infrastructure.timestamps import to_us
 
 KEYFRAME_BYTES = 32 * 1024
-"""Deltas since the last keyframe may grow to this size, or to that of a keyframe if it is larger."""
+"""Deltas since the last keyframe may grow to this size, or to the size of a keyframe if that is larger."""
 _ROW_BYTES = 512
-"""What reading one more row costs, in bytes: bounds the number of small deltas between keyframes."""
+"""The cost of reading one more row, in bytes; it limits the number of small deltas between keyframes."""
 _FRESH = 256
-"""Manifests that one unit of work remembers."""
+"""The most manifests that one unit of work remembers."""
 _MEMORY = "langgraph:memory"
-"""Under this name a row keeps the engine's memory beside what nodes returned; no node can be called that.
+"""The name under which a row stores the engine's memory among the nodes' updates; no node can have this name.
 
-Earlier versions wrote it so, when only the engine of LangGraph had a memory. Nobody but this store knows the name.
+The name is from earlier versions, when only LangGraph's engine had a memory. Only this store knows it.
 """
 
 
@@ -82,13 +82,13 @@ class DeltaCheckpointStore:
         self._sources = sources
 
     def keep_learned(self) -> None:
-        """Share what this transaction learned; called after its commit, since before it nothing is certain."""
+        """Share what this transaction cached; called after its commit, because nothing is certain before."""
         for checkpoint_id, known in self._fresh.items():
             self._cache.put(checkpoint_id, known)
 
     def _remember(self, checkpoint_id: str, manifest: Manifest, row: ParentRow | None = None) -> None:
         self._fresh[checkpoint_id] = Known(manifest, row)
-        if len(self._fresh) > _FRESH:  # a reader may go through thousands, of which each holds a whole state's keys
+        if len(self._fresh) > _FRESH:  # a reader may load thousands, and each holds the keys of a whole state
             del self._fresh[next(iter(self._fresh))]
 
     def save(
@@ -107,7 +107,7 @@ class DeltaCheckpointStore:
         except DamagedData:
             if draft.parent_id is None:
                 raise
-            # The manifest may be a cached one that names chunks which have been collected meanwhile: read it anew.
+            # A cached manifest may name chunks that a sweep has collected meanwhile: read it again.
             base = self._read_manifest(draft.parent_id, base.root(self._codec))
             encoded = self._encoder.encode(base, delta, returned, read_blobs)
         return self.write(draft, parent_hash, base, encoded)
@@ -140,9 +140,9 @@ class DeltaCheckpointStore:
             raise InvalidInput(f"checkpoint {draft.id!r} cannot be stored: {error}") from error
 
     def _base(self, draft: CheckpointDraft) -> tuple[bytes, Manifest]:
-        """Return the parent's hash and manifest; a branch that leaves the parent here begins at a keyframe.
+        """Return the parent's hash and manifest. A parent on another branch, far from a keyframe, gets its own.
 
-        Without that, each of many forks from one point would soon write a keyframe of its own.
+        Otherwise each of many forks from one point would soon write a keyframe.
         """
         if draft.parent_id is None:
             return b"", EMPTY
@@ -188,7 +188,7 @@ class DeltaCheckpointStore:
         now_us = to_us(self._clock.now())
         addresses = {address for _, entry in manifest for address in entry.addresses}
         if addresses and self._rows.touch_blobs(addresses, now_us) < len(addresses):
-            # The manifest came from the cache and names chunks that have been collected meanwhile: read it anew.
+            # The manifest came from the cache and names chunks that a sweep has collected meanwhile: read it again.
             manifest = self._read_manifest(checkpoint_id, manifest.root(self._codec))
         operations, blobs, sealed = manifest.keyframe(self._codec)
         if blobs:
@@ -198,7 +198,7 @@ class DeltaCheckpointStore:
         return sealed
 
     def rebuild_keyframe(self, checkpoint_id: CheckpointId) -> None:
-        """Write a keyframe from the deltas before it; raise DamagedData if they are damaged. Deleted ones need none."""
+        """Write a keyframe from the earlier deltas; raise DamagedData if they are damaged. Tombstones need none."""
         found = self._rows.find(checkpoint_id)
         if found is not None and not found[0].deleted:
             manifest = self._read_manifest(checkpoint_id, checkpoint_of(self._codec, found[0]).state_hash)
@@ -229,7 +229,7 @@ class DeltaCheckpointStore:
         return _snapshot(checkpoint, self._encoder.state(manifest, blobs), decoded)
 
     def _delta(self, row: CheckpointRow, payload: bytes) -> tuple[Any, Any]:
-        """Return the operations of a checkpoint and what its nodes returned, verified."""
+        """Return the operations of a checkpoint and its nodes' updates, verified."""
         operations, returned = unpacked(unseal_delta(self._codec, payload, row.id, row.parent_id))
         if self._encoder.returned_digest(operations, returned) != row.returned_hash:
             raise DamagedData(
@@ -247,7 +247,7 @@ class DeltaCheckpointStore:
             deltas[row.id] = self._delta(row, payload)
             operations, returned = deltas[row.id]
             manifest = self._following(row, operations, manifests)
-            if manifest is not None:  # all but what it adds is in that of its parent
+            if manifest is not None:  # the parent's manifest names all other blobs
                 addresses |= self._encoder.addresses(operations)
             else:
                 manifest = self._known_manifest(row)
@@ -267,13 +267,13 @@ class DeltaCheckpointStore:
         )
 
     def _following(self, row: CheckpointRow, operations: Any, known: Mapping[str, Manifest]) -> Manifest | None:
-        """Return the manifest that follows from that of the parent; None when that is not known, or does not fit."""
+        """Return the manifest that follows from the parent's; None if that is not known, or does not fit."""
         base = EMPTY if row.parent_id is None else known.get(row.parent_id)
         manifest = None if base is None else base.apply(operations)
         return manifest if manifest is not None and manifest.root(self._codec) == row.state_hash else None
 
     def _known_manifest(self, row: CheckpointRow) -> Manifest:
-        """Return a manifest as this process knows it; else read it."""
+        """Return a manifest from memory, or read it."""
         cached = self._cache.find(row.id)
         if cached is not None and cached.manifest.root(self._codec) == row.state_hash:
             return cached.manifest
@@ -285,7 +285,7 @@ class DeltaCheckpointStore:
         try:
             return self._read_manifest(checkpoint.id, checkpoint.state_hash)
         except DamagedData:
-            self._living(checkpoint.id)  # raises when it was deleted after its row was read: gone, not damaged
+            self._living(checkpoint.id)  # raises if it was deleted after its row was read: gone, not damaged
             raise
 
     def compare(self, old: CheckpointId, new: CheckpointId) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -297,7 +297,7 @@ class DeltaCheckpointStore:
         return self._values(old, before, keys), self._values(new, after, keys)
 
     def _values(self, checkpoint_id: CheckpointId, manifest: Manifest, keys: Sequence[str]) -> dict[str, Any]:
-        """Decode some keys; nothing of the others is read."""
+        """Decode some keys, without reading the others."""
         entries = {key: entry for key in keys if (entry := manifest.find(key)) is not None}
         addresses = {address for entry in entries.values() for address in entry.addresses}
         blobs = self._read_blobs(tuple(addresses), checkpoint_id)
@@ -331,7 +331,7 @@ class DeltaCheckpointStore:
     def load_history(self, execution_id: ExecutionId) -> ExecutionHistory:
         sources = self._sources()
         execution = sources.executions.get(execution_id)
-        # What refers is read before what it refers to: the run may go on meanwhile, and each statement sees more.
+        # Read references before their targets: the run may continue meanwhile, and each statement sees more.
         branches = sources.branches.list_branches(execution_id)
         node_runs = list(sources.node_runs.list_runs(execution_id))
         rows = {row.id: row for row in self._rows.list_rows(execution_id)}
@@ -371,7 +371,7 @@ class DeltaCheckpointStore:
         missing = gone - condemned
         heads = [] if missing else self._rows.heads_among(gone)
         if missing or heads:
-            self._rows.revive(condemned)  # whoever goes on after a refusal must not delete the others by that
+            self._rows.revive(condemned)  # a caller who commits after a refusal must not delete the others
         if missing:
             raise CheckpointNotFound(", ".join(sorted(missing)))
         if heads:
@@ -402,7 +402,7 @@ class DeltaCheckpointStore:
             self._fresh.pop(checkpoint_id, None)
 
     def _uproot(self, gone: Collection[str]) -> set[str]:
-        """Write a keyframe for every remaining checkpoint that builds on one of these; return those it was built on."""
+        """Write a keyframe for every remaining checkpoint that builds on one of these; return their parents here."""
         children = [child for child in self._rows.children_of(gone) if child.id not in gone]
         for child in children:
             if not child.deleted:
@@ -411,7 +411,7 @@ class DeltaCheckpointStore:
 
     def _ensure_keyframe(self, checkpoint_id: str, manifest: Manifest) -> Manifest:
         if self._rows.has_keyframe(checkpoint_id):
-            # A cached one may not know of it.
+            # A cached manifest may not know about the keyframe.
             manifest = self._read_manifest(checkpoint_id, manifest.root(self._codec))
         else:
             manifest = self._write_keyframe(checkpoint_id, manifest)

@@ -1,7 +1,7 @@
 """numpy arrays as the bytes of a .npy file, without pickle.
 
-We write the header ourselves: numpy has changed the padding of its own, and equal arrays must keep equal digests. Any
-numpy can read the bytes. Order in memory is not kept, and every NaN is written as the same one.
+We write the header ourselves: numpy has changed its padding, and equal arrays must keep equal digests. Every version of
+numpy can read the bytes. The memory order is not kept, and every NaN is written with the same bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADER = re.compile(
 _KINDS = frozenset("biufcSUMm")
 """Booleans, numbers, texts and times of a fixed size."""
 _EXTENDED = frozenset("gG")
-"""Floats with more than 64 bits: they have padding bytes that hold anything, and differ between machines."""
+"""Floats with more than 64 bits: their padding bytes are arbitrary, and they differ between machines."""
 
 
 def array_data(array: Any) -> bytes:
@@ -31,7 +31,7 @@ def array_data(array: Any) -> bytes:
     dtype = array.dtype
     if dtype.kind not in _KINDS or dtype.char in _EXTENDED:
         raise NotStorable(f"numpy.ndarray of dtype {dtype} cannot be stored without pickle; {_instead(dtype)}")
-    array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes one dimension of none
+    array = np.ascontiguousarray(array).reshape(array.shape)  # the first call adds a dimension to a scalar
     if dtype.kind in "fc":
         array = _with_one_nan(array)
     return _header(dtype.str, array.shape) + bytes(array.tobytes())
@@ -44,7 +44,7 @@ def _instead(dtype: Any) -> str:
 
 
 def _with_one_nan(array: Any) -> Any:
-    """Return an array whose NaNs all have the same bits: the processor decides their sign."""
+    """Return an array whose NaNs all have the same bits: their sign depends on the processor."""
     import numpy as np
 
     parts = array.view(array.real.dtype) if array.dtype.kind == "c" and array.ndim else array

@@ -13,8 +13,8 @@ import ormsgpack
 class Foreign:
     """A value as LangGraph's serialiser wrote it: the name of the encoding, and the bytes.
 
-    Nothing is built from it here: only the library that wrote it knows how, and its owner decides what may be built.
-    Not frozen, since that triples the time of making one, and histories are made of thousands.
+    No object is built from it here: only the library that wrote it knows how, and the user decides what may be built.
+    It is not frozen, because that triples the time to create one, and a history has thousands.
     """
 
     encoding: str
@@ -34,14 +34,14 @@ class Foreign:
 
 
 class Encoded(NamedTuple):
-    """A value that is encoded already, as `Codec.encode` gives it."""
+    """A value that is already encoded, in the form that `Codec.encode` returns."""
 
     data: bytes
     canonical: bytes
 
 
 def live(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state with the objects that its values were, as far as the library that wrote them is installed here."""
+    """Return a state with its original objects, as far as the library that wrote them is installed here."""
     return {
         key: [_live(item) for item in value] if type(value) is list else _live(value) for key, value in state.items()
     }
@@ -71,7 +71,7 @@ def _object(content: Any) -> Any:
     module, name, fields = content[:3]
     if not isinstance(fields, dict):
         return fields
-    if module.startswith("langchain_core.messages"):  # most fields of a message are empty, and hide what it says
+    if module.startswith("langchain_core.messages"):  # most fields of a message are empty, and hide its text
         fields = {key: value for key, value in fields.items() if key == "content" or value not in (None, "", [], {})}
     return {"class": f"{module}.{name}", **fields}
 

@@ -1,6 +1,6 @@
 """pandas frames, series and indexes as plain data: each column as an array or a list, with its dtype.
 
-No pickle, and no package beside pandas. The frequency of a time index and the flags of a frame are not kept.
+It needs no pickle, and no package besides pandas. The frequency of a time index and the flags of a frame are not kept.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _series(column: Any, index: Any) -> Any:
     import pandas as pd
 
     values = _array(column)
-    return pd.Series(values, index=index, dtype=values.dtype)  # else pandas makes texts of objects
+    return pd.Series(values, index=index, dtype=values.dtype)  # otherwise pandas turns objects into texts
 
 
 def index_data(index: Any) -> list[Any]:
@@ -86,7 +86,7 @@ def _labels(column: Any, name: Any = None) -> Any:
 
 
 def _column(column: Any) -> list[Any]:
-    """Return a column or an index with its dtype: as a numpy array where it is one, else as a list."""
+    """Return a column or an index with its dtype: as a numpy array if it is one, otherwise as a list."""
     import pandas as pd
 
     dtype, values = column.dtype, column.array
@@ -112,13 +112,13 @@ _NULLABLE = frozenset(
 
 
 def _listed(values: Any) -> list[Any]:
-    """Return values as a list of Python values, with None for what is missing."""
+    """Return values as a list of Python values, with None for missing ones."""
     missing = values.isna()
     return [None if gone else copied(value) for value, gone in zip(values, missing, strict=True)]
 
 
 def _array(content: Any) -> Any:
-    """Return the values of a column as pandas holds them."""
+    """Return the values of a column in the form that pandas holds."""
     build = _BUILDERS.get(content[0]) if isinstance(content, list) and content else None
     if build is None:
         raise DamagedData("a stored column has a form that this version of wtb does not know")
@@ -145,7 +145,7 @@ def _list(dtype: str, values: list[Any]) -> Any:
     if dtype != "object":
         return pd.array(values, dtype=dtype)
     array = np.empty(len(values), dtype=object)
-    for at, value in enumerate(values):  # all at once, numpy would make dimensions of lists
+    for at, value in enumerate(values):  # in one assignment numpy would turn lists into dimensions
         array[at] = value
     return array
 

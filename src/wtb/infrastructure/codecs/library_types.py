@@ -1,6 +1,6 @@
-"""Types of numpy and pandas that a state can hold without being registered, each by its name.
+"""Types of numpy and pandas that a state can hold without registration, by name.
 
-A type is recognised by name, so that neither package is imported before a value of it turns up.
+A type is recognised by name, so that neither package is imported before one of its values appears.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wtb.infrastructure.codecs.frames import (
 
 
 class LibraryType(NamedTuple):
-    """How values of a library's type become data, and come back."""
+    """The functions that turn a library type's values into data, and back."""
 
     library: str
     to: Callable[[Any], Any]
@@ -38,7 +38,7 @@ LIBRARY_TYPES: dict[str, LibraryType] = {
     "pandas:Series": LibraryType("pandas", series_data, build_series),
     "pandas:Index": _INDEX,
 }
-"""What is written under a name must be readable for ever, like the type tags of the codec."""
+"""Data written under a name must stay readable for ever, like the type tags of the codec."""
 
 _STORED_AS = {
     "numpy:ndarray": "numpy:ndarray",
@@ -57,7 +57,7 @@ _STORED_AS = {
         for place in ("pandas", f"pandas.core.indexes.{module}")
     },
 }
-"""The names of the types, which pandas has moved between modules, and under which one each is stored."""
+"""The stored name of each type, by all names that it has had: pandas has moved types between modules."""
 
 
 def find_library_name(kind: type) -> str | None:
@@ -75,5 +75,5 @@ def build_library_value(name: str, content: Any) -> Any:
     return known.from_(content)
 
 
-# Two values are the same if they are stored as the same: their own == compares item by item.
+# Two values are the same if their stored data is the same: their own == compares item by item.
 CONTENTS.update({name: LIBRARY_TYPES[stored].to for name, stored in _STORED_AS.items()})

@@ -1,8 +1,8 @@
 """MsgpackCodec: msgpack with a tag for every type that plain msgpack would turn into another one.
 
-The native encoder does the whole value in one pass and asks `_tag` only for what it does not know. What it
-refuses (keys that are no strings, lone surrogates, a function somewhere) is walked in Python: that either tags
-it or finds the path to name in the error.
+The native encoder does the whole value in one pass and calls `_Tagger` only for types that it does not know. If it
+refuses a value (keys that are not strings, lone surrogates, a function somewhere), the value is walked in Python, which
+either tags its parts or finds the path for the error.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _CANONICAL = _KEEP_TYPES | ormsgpack.OPT_SORT_KEYS
 
 _FLAT = frozenset({str, int, float, bool, bytes, type(None)})
 _DEEPEST = 200
-"""Nesting that the walk in Python accepts; the native encoder stops a little earlier or later."""
+"""The deepest nesting that the walk in Python accepts; the native encoder stops a little earlier or later."""
 _DEEPEST_TAGS = 100
-"""Tagged values inside each other: decoding needs Python's stack for each, and whatever encodes must decode."""
+"""The deepest nesting of tagged values: decoding each needs Python's stack, and every encoded value must decode."""
 _TAG_LEVELS = _DEEPEST // _DEEPEST_TAGS - 1
-"""What a tag adds to the depth of the walk, beside the level of its content."""
+"""The levels that a tag adds to the depth of the walk, besides the level of its content."""
 
-# What the building of a value raises when its stored content is not what was written.
+# The errors of building a value from damaged content.
 _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
-# What is written under a tag must be readable for ever: numbers are never given to another type.
+# Data written under a tag must stay readable for ever: a number never gets another type.
 _TUPLE, _SET, _FROZENSET, _BIG_INT, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(1, 9)
 _UUID, _DECIMAL, _OBJECT, _PAIRS, _TEXT, FOREIGN = range(9, 15)
 
@@ -62,7 +62,7 @@ _MSGPACK = b"msgpack\0"
 
 
 class MsgpackCodec:
-    """The codec of all stores. The user's own types go by the name under which they were registered."""
+    """The codec of all stores. The user's own types are stored under their registered names."""
 
     def __init__(self, types: TypeRegistry = REGISTERED) -> None:
         self._types = types
@@ -91,7 +91,7 @@ class MsgpackCodec:
     def decode(self, data: bytes | memoryview) -> Any:
         try:
             return ormsgpack.unpackb(data, ext_hook=self._untag)
-        except ValueError as error:  # all that ormsgpack raises, whatever was raised in `_untag`
+        except ValueError as error:  # ormsgpack raises only this, whatever `_untag` raised
             cause, self._failed.error = self._failed.error or error, None
             if isinstance(cause, _MISFITS):
                 raise DamagedData(f"a stored value cannot be decoded: {cause}") from cause
@@ -103,7 +103,7 @@ class MsgpackCodec:
     def _walked(self, value: Any, path: str, option: int) -> bytes:
         try:
             return ormsgpack.packb(_ValueTagger(self, option).plain(value, path, 0), None, option)
-        except RecursionError as error:  # the caller left little of Python's stack
+        except RecursionError as error:  # the caller used most of Python's stack
             raise StateNotSerialisable(path, "nested too deeply") from error
         except (TypeError, ValueError) as error:
             if isinstance(error, StateNotSerialisable):
@@ -111,7 +111,7 @@ class MsgpackCodec:
             raise StateNotSerialisable(path, str(error)) from error
 
     def split(self, value: Any) -> tuple[int, Any]:
-        """Return the tag of a value that msgpack does not know, and its content in terms that it does."""
+        """Return the tag of a value that msgpack does not know, and its content in types that it knows."""
         kind = type(value)
         simple = _SPLITTERS.get(kind)
         if simple is not None:
@@ -138,13 +138,13 @@ class MsgpackCodec:
 
 
 class _Failed(threading.local):
-    """What was raised while a value was built: ormsgpack says only that something was."""
+    """The error raised while a value was built: ormsgpack only says that there was one."""
 
     error: BaseException | None = None
 
 
 class _Tagger:
-    """What the native encoder asks for the values that it does not know, down to a depth."""
+    """Tags the values that the native encoder does not know, down to a depth."""
 
     __slots__ = ("_codec", "_deeper", "_option")
 
@@ -161,7 +161,7 @@ class _Tagger:
 
 
 def pack_content(code: int, content: Any, tag: Callable[[Any], Any] | None, option: int) -> bytes:
-    """Pack the content of a tagged value; sets are put in the order of their items' bytes."""
+    """Pack the content of a tagged value; sets are sorted by the bytes of their items."""
     if code in _RAW:
         return bytes(content)
     if code in (_SET, _FROZENSET):
@@ -172,16 +172,16 @@ def pack_content(code: int, content: Any, tag: Callable[[Any], Any] | None, opti
 
 
 def pack(value: Any, tag: Callable[[Any], Any] | None, option: int) -> bytes:
-    """Pack a value, refusing what ormsgpack would silently turn into bytes."""
+    """Pack a value; refuse buffers, which ormsgpack would silently turn into bytes."""
     data = ormsgpack.packb(value, tag, option)
-    # One of these begins everything that was packed as bytes; elsewhere they are rare, so that few values are searched.
+    # Everything packed as bytes begins with one of these codes. They are rare elsewhere, so few values are searched.
     if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and holds_buffer(value):
         raise TypeError("a buffer that can change")
     return data
 
 
 def holds_buffer(value: Any) -> bool:
-    """Whether a bytearray or memoryview is among the lists and mappings that are packed natively."""
+    """Whether natively packed lists and mappings contain a bytearray or memoryview."""
     remaining = [value]
     while remaining:
         item = remaining.pop()
@@ -200,7 +200,7 @@ def _array(packed: list[bytes]) -> bytes:
 
 
 class _ValueTagger:
-    """Walks through a value that the native encoder refused: tags what can be stored, names what cannot."""
+    """Walks through a value that the native encoder refused; tags the storable parts, names the others in an error."""
 
     def __init__(self, codec: MsgpackCodec, option: int) -> None:
         self._codec = codec
@@ -260,12 +260,12 @@ class _ValueTagger:
 
 
 def becomes_python(value: Any) -> bool:
-    """Whether a value is a numpy scalar that says the same as a Python value; objects of the user's may hold some."""
+    """Whether a value is a numpy scalar with an equivalent Python value; the user's objects may hold some."""
     return type(value).__module__ == "numpy" and is_numpy_scalar(value) and as_python(value) is not value
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
-    raise StateNotSerialisable(_shortened(path), problem) from None  # that the native encoder refused it tells nothing
+    raise StateNotSerialisable(_shortened(path), problem) from None  # the native encoder's error adds nothing
 
 
 def _shortened(path: str) -> str:
@@ -312,7 +312,7 @@ _INSTEAD_WITH = (
 
 
 def is_valid_text(text: str) -> bool:
-    """Whether a text can be encoded: it holds no lone surrogate."""
+    """Whether a text can be encoded: it has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

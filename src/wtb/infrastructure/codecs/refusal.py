@@ -1,4 +1,4 @@
-"""NotStorable: what a type raises when one of its values cannot be stored."""
+"""NotStorable: the error for a value that cannot be stored, although its type can."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from wtb.domain.secrets import masked_logger
 _log = masked_logger(__name__)
 
 _MOST_PLACES = 1_000
-"""Places that are remembered, so that each is told of once."""
+"""The most places that are remembered, so that each is reported once."""
 
 _told: set[str] = set()
 
 
 def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
     """Log a warning, once per place, that stored data holds the text of a `Secret`; the path says where."""
-    root = path.partition("[")[0]  # not once for each item of a list
+    root = path.partition("[")[0]  # warn once per list, not once per item
     if root in _told or len(_told) >= _MOST_PLACES:
         return
     _told.add(root)
@@ -29,7 +29,7 @@ def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
 
 
 def _place(value: Any, text: str, path: str) -> str:
-    """Return the path of the first text that holds another one; of objects only the path to them is known."""
+    """Return the path of the first value that contains the text; inside an object, the path ends at the object."""
     if isinstance(value, Mapping):
         parts = [(f"{path}.{key}", item) for key, item in value.items()]
     elif isinstance(value, list | tuple):

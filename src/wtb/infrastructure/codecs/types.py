@@ -1,6 +1,6 @@
 """TypeRegistry: the user's own dataclasses, enums, named tuples, pydantic models and other classes, each under a name.
 
-Nothing is ever imported because a stored value names it: only what the program registered can be built.
+A stored name never causes an import: only types that the program registered can be built.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Registered(NamedTuple):
     content: Callable[[Any], Any]
     build: Callable[[Any], Any]
     given: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
-    """The functions that the user gave, if they did."""
+    """The functions that the user gave, if any."""
 
 
 class TypeRegistry:
-    """Names of types, and how to turn their values into data and back."""
+    """Names of types, with the functions that turn their values into data and back."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, _Registered] = {}
@@ -44,10 +44,10 @@ class TypeRegistry:
         to: Callable[[Any], Any] | None = None,
         from_: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Make a type storable under a name: its module and qualified name unless another is given."""
+        """Make a type storable under a name; by default its module and qualified name."""
         name = name or f"{cls.__module__}:{cls.__qualname__}"
         known = self._by_name.get(name)
-        if known is not None and _origin(known.type) != _origin(cls):  # equal when a module is loaded again
+        if known is not None and _origin(known.type) != _origin(cls):  # they are equal if a module is reloaded
             raise AlreadyExists(f"the name {name!r} already belongs to {known.type!r}; give {cls!r} another")
         content, build = _how(cls) if to is None and from_ is None else _given(cls, to, from_)
         given = None if to is None or from_ is None else (to, from_)
@@ -55,7 +55,7 @@ class TypeRegistry:
         self._names[cls] = name
 
     def find_name(self, cls: type) -> str | None:
-        """Return the name of a registered type, or of one that numpy or pandas has."""
+        """Return the name of a registered type, or of a numpy or pandas type."""
         return self._names.get(cls) or find_library_name(cls)
 
     def types(self) -> tuple[type, ...]:
@@ -63,7 +63,7 @@ class TypeRegistry:
         return tuple(known.type for known in self._by_name.values())
 
     def functions(self) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
-        """Return the functions that users gave to store values and to build them again, by the name of the type."""
+        """Return the functions that users gave to store and rebuild values, by the name of the type."""
         return {name: known.given for name, known in self._by_name.items() if known.given is not None}
 
     def content(self, name: str, value: Any) -> Any:
@@ -72,7 +72,7 @@ class TypeRegistry:
         return LIBRARY_TYPES[name].to(value) if known is None else known.content(value)
 
     def build(self, name: str, content: Any) -> Any:
-        """Return the value made of this content."""
+        """Return the value with this content."""
         known = self._by_name.get(name)
         try:
             if known is not None:
@@ -94,7 +94,7 @@ def _origin(cls: type) -> tuple[str, str]:
 
 
 def _how(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    if issubclass(cls, Flag):  # combinations of members have no name to be found by
+    if issubclass(cls, Flag):  # combinations of members have no name
         return (lambda value: value.value), cls
     if issubclass(cls, Enum):
         return (lambda value: value.name), (lambda content: cls[content])
@@ -153,7 +153,7 @@ def _check_plain(cls: type) -> None:
 
 
 def _filled(cls: type, content: dict[str, Any]) -> Any:
-    """Build without __init__: what was stored was valid then, and a __post_init__ may have effects."""
+    """Build without __init__: the stored value was valid, and a __post_init__ may have effects."""
     missing = {field.name for field in dataclasses.fields(cls)} ^ set(content)
     if missing:
         raise ValueError(f"fields differ: {', '.join(sorted(missing))}")
@@ -169,7 +169,7 @@ def _model_content(cls: Any, model: Any) -> list[Any]:
 
 
 def _model(cls: Any, fields: dict[str, Any], extra: Any, fields_set: list[str], private: Any) -> Any:
-    """Build without validation, aliases and model_post_init; fields that came later get their defaults."""
+    """Build without validation, aliases and model_post_init; fields added later get their defaults."""
     known = cls.model_fields
     unfit = set(fields) - set(known) | {name for name in known if name not in fields and known[name].is_required()}
     if unfit:
@@ -211,5 +211,5 @@ def serialisable(
 
 
 def _copier(to: Callable[[Any], Any], from_: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return how a value is copied: through its data, since it may hold what cannot be copied."""
+    """Return a function that copies a value through its data, because the value may hold uncopyable parts."""
     return lambda value: from_(copied(to(value)))

@@ -1,7 +1,7 @@
 """BlockedObjects: an object store in which a large file is a list of blocks, so that a small change stores one block.
 
-Each block is an object by its own SHA-256. Under the digest of the whole file lies the list of its blocks. It begins
-with that digest: no file can be mistaken for a list, since none can hold its own digest.
+Each block is an object under its own SHA-256. The list of blocks is stored under the digest of the whole file, and
+begins with that digest: no file can be mistaken for a list, because no file can contain its own digest.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class BlockSizes(NamedTuple):
-    """Files above a size are kept in blocks of another; smaller ones are an object each."""
+    """The size above which a file is stored in blocks, and the size of the blocks; a smaller file is one object."""
 
     above_bytes: int = 64 << 20
-    """Never raise it: a sweep looks for the blocks of larger files only."""
+    """Never raise it: a sweep looks only for the blocks of larger files."""
     block_bytes: int = 4 << 20
 
 
@@ -33,7 +33,7 @@ SIZES = BlockSizes()
 
 _MAGIC = b"wtb blocks 1\n"
 _SIZES = struct.Struct(">QI")
-"""Size of the file, and of all blocks but the last."""
+"""The size of the file, and the size of all blocks but the last."""
 _DIGEST_BYTES = 32
 
 
@@ -52,7 +52,7 @@ class BlockList(NamedTuple):
 
     @classmethod
     def decoded(cls, digest: bytes, data: bytes) -> BlockList:
-        """Read what begins as a list of the blocks of this file; DamagedData when the rest does not fit."""
+        """Read data that begins like the block list of this file; raise DamagedData if the rest does not fit."""
         body, start = data[:-_DIGEST_BYTES], len(_MAGIC) + _DIGEST_BYTES + _SIZES.size
         if len(body) < start or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
             raise DamagedData(f"the list of blocks of object {digest.hex()[:16]} is damaged; `wtb doctor` shows more")
@@ -61,13 +61,13 @@ class BlockList(NamedTuple):
         return cls(digest, size, block_bytes, blocks)
 
     def stored(self) -> Iterator[StoredObject]:
-        """Yield the blocks as the objects that they are."""
+        """Yield the blocks as stored objects."""
         for number, digest in enumerate(self.blocks):
             yield StoredObject(digest, min(self.block_bytes, self.size - number * self.block_bytes))
 
 
 class BlockStream(io.RawIOBase):
-    """A file that is read block by block. Like other objects it is given unverified."""
+    """A file that is read block by block. Like other objects it is not verified."""
 
     def __init__(self, objects: ObjectStore, blocks: BlockList) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class BlockStream(io.RawIOBase):
         return len(chunk)
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to the end of a block at most, as from a pipe; without a size, everything."""
+        """Read at most to the end of a block, like from a pipe; without a size, read everything."""
         if size < 0:
             return self.readall()
         while self._open is not None or self._next < len(self.blocks.blocks):
@@ -117,7 +117,7 @@ class BlockStream(io.RawIOBase):
 
 
 class BlockedObjects:
-    """Puts large files into another object store block by block, and gives them back as one stream."""
+    """Puts large files into another object store block by block, and returns them as one stream."""
 
     def __init__(self, objects: ObjectStore, sizes: BlockSizes = SIZES) -> None:
         self._objects = objects
@@ -127,7 +127,7 @@ class BlockedObjects:
         if _size_of(stream) <= self._sizes.above_bytes:
             return self._objects.put(stream)
         whole, size, blocks = hashlib.sha256(), 0, []
-        with ThreadPoolExecutor(1) as thread:  # one pass over the file, two hashes at a time
+        with ThreadPoolExecutor(1) as thread:  # one pass over the file computes both hashes
             for block in blocks_in(stream, self._sizes.block_bytes):
                 hashing = thread.submit(whole.update, block)
                 stored = StoredObject(hashlib.sha256(block).digest(), len(block))
@@ -136,7 +136,7 @@ class BlockedObjects:
                 size += len(block)
                 hashing.result()
         digest = whole.digest()
-        # Last: who finds the list finds the blocks.
+        # The list is stored last: a reader who finds it also finds the blocks.
         self._objects.put_as(digest, BlockList(digest, size, self._sizes.block_bytes, tuple(blocks)).encoded())
         return StoredObject(digest, size)
 
@@ -171,7 +171,7 @@ class BlockedObjects:
 
 
 def find_blocks(objects: ObjectStore, digest: bytes) -> tuple[StoredObject, ...]:
-    """Return the blocks of an object; none when it is a single one, or not there."""
+    """Return the blocks of an object; empty if it is stored in one piece, or does not exist."""
     try:
         with objects.open(digest) as stream:
             return tuple(stream.blocks.stored()) if isinstance(stream, BlockStream) else ()

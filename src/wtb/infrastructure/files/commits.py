@@ -1,4 +1,4 @@
-"""DeltaFileCommits: every file commit is a delta from its base, or the whole tree when deltas outweigh it."""
+"""DeltaFileCommits: stores every file commit as a delta from its base, or as a whole tree if that is smaller."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from wtb.infrastructure.files.blocks import SIZES
 from wtb.infrastructure.timestamps import to_us
 
 FORMAT = 1
-"""Version of rows and payloads; a reader refuses what it does not know."""
+"""The version of rows and payloads; a reader refuses unknown versions."""
 WITH_BLOCKS = 2
-"""The same, of a row with files that are kept in blocks: a version that does not know of blocks would sweep them."""
+"""The version of rows with files stored in blocks: a WTB that does not know blocks would sweep them."""
 WHOLE_TREE_BYTES = 32 * 1024
-"""Deltas since the last whole tree may grow to this size, or to that of a whole tree if it is larger."""
+"""Deltas since the last whole tree may grow to this size, or to the size of a whole tree if that is larger."""
 _ROW_BYTES = 512
-"""What reading one more row costs, in bytes: bounds the number of small deltas between whole trees."""
+"""The cost of reading one more row, in bytes; it limits the number of small deltas between whole trees."""
 
 
 class FileCommitRow(NamedTuple):
-    """One row. Without a base the payload is the whole tree; `pending` is the cost of the deltas since that.
+    """One row. Without a base the payload is the whole tree; `pending` is the cost of the deltas since then.
 
-    `created_at_us` is when the same tree was last saved: a sweep leaves alone what was used lately.
+    `created_at_us` is the time when the tree was last saved: a sweep leaves alone recently used rows.
     """
 
     id: str
@@ -43,11 +43,11 @@ class FileCommitRows(Protocol):
     """The rows of file commits, inside one transaction."""
 
     def insert(self, row: FileCommitRow) -> None:
-        """Add a row; an existing one stays, since its tree is the same, and is marked as used now."""
+        """Add a row; an existing row, which has the same tree, stays and is marked as used now."""
         ...
 
     def hold(self, commit_id: str) -> bool:
-        """Keep a commit from being removed until the end of the transaction; False if it does not exist."""
+        """Prevent the removal of a commit until the end of the transaction; False if it does not exist."""
         ...
 
     def chain(self, commit_id: str) -> list[FileCommitRow]:
@@ -63,11 +63,11 @@ class BlobRows(Protocol):
 
 
 _FRESH = 64
-"""Trees that one unit of work remembers."""
+"""The most trees that one unit of work remembers."""
 
 
 class StoredTree(NamedTuple):
-    """A tree that a row holds, with what the deltas since its last whole tree cost."""
+    """The tree of a row, with the cost of the deltas since the last whole tree."""
 
     tree: FileTree
     pending: int
@@ -107,7 +107,7 @@ class DeltaFileCommits:
         self._fresh: dict[str, StoredTree] = {}
 
     def keep_learned(self) -> None:
-        """Share what this transaction learned; called after its commit, since before it nothing is certain."""
+        """Share what this transaction cached; called after its commit, because nothing is certain before."""
         for commit_id, stored in self._fresh.items():
             self._cache.put(commit_id, stored)
 
@@ -119,7 +119,7 @@ class DeltaFileCommits:
         now_us = to_us(self._clock.now())
         if contents:
             self._blobs.put_blobs(contents, now_us)
-        # Also when it is known: what this process remembers, a sweep of another one may have collected.
+        # Write the row even if it is known: a sweep by another process may have collected it.
         row = self._row(base_id, base, delta, tree, now_us)
         self._rows.insert(row)
         self._fresh[tree.id] = StoredTree(tree, row.pending)
@@ -147,7 +147,7 @@ class DeltaFileCommits:
         found = self._find(commit_id)
         if found is None:
             found = self._fresh[commit_id] = self._read(commit_id)
-            if len(self._fresh) > _FRESH:  # whoever reads a long history meets thousands of trees
+            if len(self._fresh) > _FRESH:  # a reader of a long history meets thousands of trees
                 del self._fresh[next(iter(self._fresh))]
         return found
 
@@ -180,7 +180,7 @@ class DeltaFileCommits:
 
 
 def file_commit_delta(codec: Codec, row: FileCommitRow) -> TreeDelta:
-    """Return what a row says, verified: the delta from its base, or from nothing."""
+    """Return the verified delta of a row: from its base, or from the empty tree."""
     if row.format not in (FORMAT, WITH_BLOCKS):
         raise UnknownFormat(f"file commit {row.id!r} has format {row.format}; this version of wtb reads {WITH_BLOCKS}")
     body = row.payload[16:]
@@ -192,7 +192,7 @@ def file_commit_delta(codec: Codec, row: FileCommitRow) -> TreeDelta:
 
 
 def _checksum(codec: Codec, commit_id: str, base_id: str | None, body: bytes) -> bytes:
-    """Return what stands before a payload; it covers also what the body is the delta of, and from where."""
+    """Return the checksum that precedes a payload; it also covers the ids of the commit and its base."""
     return codec.digest(f"{commit_id}\n{base_id or ''}\n".encode(), body)[:16]
 
 
@@ -210,7 +210,7 @@ def _packed(delta: TreeDelta) -> bytes:
 
 
 def _entry_row(entry: FileEntry) -> tuple[Any, ...]:
-    """Return an entry as it stands in a payload: names as bytes, since they need not be valid text."""
+    """Return an entry in the form of a payload: names are bytes, because they need not be valid text."""
     return (path_bytes(entry.path), _CODES[entry.kind], entry.mode, entry.size, entry.digest, path_bytes(entry.target))
 
 

@@ -1,8 +1,8 @@
 """ConfinedFolder: reads and changes inside one folder that can never reach outside it.
 
-Every step of a path is opened by itself, from an open parent, and never through a link (O_NOFOLLOW): whatever lies in
-the folder, and whoever swaps a folder for a link meanwhile, an access happens inside or fails. The root stays open, so
-swapping the root leads nowhere either. No walk recurses: folders may be nested as deeply as the disk allows.
+Each component of a path is opened from its open parent, and never through a link (O_NOFOLLOW). Whatever the folder
+contains, and even if a folder is swapped for a link meanwhile, an access happens inside or fails. The root stays open,
+so swapping the root does not help either. No walk recurses: folders may be nested as deeply as the disk allows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from wtb.infrastructure.files.mounts import check_no_mounts
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Never through a link, and never waiting for the other end of a pipe."""
+"""Never follow a link, and never wait for the other end of a pipe."""
 _MAX_OPEN = 32
-"""The latest are kept: a move uses two at once."""
+"""The most folders that stay open, the latest ones; a move uses two at once."""
 _KEPT_OF_WAY = 8
-"""How many folders on the way to one are kept: few, so that the one that was opened before stays open."""
+"""The most folders on one path that stay open: few, so that the previously opened folder stays open, too."""
 
 
 class ConfinedFolder:
     """An open folder; paths are relative to it, as in a tree. Raises OSError, and nothing else."""
 
     def __init__(self, root: Path | int) -> None:
-        """Open a folder that a person named, or take over one that is open. Refuse one with a mount inside."""
+        """Open a folder that a person named, or take over an open one. Refuse a folder with a mount inside."""
         outside = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         self._root: int = root if isinstance(root, int) else os.open(root, outside)
         self._open: OrderedDict[str, int] = OrderedDict()
@@ -56,20 +56,20 @@ class ConfinedFolder:
         os.close(self._root)
 
     def identity(self) -> tuple[int, int]:
-        """Return device and inode of the folder itself."""
+        """Return the device and the inode of the folder itself."""
         return identity_of(self._root)
 
     def changed_ns(self) -> int:
-        """Return when an entry was last added to the folder itself or removed from it."""
+        """Return the time when an entry was last added to the folder itself or removed from it."""
         return os.fstat(self._root).st_mtime_ns
 
     def forget(self) -> None:
-        """Close the folders that were kept open: after a folder was moved they would not be where they were."""
+        """Close the folders that stayed open: after a move they would have other paths."""
         while self._open:
             os.close(self._open.popitem()[1])
 
     def _folder(self, path: str) -> int:
-        """Return an open folder, which stays open for a while: neighbours follow each other."""
+        """Return an open folder, which stays open for a while: the next path is often in the same folder."""
         if not path:
             return self._root
         if path in self._open:
@@ -78,7 +78,7 @@ class ConfinedFolder:
         return self._walk(path)
 
     def _walk(self, path: str) -> int:
-        """Open a folder, from the nearest one on the way that is still open, and keep the last steps of the way."""
+        """Open a folder, starting from its nearest open ancestor, and keep the last folders of the path open."""
         above = parent_of(path)
         while above and above not in self._open:
             above = parent_of(above)
@@ -119,7 +119,7 @@ class ConfinedFolder:
             raise
 
     def list_items(self, path: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-        """List a folder; what an item tells of itself must be asked for before another folder is opened."""
+        """List a folder; query the items before you open another folder."""
         return os.scandir(self._folder(path))
 
     def open_file(self, path: str) -> io.FileIO:
@@ -128,7 +128,7 @@ class ConfinedFolder:
         try:
             return io.FileIO(os.open(name, _FILE, dir_fd=fd))
         except OSError as error:
-            error.filename = path  # the whole of it, for who reads the message
+            error.filename = path  # the whole path, for the message
             raise
 
     def read_link(self, path: str) -> str:
@@ -143,7 +143,7 @@ class ConfinedFolder:
         os.rename(from_name, to_name, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder that only this user may look into."""
+        """Make a folder that only this user may read."""
         fd, name = self._place(path)
         os.mkdir(name, 0o700, dir_fd=fd)
 
@@ -154,7 +154,7 @@ class ConfinedFolder:
         os.rmdir(name, dir_fd=fd)
 
     def remove_if_empty(self, path: str) -> None:
-        """Remove a folder if nothing lies in it."""
+        """Remove a folder if it is empty."""
         with suppress(OSError):
             self.remove_folder(path)
 
@@ -193,10 +193,10 @@ def identity_of(fd: int) -> tuple[int, int]:
 
 
 def remove_folder(name: str, parent: int) -> None:
-    """Remove a folder with everything in it, which lies in an open one.
+    """Remove a folder in an open parent, with everything in it.
 
-    Every folder below is moved to the top before its turn comes. So depth does not matter: no recursion, and no path
-    that gets too long.
+    Every folder below is moved to the top before it is emptied. So depth does not matter: there is no recursion, and no
+    path gets too long.
     """
     top = _opened_up(name, parent)
     try:
@@ -216,7 +216,7 @@ def remove_folder(name: str, parent: int) -> None:
 
 
 def _emptied(fd: int, top: int, device: int) -> list[str]:
-    """Remove the files of a folder and move its folders to the top; return the names that they have there."""
+    """Remove the files of a folder and move its folders to the top; return their names there."""
     with os.scandir(fd) as items:
         found = [(item.name, item.stat(follow_symlinks=False)) for item in items]
     moved = []
@@ -226,14 +226,14 @@ def _emptied(fd: int, top: int, device: int) -> list[str]:
             continue
         if facts.st_dev != device:
             raise OSError(errno.EXDEV, "another file system is mounted there", name)
-        os.close(_opened_up(name, fd))  # a folder that may not be written to cannot be moved
+        os.close(_opened_up(name, fd))  # a read-only folder cannot be moved
         moved.append(f".wtb-{secrets.token_hex(8)}")
         os.rename(name, moved[-1], src_dir_fd=fd, dst_dir_fd=top)
     return moved
 
 
 def _opened_up(name: str, parent: int) -> int:
-    """Open a folder and let this user change it. The mode is set through the handle: a name may become a link."""
+    """Open a folder and make it writable for this user. Set the mode through the handle: the name may become a link."""
     try:
         fd = os.open(name, OPEN_FOLDER, dir_fd=parent)
     except PermissionError:

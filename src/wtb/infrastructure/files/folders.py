@@ -26,10 +26,10 @@ from wtb.infrastructure.files.swap import Swap
 
 
 class LocalFolders:
-    """Folders as trees; `indexes` is where the stat index of each is kept, outside of all of them.
+    """Folders as trees; `indexes` is the place of their stat indexes, outside all the folders.
 
     A folder of the store is opened from the store's root, never through a link, and must be the one that the store
-    made. Any other folder is one that a person named, so links on the way to it are followed, and none inside it.
+    made. Any other folder was named by a person, so links on the path to it are followed, but none inside it.
     """
 
     def __init__(self, objects: ObjectStore, indexes: Path, store: LocalFolderStore | None = None) -> None:
@@ -48,7 +48,7 @@ class LocalFolders:
         with told_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
             if confined.mode_at(HALF_DONE) is not None:
                 raise WorkspaceError(f"a restore of {root} was interrupted; restore it again before anything else")
-            # What the index knows and the base does not may never have been stored: it is read again.
+            # Files in the index but not in the base may never have been stored: read them again.
             known = known.without(diff(base, known.tree).put)
             index = Scanner(root, confined, known, rules_in(confined), sink).run()
         self._objects.sync()
@@ -115,7 +115,7 @@ class LocalFolders:
             with self._opened(folder.absolute()) as confined:
                 return confined.mode_at(HALF_DONE) is not None
         except (OSError, WorkspaceError):
-            return False  # nothing of ours lies there
+            return False  # the folder has none of our files
 
     def list_damaged_indexes(self) -> tuple[Path, ...]:
         return self._indexes.list_damaged()
@@ -129,7 +129,7 @@ class LocalFolders:
             index.unlink(missing_ok=True)
 
     def _looked_at(self, root: Path, confined: ConfinedFolder, rules: IgnoreRules) -> FileTree:
-        """Return the present files by the ignore rules of the tree to restore; all other files must match the tree."""
+        """Return the current files by the ignore rules of the tree to restore; all other files must match the tree."""
         index = Scanner(root, confined, self._indexes.get(root), rules, HashingSink(), any_depth=True).run()
         self._indexes.put(root, index)
         return index.tree
@@ -167,13 +167,13 @@ class IndexCache:
                 self._indexes.popitem(last=False)
 
     def forget(self, path: Path) -> None:
-        """Forget the index that a file is for; the file itself stays."""
+        """Forget the index that a file stores; the file itself stays."""
         with self._lock:
             for root in [root for root in self._indexes if self.path(root) == path]:
                 del self._indexes[root]
 
     def list_damaged(self) -> tuple[Path, ...]:
-        """Return the files that cannot be used, but for those that somebody may be writing just now."""
+        """Return the unusable files, except those that another process may be writing just now."""
         if not self._folder.is_dir():
             return ()
         return tuple(path for path in sorted(self._folder.iterdir()) if not _is_new(path) and not is_usable(path))

@@ -1,4 +1,4 @@
-"""IgnoreRules: which files of a workspace are not part of its tree, in the syntax of .gitignore."""
+"""IgnoreRules: the files of a workspace that do not belong to its tree, in the syntax of .gitignore."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IgnoreRules:
 
 
 class NoRules(IgnoreRules):
-    """Nothing is left out but what belongs to wtb."""
+    """Only wtb's own files are left out."""
 
     def __init__(self) -> None:
         """Load nothing."""

@@ -1,7 +1,7 @@
-"""StatIndex: what a folder looked like when it was last scanned, so that unchanged files need not be read.
+"""StatIndex: the state of a folder at its last scan, so that unchanged files need not be read.
 
-It lies outside the folder, behind a checksum. One that is missing, damaged or out of date costs time, never truth:
-a file is only taken from it when size, both times, inode and mode are those that were recorded.
+It is stored outside the folder, with a checksum. A missing, damaged or outdated index costs time but is never wrong: a
+file is taken from it only if its size, both times, inode and mode are those that were recorded.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ _FORMAT = "wtb index 1"
 Signature = tuple[int, int, int, int, int]
 """Mode with type, size, mtime, ctime, inode."""
 Record = tuple[Signature | None, FileEntry]
-"""An entry with the signature that vouches for it; None when it must be looked at again in any case."""
+"""An entry with the signature that vouches for it; None if the file must be read again in any case."""
 Records = Mapping[str, Mapping[str, Record]]
-"""By folder and name: looking up a name in its folder needs no joined path, the dearest part of a scan."""
+"""By folder and name: this avoids joining paths, the most expensive part of a scan."""
 
 FINE_NS = 20_000_000
-"""Two ticks of the slowest kernel clock: a file whose ctime is younger may change again without showing it."""
+"""Two ticks of the slowest kernel clock: a file with a younger ctime may change again without showing it."""
 COARSE_NS = 2_000_000_000
-"""The same where a file system keeps whole seconds only."""
+"""The same for a file system that keeps only whole seconds."""
 FILE_BYTES = 25_000
-"""What opening a file costs, in bytes of reading it."""
+"""The cost of opening a file, as a number of bytes read."""
 _RECORD_BYTES = 4_000
-"""What writing a record may cost, in bytes of reading files again instead."""
+"""The cost of writing a record, as a number of bytes of files read again."""
 
 
 def signature_of(stat: os.stat_result) -> Signature:
-    """Return what must be the same for a file to be taken as unchanged."""
+    """Return the facts that must be the same for a file to count as unchanged."""
     return (stat.st_mode, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 def is_racy(signature: Signature, at_ns: int) -> bool:
-    """Whether a file that was read at this time could have been changed since, and look the same.
+    """Whether a file that was read at this time could have changed since and still look the same.
 
-    The ctime decides: every change sets it, and nobody can set it back.
+    The ctime decides: every change sets it, and no program can set it back.
     """
     ctime_ns = signature[3]
     return ctime_ns > at_ns - (FINE_NS if ctime_ns % 1_000_000_000 else COARSE_NS)
 
 
 class StatIndex:
-    """Records of one folder, the tree that they make up, and the ignore rules that they passed; immutable.
+    """The records of one folder, the tree that they form, and the ignore rules that they passed; immutable.
 
-    `read_bytes` is what it cost to bring about since it was last in a file.
+    `read_bytes` is the cost of its scans since it was last written to a file.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class StatIndex:
         return StatIndex(records, self.tree, self.rules, self.read_bytes)
 
     def changed_ns(self) -> int:
-        """Return the latest ctime of what it vouches for."""
+        """Return the latest ctime of the files that it vouches for."""
         signatures = (record[0] for names in self.records.values() for record in names.values())
         return max((signature[3] for signature in signatures if signature is not None), default=0)
 
 
 def is_worth_saving(index: StatIndex) -> bool:
-    """Whether writing the index now costs less than a process without it would lose."""
+    """Whether writing the index now costs less than scanning without it would."""
     return index.read_bytes > _RECORD_BYTES * len(index.tree)
 
 
 def save_index(index: StatIndex, path: Path) -> None:
-    """Write an index; a failure is silent, since it only costs time at the next scan."""
+    """Write an index; a failure is silent, because it only costs time at the next scan."""
     rows = [
         (path_bytes(folder), [(path_bytes(name), *_row(record)) for name, record in records.items()])
         for folder, records in index.records.items()
@@ -106,7 +106,7 @@ def save_index(index: StatIndex, path: Path) -> None:
 
 
 def is_usable(path: Path) -> bool:
-    """Whether an index is what was written; one that was only begun counts as damaged too."""
+    """Whether an index file is intact; a partly written one is not."""
     return _content(path) is not None
 
 

@@ -19,19 +19,19 @@ from wtb.domain.ports import StoredObject
 from wtb.infrastructure.files.os_errors import told_as
 
 FIRST_BYTES = 64 * 1024
-"""Contents up to this size are hashed before anything is written; larger ones while they are."""
+"""Contents up to this size are hashed before they are written; larger ones are hashed while they are written."""
 CHUNK_BYTES = 1 << 20
 _DIGEST_CHARS = 64
 _SYNC_THREADS = 16
-"""Flushes that wait together share a commit of the file system's journal: measured 20 times quicker than in turn."""
+"""Parallel flushes share a commit of the file system's journal: measured 20 times quicker than one by one."""
 
 
 class LocalObjectStore:
-    """A folder of objects, private to this user; made with the first object.
+    """A folder of objects, private to this user; created with the first object.
 
     An object is written under a temporary name and renamed. A durable store flushes objects and folders in `sync`,
-    before a row can refer to them. A loss of power can leave a name whose content was never flushed; its size tells,
-    and it is written again when next put.
+    before a row can refer to them. A loss of power can leave a name whose content was never flushed; the wrong size
+    shows this, and the next put writes it again.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
@@ -59,7 +59,7 @@ class LocalObjectStore:
             self._write((content,), stored)
 
     def _write(self, chunks: Iterable[bytes], stored: StoredObject | None = None) -> StoredObject:
-        """Write an object under a temporary name, then give it its own."""
+        """Write an object under a temporary name, then rename it."""
         temporary = f"{self._folder}/tmp/{secrets.token_hex(8)}"
         fd = _create(temporary)
         try:
@@ -134,9 +134,9 @@ class LocalObjectStore:
                         yield StoredObject(bytes.fromhex(folder.name + item.name), stat.st_size)
 
     def delete(self, digest: bytes, *, unused_since: datetime | None = None) -> bool:
-        """Remove an object under another name: whoever puts it at this moment finds none, and writes it anew.
+        """Rename an object before removing it: a put at this moment finds none, and writes it again.
 
-        That name still tells which object it is: one that a kill left there is found by `open` and brought back.
+        The new name still identifies the object: if a kill leaves it there, `open` finds it and restores it.
         """
         path, aside = self._path(digest), self._aside(digest)
         with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be deleted"):
@@ -148,9 +148,9 @@ class LocalObjectStore:
             except FileNotFoundError:
                 return False
             if unused_since is not None and not _is_older(aside, unused_since):
-                os.rename(aside, path)  # somebody put it after the first look
+                os.rename(aside, path)  # it was put again after the first check
                 return False
-            with suppress(FileNotFoundError):  # another sweep took it for what a kill left there
+            with suppress(FileNotFoundError):  # another sweep took it for a leftover of a kill
                 os.unlink(aside)
         return True
 

@@ -1,4 +1,4 @@
-"""Mapped: files that this process maps to be written, whose changes their times do not always show."""
+"""Mapped: files that this process has mapped for writing; their times do not always show a change."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _TABLE = Path("/proc/self/maps")
 
 
 def mapped_inodes() -> frozenset[int]:
-    """Return the inodes of files that this process has mapped shared and writable; none where that cannot be told.
+    """Return the inodes of files that this process has mapped shared and writable; empty if that cannot be known.
 
-    A write to a page that is dirty already sets no time, so a scan must read such a file whatever its times say.
+    A write to a page that is already dirty sets no time, so a scan must read such a file whatever its times are.
     """
     try:
         with _TABLE.open("rb", buffering=0) as stream:

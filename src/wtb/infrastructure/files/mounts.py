@@ -13,16 +13,16 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def check_no_mounts(folder: int) -> None:
-    """Raise OSError when something is mounted inside an open folder, a part of the same file system included.
+    """Raise OSError if something is mounted inside an open folder, even a part of the same file system.
 
-    Without /proc this cannot be known beforehand; then only another device number gives a mount away.
+    Without /proc this cannot be known beforehand; then only a different device number reveals a mount.
     """
     place = _place(folder)
     _refuse([point for point in _mount_points_near(place) if point.startswith(place + b"/")])
 
 
 def check_not_mounted(folder: int, levels: int) -> None:
-    """Raise OSError when an open folder, or one of those above it up to so many levels, is itself a mount point."""
+    """Raise OSError if an open folder, or one up to `levels` levels above it, is itself a mount point."""
     place = _place(folder)
     way = [place.rsplit(b"/", level)[0] for level in range(levels)]
     _refuse([point for point in _mount_points_near(way[-1]) if point in way])
@@ -41,7 +41,7 @@ def _place(folder: int) -> bytes:
 
 
 def _mount_points_near(place: bytes) -> list[bytes]:
-    """Return the mount points if one of them may be this place or lie in it. Every step asks, so a no is quick."""
+    """Return the mount points if one may be this place or inside it. Every step asks, so a no must be quick."""
     if not place:
         return []
     try:
@@ -54,7 +54,7 @@ def _mount_points_near(place: bytes) -> list[bytes]:
 
 
 def mount_points(table: bytes) -> list[bytes]:
-    """Return where something is mounted, given the kernel's table of mounts."""
+    """Return the mount points in the kernel's table of mounts."""
     return [_ESCAPED.sub(_character, line.split(b" ", 5)[4]) for line in table.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The seam where errors of the operating system become ours."""
+"""Turns errors of the operating system into ours, in one place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reflinks: a copy that shares its bytes on the disk with the original until one of them is changed.
+"""Reflinks: a copy that shares its bytes on the disk with the original until one of them changes.
 
-XFS and Btrfs can do that. What was cloned is read and verified like any copy; it only takes no space and no writing.
+XFS and Btrfs can do that. A clone is read and verified like any copy, but takes no space and no writing.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import BinaryIO
 from wtb.infrastructure.files.blocks import BlockStream
 
 CLONE_BYTES = 64 << 10
-"""Smaller files are copied: that is as quick, and their bytes are few."""
+"""Smaller files are copied: that is as quick, and they are small."""
 
 _FICLONERANGE = 0x4020940D
 _RANGE = struct.Struct("qQQQ")
-"""Source, where in it, how much (0: up to its end), where to."""
+"""The source, the position in it, the length (0: up to its end), and the target position."""
 _UNABLE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.ENOSYS}
 
 _refused: set[tuple[int, int]] = set()
-"""Pairs of file systems between which nothing can be cloned: asked once, then copied."""
+"""Pairs of file systems that refused a clone once; files between them are copied."""
 
 
 def cloned(stream: BinaryIO, target: int) -> bool:
-    """Make an empty file a clone of a whole stream; False when that cannot be, and the file is empty then."""
+    """Make an empty file a clone of a whole stream; False if that is impossible, and the file stays empty."""
     if isinstance(stream, BlockStream):
         done = all(_cloned_block(stream, number, target) for number in range(len(stream.blocks.blocks)))
     else:
@@ -51,5 +51,5 @@ def _cloned(source: int, target: int, at: int) -> bool:
     except OSError as error:
         if error.errno in _UNABLE:
             _refused.add(pair)
-        return False  # whatever it was, an ordinary copy succeeds or tells
+        return False  # whatever the error was, an ordinary copy succeeds or reports it
     return True

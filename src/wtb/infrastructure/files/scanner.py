@@ -1,4 +1,4 @@
-"""Scanner: a folder as a tree, reading only what may have changed since the last scan."""
+"""Scanner: turns a folder into a tree, reading only files that may have changed since the last scan."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from wtb.infrastructure.files.mapped import mapped_inodes
 from wtb.infrastructure.files.os_errors import told_as
 
 SMALL_BYTES = 4096
-"""Contents up to this size are kept in the database, with the commit: no file, and no flush, of their own."""
+"""Contents up to this size are stored in the database with the commit, which saves a file and a flush for each."""
 SMALL_TOTAL_BYTES = 32 << 20
-"""What one scan holds of small contents in memory; beyond that they go to the object store as large ones do."""
+"""The most bytes of small contents that one scan holds in memory; the rest goes to the object store."""
 MAX_PATH = 4_000
-"""Characters in a path below the workspace. Beyond that no program can open a file by its path."""
+"""The most characters in a path below the workspace. No program can open a file by a longer path."""
 TRIES = 4
 """How often a file that changes while it is read is read again."""
 
 
 class Sink(Protocol):
-    """Where the contents go that a scan reads."""
+    """Receives the contents that a scan reads."""
 
     def put(self, stream: BinaryIO, size: int) -> StoredObject:
         """Take a content of about this size."""
@@ -50,7 +50,7 @@ class StoringSink:
     def put(self, stream: BinaryIO, size: int) -> StoredObject:
         if size > SMALL_BYTES or self._held > SMALL_TOTAL_BYTES:
             return self._objects.put(stream)
-        content = stream.read(SMALL_BYTES + 1)  # more than expected: it is growing, and will be read again
+        content = stream.read(SMALL_BYTES + 1)  # if it is longer, the file is growing and will be read again
         digest = hashlib.sha256(content).digest()
         self.contents[digest] = content
         self._held += len(content)
@@ -58,7 +58,7 @@ class StoringSink:
 
 
 class HashingSink:
-    """Keeps nothing: tells only what a content is."""
+    """Stores nothing: only returns the digest and size of a content."""
 
     def put(self, stream: BinaryIO, size: int) -> StoredObject:
         digest, read = hashlib.sha256(), 0
@@ -96,10 +96,10 @@ class Scanner:
         self.left_out: list[str] = []
         """Paths that are not part of the tree, except WTB's own."""
         self.looked_at_ns = 0
-        """The latest ctime of what the index did not vouch for."""
+        """The latest ctime of the files that the index did not vouch for."""
 
     def run(self) -> StatIndex:
-        """Return the index of what lies there now."""
+        """Scan the folder and return its new index."""
         pending = [""]
         with told_as(WorkspaceError, f"the workspace {self._root} cannot be read"):
             while pending:
@@ -109,7 +109,7 @@ class Scanner:
         return StatIndex(self._records, tree, self._rules.text, self._read_bytes)
 
     def _visit(self, folder: str) -> list[str]:
-        """Look at one folder and return the folders in it."""
+        """Scan one folder and return the folders in it."""
         known = self._index.records.get(folder, {})
         names: dict[str, Record] = {}
         below: list[str] = []
@@ -122,7 +122,7 @@ class Scanner:
                 except FileNotFoundError:
                     continue
                 record = known.get(name)
-                # signature_of, in place: nearly every entry of nearly every scan ends here.
+                # This is signature_of written inline: nearly every entry of nearly every scan ends here.
                 signature = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
                 is_sure = self._same_rules and found.st_ino not in self._mapped
                 if record is None or record[0] != signature or not is_sure:
@@ -135,7 +135,7 @@ class Scanner:
         return below if len(prefix) < MAX_PATH - 255 else self._short_enough(below)
 
     def _short_enough(self, folders: list[str]) -> list[str]:
-        """Refuse folders that are nested too deeply, before anything is kept of them."""
+        """Refuse folders that are nested too deeply, before anything in them is stored."""
         short = [path for path in folders if len(path) <= MAX_PATH]
         if len(short) < len(folders) and not self._any_depth:
             raise WorkspaceError(
@@ -145,7 +145,7 @@ class Scanner:
         return short
 
     def _look(self, path: str, found: os.stat_result, known: Record | None) -> Record | None:
-        """Return the record of an entry that is new, may have changed, or may be ignored by now; None leaves it out."""
+        """Return the record of an entry that is new, may have changed, or may be ignored now; None leaves it out."""
         self.looked_at_ns = max(self.looked_at_ns, found.st_ctime_ns)
         if self._rules.ignores(path, folder=stat.S_ISDIR(found.st_mode)):
             self._leave_out(path)
@@ -179,7 +179,7 @@ class Scanner:
             self.left_out.append(path)
 
     def _read(self, path: str) -> tuple[FileEntry, Signature]:
-        """Read a file until it was the same before and after."""
+        """Read a file, and read it again if it changed meanwhile."""
         for _ in range(TRIES):
             with self._folder.open_file(path) as stream:
                 before = os.fstat(stream.fileno())
@@ -193,7 +193,7 @@ class Scanner:
         )
 
     def _gone(self) -> Iterator[str]:
-        """Yield what was there and is no more."""
+        """Yield the paths that no longer exist."""
         for folder, known in self._index.records.items():
             names = self._records.get(folder, {})
             if known.keys() != names.keys():
@@ -206,13 +206,13 @@ def open_file(path: str) -> io.FileIO:
 
 
 def rules_in(folder: ConfinedFolder) -> IgnoreRules:
-    """Return the rules that lie in a folder. Raises OSError."""
+    """Return the ignore rules in a folder. Raises OSError."""
     try:
         stream = folder.open_file(IGNORE_FILE)
     except (FileNotFoundError, IsADirectoryError):
         return NoRules()
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link: its target is no part of the workspace
+        if error.errno == errno.ELOOP:  # a link: its target does not belong to the workspace
             return NoRules()
         raise
     with stream:

@@ -1,4 +1,4 @@
-"""Staging: new contents beside the workspace's own, on the same file system, verified before anything is changed."""
+"""Staging: writes new contents inside the workspace, on the same file system, and verifies them before any change."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wtb.infrastructure.files.scanner import SMALL_BYTES
 STAGING = f"{RESERVED}/staging"
 """Leftovers after a kill are useless: the next restore stages everything again."""
 HALF_DONE = f"{RESERVED}/half-restored"
-"""Exists from the first change to the last, so that nobody uses a half-restored workspace."""
+"""Exists from the first change to the last, so that a half-restored workspace is not used."""
 
 _BATCH = 256
 _CHUNK_BYTES = 1 << 20
 
 Read = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
-"""Gives small contents by digest; the others are in the object store."""
+"""Returns small contents by digest; the others are in the object store."""
 
 
 class ContentSource:
@@ -35,7 +35,7 @@ class ContentSource:
         self._read = read
 
     def streams(self, entries: Collection[FileEntry]) -> Iterator[tuple[FileEntry, BinaryIO]]:
-        """Yield each entry with its content, to be closed by the caller; small ones are fetched many at a time."""
+        """Yield each entry with its content, which the caller closes; small ones are fetched many at a time."""
         remaining = list(entries)
         while remaining:
             batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
@@ -87,7 +87,7 @@ def stage(folder: ConfinedFolder, delta: TreeDelta, source: ContentSource) -> di
 
 
 def _write(fd: int, entry: FileEntry, stream: BinaryIO) -> None:
-    """Write a content, and verify what was written: a clone is read again, a copy is hashed on its way."""
+    """Write a content and verify it: a clone is read again, a copy is hashed while it is written."""
     try:
         if entry.size >= CLONE_BYTES and cloned(stream, fd):
             with open(fd, "rb", buffering=0, closefd=False) as written:
@@ -118,6 +118,6 @@ def _damaged(entry: FileEntry) -> DamagedData:
 
 
 def clear(folder: ConfinedFolder) -> None:
-    """Remove what was staged, also by a restore that was killed."""
+    """Remove all staged files, including those of a killed restore."""
     folder.remove_all(STAGING)
     folder.remove_if_empty(RESERVED)

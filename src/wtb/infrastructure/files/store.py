@@ -1,8 +1,8 @@
-"""LocalFolderStore: the folder in which all workspaces lie, and the only way into them.
+"""LocalFolderStore: the folder of all workspaces, and the only way into them.
 
-A node may replace its workspace, or a folder above it, by a link to somewhere else. So every component below the root
-is opened by itself and never followed; and a workspace that this process has opened before must still be the same
-folder, by device and inode.
+A node may replace its workspace, or a folder above it, with a link to somewhere else. So each path component below the
+root is opened separately, and links are never followed; and a workspace that this process has opened before must still
+be the same folder, by device and inode.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class LocalFolderStore:
         self._lock = Lock()
 
     def holds(self, folder: Path) -> bool:
-        """Whether a path leads below the root; where links lead does not matter."""
+        """Whether a path lies below the root; links are not resolved."""
         return self.root in folder.absolute().parents and ".." not in folder.parts
 
     def make(self, folder: Path) -> None:
-        """Make a folder, with those above it, unless it is there."""
+        """Create a folder with its parents, unless it exists."""
         with told_as(WorkspaceError, f"the workspace {folder} cannot be created"):
             if not self.root.exists():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,12 +46,12 @@ class LocalFolderStore:
             with self._parent(folder, make=True) as parent:
                 if _made(folder.name, parent):
                     self._forget(folder)
-                os.close(self._opened(folder, parent, check_mounts=False))  # whoever works in it opens it again
+                os.close(self._opened(folder, parent, check_mounts=False))  # its user opens it again
 
     def is_ours(self, folder: Path) -> bool:
-        """Whether a folder is absent, or the one that was made; False for a link and for another folder."""
+        """Whether a folder is absent or is the one that was created; False for a link or another folder."""
         try:
-            with self._parent(folder) as parent:  # what is wrong above concerns every folder there, so it is raised
+            with self._parent(folder) as parent:  # a fault above concerns every folder there, so it is raised
                 return self._is_ours(folder, parent)
         except FileNotFoundError:
             return True
@@ -66,12 +66,12 @@ class LocalFolderStore:
         return True
 
     def open(self, folder: Path) -> int:
-        """Return an open folder. WorkspaceError when a link or another folder has taken its place."""
+        """Open a folder and return its handle; raise WorkspaceError if a link or another folder has replaced it."""
         with self._parent(folder) as parent:
             return self._opened(folder, parent)
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder with everything in it. A link in its place is removed, and not what it points to."""
+        """Remove a folder with everything in it. If a link has replaced it, remove only the link."""
         if not self.holds(folder):
             raise InvalidInput(f"{folder} is not a workspace of this store; remove it by hand")
         with told_as(WorkspaceError, f"{folder} cannot be removed"), suppress(FileNotFoundError):
@@ -102,7 +102,7 @@ class LocalFolderStore:
             return None
 
     def note_time_ns(self, path: Path) -> int | None:
-        """Return when a small file of ours was written."""
+        """Return the time when one of WTB's small files was written."""
         try:
             with self._parent(path) as parent:
                 return os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mtime_ns
@@ -110,7 +110,7 @@ class LocalFolderStore:
             return None
 
     def write_note(self, path: Path, text: str | None) -> None:
-        """Write a small file as a whole, or remove it. It replaces a link that lies there."""
+        """Write a small file in one piece, or remove it. It replaces a link in its place."""
         with told_as(WorkspaceError, f"{path} cannot be written"), self._parent(path) as parent:
             if text is None:
                 with suppress(FileNotFoundError):
@@ -124,7 +124,7 @@ class LocalFolderStore:
 
     @contextmanager
     def _parent(self, folder: Path, *, make: bool = False) -> Iterator[int]:
-        """Open the folder that a path lies in, component by component from the root."""
+        """Open the parent of a path, component by component from the root."""
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._check_known(self.root, fd)

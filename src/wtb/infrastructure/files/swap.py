@@ -12,7 +12,7 @@ from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.staging import HALF_DONE, STAGING
 
 _OLD = f"{STAGING}/old"
-"""What was moved aside."""
+"""The place of files that were moved aside."""
 
 
 class Swap:
@@ -54,7 +54,7 @@ class Swap:
         return is_folder(self._delta.put.get(path))
 
     def _open_folders(self, paths: Iterable[str]) -> None:
-        """Make every folder that changes or moves writable for this user, since its mode may forbid changes."""
+        """Make every folder that changes or moves writable for this user, because its mode may forbid changes."""
         folders = {folder for path in paths for folder in (parent_of(path), path) if folder}
         for path in sorted(folders, key=_parts):
             mode = self._folder.mode_at(path)
@@ -63,7 +63,7 @@ class Swap:
                 self._opened.add(path)
 
     def _move_aside(self, paths: Iterable[str]) -> None:
-        """Move away what is removed or replaced; a folder goes with everything in it."""
+        """Move away the paths to remove or replace; a folder moves with everything in it."""
         moved = ""
         for number, path in enumerate(paths):
             if moved and path.startswith(f"{moved}/"):
@@ -86,7 +86,7 @@ class Swap:
             if mode is not None and is_folder(entry) and mode & 0o777 != entry.mode:
                 self._set_mode(path, mode, stat.S_IMODE(mode) & ~0o777 | entry.mode)
 
-    # How to undo a step is noted before it is done, so that an interrupt cannot come between.
+    # The undo of a step is recorded before the step, so that an interrupt cannot come between.
     def _move(self, source: str, target: str) -> None:
         self._undo.append(partial(self._folder.move, target, source))
         self._folder.move(source, target)
@@ -108,5 +108,5 @@ class Swap:
 
 
 def _parts(path: str) -> list[str]:
-    """Sort parents before what lies in them, and nothing else in between."""
+    """Return the sort key that puts each parent directly before its contents."""
     return path.split("/")

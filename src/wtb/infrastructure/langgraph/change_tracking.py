@@ -1,6 +1,6 @@
 """Change tracking: tells whether a value was changed in place, without encoding it again.
 
-The imprint of a value lists every object inside it. As long as the value holds the same objects, nobody changed it.
+The imprint of a value lists every object inside it. As long as the value holds the same objects, it is unchanged.
 """
 
 from __future__ import annotations

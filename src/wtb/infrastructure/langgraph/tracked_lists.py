@@ -72,7 +72,7 @@ def _comparable(stored: Any) -> Any:
 
 
 class LiveList(TrackedList):
-    """A list of a run's state, with the objects that nodes see; an object that nobody changed is used again."""
+    """A list of a run's state, with the objects that nodes see; an unchanged object is used again."""
 
     __slots__ = ("_is_compared", "_restore")
 

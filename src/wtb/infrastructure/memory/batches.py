@@ -79,7 +79,7 @@ def stored_record(record: BatchRecord, what: str) -> BatchRecord:
 
 
 class MemoryNodeCacheRepository:
-    """Shared node runs by their key; values are kept encoded, so that nobody can change them afterwards."""
+    """Shared node runs by their key; values are stored encoded, so that they cannot change afterwards."""
 
     def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
         self._transaction = transaction

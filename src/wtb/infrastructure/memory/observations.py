@@ -1,4 +1,4 @@
-"""MemoryObservationRepository: what runs read, in a dictionary."""
+"""MemoryObservationRepository: observations of what runs read, in a dictionary."""
 
 from __future__ import annotations
 

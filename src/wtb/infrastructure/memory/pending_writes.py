@@ -1,4 +1,4 @@
-"""MemoryPendingWriteRepository: what tasks wrote after a checkpoint, in dictionaries."""
+"""MemoryPendingWriteRepository: the writes of tasks after a checkpoint, in dictionaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Stored = tuple[PendingWrite, bytes]
 
 
 class MemoryPendingWriteRepository:
-    """Writes inside one transaction, each beside its encoded value: nobody else can change what is kept."""
+    """Writes inside one transaction, each with its encoded value, which cannot change afterwards."""
 
     def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
         self._transaction = transaction

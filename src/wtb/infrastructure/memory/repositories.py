@@ -75,7 +75,7 @@ class MemoryExecutionRepository:
     def _put(self, execution: Execution) -> None:
         metadata = json_text(execution.metadata, f"the metadata of run {execution.id!r}")
         options = json_text(execution.options, f"the options of run {execution.id!r}")
-        if execution.metadata or execution.options:  # copies: whoever made them may go on changing them
+        if execution.metadata or execution.options:  # copies: the caller may continue to change its own
             execution = evolve(execution, metadata=json.loads(metadata), options=json.loads(options))
         self._transaction.put("executions", execution.id, execution)
 
@@ -152,7 +152,7 @@ class MemoryExecutionRepository:
             self._transaction.drop("branches", branch.id)
         kept = {row.id for row, _ in self._transaction.group("checkpoints", 0, execution_id)}
         for run in list(self._transaction.group("node_runs", 0, execution_id)):
-            if run.last_id not in kept:  # else a fork goes on counting its visits
+            if run.last_id not in kept:  # otherwise a fork still counts its visits
                 self._transaction.drop("node_runs", run.id)
         for call, _, _ in list(self._transaction.group("tool_calls", 0, execution_id)):
             self._transaction.drop("tool_calls", (execution_id, call.node_run_id, call.identity))
@@ -170,7 +170,7 @@ def _batch_of(execution: Execution) -> str | None:
 
 
 class MemoryBranchRepository:
-    """Branches; a head is moved only from where it is expected, and only to a checkpoint that exists."""
+    """Branches; a head moves only from the expected checkpoint, and only to one that exists."""
 
     def __init__(self, transaction: MemoryTransaction) -> None:
         self._transaction = transaction
@@ -230,14 +230,14 @@ def _by_age(branches: Iterable[Branch]) -> tuple[Branch, ...]:
 
 
 class MemoryNodeRunRepository:
-    """Node runs; the boundary of each follows from it, so the projection needs no rows of its own."""
+    """Node runs; the boundary of each follows from it, so boundaries need no rows."""
 
     def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
         self._transaction = transaction
         self._codec = codec
 
     def save(self, run: NodeRun) -> None:
-        if run.pending is not None:  # a copy, of types that a database could keep as well
+        if run.pending is not None:  # a copy, with types that a database could store, too
             data, _ = self._codec.encode(dict(run.pending), f"returned.{run.node}")
             run = evolve(run, pending=self._codec.decode(data))
         self._transaction.put("node_runs", run.id, run)
@@ -266,7 +266,7 @@ class MemoryNodeRunRepository:
 
 
 class MemoryEventLog:
-    """Events of one transaction; `appended` is what the bus gets after the commit."""
+    """The events of one transaction; the bus gets `appended` after the commit."""
 
     def __init__(self, transaction: MemoryTransaction, codec: Codec) -> None:
         self._transaction = transaction
@@ -274,7 +274,7 @@ class MemoryEventLog:
         self.appended: list[RecordedEvent] = []
 
     def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
-        texts = [event_text(event) for event in events]  # first all of them, since one that is refused leaves none
+        texts = [event_text(event) for event in events]  # all texts first: if one event is refused, none is added
         added = tuple([self._append(event, text) for event, text in zip(events, texts, strict=True)])
         self.appended += added
         return added
@@ -292,7 +292,7 @@ class MemoryEventLog:
         return recorded(event, position, sequence, chain)
 
     def keep_learned(self) -> None:
-        """Do nothing: the ends of the streams are rows as well."""
+        """Do nothing: the ends of the streams are rows, too."""
 
     def list_events(
         self,

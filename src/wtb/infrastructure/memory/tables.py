@@ -14,7 +14,7 @@ _GONE: Any = object()
 
 
 class Table(Generic[Row]):
-    """Committed rows by key, and beside them the keys of each group (such as one execution)."""
+    """Committed rows by key, and the keys of each group (such as one execution)."""
 
     def __init__(self, *groups: Callable[[Row], Hashable]) -> None:
         self.rows: dict[Hashable, Row] = {}
@@ -38,19 +38,19 @@ class Table(Generic[Row]):
 
 
 class Tables:
-    """All tables of one storage. Writers take turns; nobody else sees uncommitted changes."""
+    """All tables of one storage. Writers take turns; only a transaction itself sees its uncommitted changes."""
 
     def __init__(self, **tables: Table[Any]) -> None:
         self.tables = tables
         self.writing = threading.Lock()
         self.guard = threading.Lock()
-        """Held only while committed rows are replaced or read, so that readers wait for no transaction."""
+        """Held only while committed rows are replaced or read, so that readers do not wait for transactions."""
         self.readers: set[MemoryTransaction] = set()
-        """Each is told what a commit replaces, so that it goes on seeing what was there when it began."""
+        """Each reader gets the rows that a commit replaces, so that it still sees the data as of its beginning."""
 
 
 class MemoryTransaction:
-    """Changes laid over the committed rows until they are committed."""
+    """Changes on top of the committed rows, until the commit applies them."""
 
     def __init__(self, tables: Tables, *, readonly: bool) -> None:
         self._tables = tables
@@ -67,7 +67,7 @@ class MemoryTransaction:
         self._check_open()
         if not self._readonly:
             return self._find(table, key)
-        with self._tables.guard:  # not while a commit is half done; a writer holds commits off anyway
+        with self._tables.guard:  # never read during a commit; a writer excludes commits anyway
             return self._find(table, key)
 
     def _find(self, table: str, key: Hashable) -> Any | None:
@@ -95,7 +95,7 @@ class MemoryTransaction:
         yield from ((key, row) for key, row in rows.items() if row is not _GONE)
 
     def group(self, table: str, index: int, value: Hashable) -> Iterator[Any]:
-        """Yield the rows of one group, by the table's grouping of this number."""
+        """Yield the rows of one group; `index` is the number of the table's grouping."""
         self._check_open()
         committed, changes = self._tables.tables[table], self._changes[table]
         with self._tables.guard:
@@ -120,7 +120,7 @@ class MemoryTransaction:
             raise InvalidInput("this unit of work has ended; get another one from the storage")
 
     def close(self) -> None:
-        """Forget what was not committed and let the next writer in."""
+        """Forget uncommitted changes and let the next writer begin."""
         if self._open:
             self._open = False
             if self._readonly:

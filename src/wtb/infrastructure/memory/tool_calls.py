@@ -1,4 +1,4 @@
-"""MemoryToolCallRepository: recorded calls in a dictionary, encoded, so that nobody can change them afterwards."""
+"""MemoryToolCallRepository: recorded calls in a dictionary, encoded so that they cannot change afterwards."""
 
 from __future__ import annotations
 

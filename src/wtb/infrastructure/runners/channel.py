@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _LOOK_S = 1.0
-"""How often one side looks whether the other is alive: a forked child may hold a socket open after its parent."""
+"""How often one side checks that the other is alive: a forked child may keep a socket open after its parent ended."""
 
 
 class Channel:
-    """One end of the line. Any thread may send; only one may receive."""
+    """One end of the connection. Any thread may send; only one may receive."""
 
     def __init__(self, end: socket.socket, is_peer_alive: Callable[[], bool]) -> None:
         self._end = end
@@ -23,7 +23,7 @@ class Channel:
         self._sending = threading.Lock()
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """Send a message; return False if nobody is there to receive it."""
+        """Send a message; return False if the other side is gone."""
         data = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         with self._sending:
             while data:
@@ -56,5 +56,5 @@ class Channel:
         return found
 
     def close(self) -> None:
-        """Close this end; the other side then finds nobody there."""
+        """Close this end; the other side then sees that it is gone."""
         self._end.close()

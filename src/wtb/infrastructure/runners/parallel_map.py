@@ -14,6 +14,6 @@ Found = TypeVar("Found")
 def map_in_threads(function: Callable[[Item], Found], items: Sequence[Item], workers: int) -> list[Found]:
     """Return the results in the order of the items; `workers` threads share the work."""
     with ThreadPoolExecutor(workers, thread_name_prefix="wtb-map") as pool:
-        # Each has the context variables of the caller: they say on which event loop async functions run.
+        # Each call gets the caller's context variables: they name the event loop for async functions.
         around = [contextvars.copy_context() for _ in items]
         return list(pool.map(lambda item, context: context.run(function, item), items, around))

@@ -1,9 +1,9 @@
-"""ProcessRunner: the jobs of a batch in processes of this machine, for nodes that compute.
+"""ProcessRunner: runs the jobs of a batch in processes of this machine, for nodes that compute.
 
 Each worker process has a thread here that starts it, gives it one job at a time and passes its reports on. The
-processes are spawned, not forked: they share nothing with this one but the store. If a worker ends before its job, the
-thread reports the job as lost and starts another process. When this process ends, however it ends, the sockets close,
-and the workers end too.
+processes are spawned, not forked: they share only the store with this one. If a worker ends before its job, the thread
+reports the job as lost and starts another process. When this process ends, in whatever way, the sockets close, and the
+workers end too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LAST_WORDS_S = 10.0
 
 
 class ProcessRunner:
-    """One process a worker, each started with its first job."""
+    """Runs one process per worker, each started with its first job."""
 
     def __init__(self) -> None:
         self._submitted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -62,7 +62,7 @@ class ProcessRunner:
 
 
 class _WorkerSlot:
-    """The place of one worker: a process, or the next one if it is lost."""
+    """The place of one worker: its process, or the next process if that is lost."""
 
     def __init__(self, assignment: Assignment, report: Callable[[RunnerReport], None]) -> None:
         self._assignment = assignment
@@ -123,7 +123,7 @@ class WorkerProcess:
             )
         self._channel = Channel(here, self.is_alive)
         self.name = f"/{self._process.pid}/"
-        """The name of the process, as leases have it; a worker that is not ready has not told it."""
+        """The name of the process in leases; a worker sends it when it is ready."""
 
     def is_alive(self) -> bool:
         """Whether the process runs."""
@@ -155,14 +155,14 @@ class WorkerProcess:
         return False
 
     def end(self, report: Callable[[RunnerReport], None]) -> None:
-        """Let the worker report what it has seen, and end."""
+        """Let the worker send its last report, and end."""
         if self._channel.send({"end": True}):
             while (said := self._channel.receive()) is not None:
                 report(report_from(said))
         self.ending()
 
     def ending(self) -> str:
-        """Wait until the process has ended, with all that it started; say how it ended."""
+        """Wait until the process and its children have ended; return how it ended."""
         try:
             self._process.wait(_LAST_WORDS_S)
             was_ended = False
@@ -170,7 +170,7 @@ class WorkerProcess:
             was_ended = True
         code = self._process.poll()
         if code != 0:
-            with suppress(OSError):  # its children would go on with a job that is given to another worker
+            with suppress(OSError):  # its children would continue a job that another worker gets
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._channel.close()

@@ -1,4 +1,4 @@
-"""ThreadRunner: the jobs of a batch on threads of this process."""
+"""ThreadRunner: runs the jobs of a batch on threads of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.domain.runner import JobBroke, JobReport, RunJob, RunnerReport
 
 
 class ThreadRunner:
-    """One thread a worker."""
+    """Runs one thread per worker."""
 
     def __init__(self) -> None:
         self._submitted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -19,7 +19,7 @@ class ThreadRunner:
 
     def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         for number in range(workers):
-            around = contextvars.copy_context()  # which says on which event loop async nodes run
+            around = contextvars.copy_context()  # it names the event loop for async nodes
             work = (self._work, run, report)
             thread = threading.Thread(target=around.run, args=work, name=f"wtb-job-{number}", daemon=True)
             self._threads.append(thread)

@@ -37,22 +37,22 @@ _ENDED = (None, ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED)
 _TEXT = json.JSONEncoder(separators=(",", ":")).encode
 _DONE = {Act.CALL: "called", Act.REVERSAL: "took back", Act.REPEAT: "called again"}
 _MANY = 4_096
-"""After so many lines a process that lives long empties the file itself."""
+"""After this many lines a long-lived process empties the file itself."""
 _NAMED = 3
-"""How many lost calls of a run are told one by one."""
+"""The most lost calls of a run that are named one by one."""
 
 
 class SqliteAnchor:
-    """A line for each external intent in `<database>-anchor`, written after the commit and before the call.
+    """Writes a line to `<database>-anchor` for each external intent, after its commit and before the call.
 
-    SQLite ends its write-ahead log at the first frame that is damaged, and says nothing: everything behind it is as
-    if it had never been. That happens when a database is opened after all processes that used it are gone. So a run
-    that had no line when this process looked first, and got none from it since, has lost nothing.
+    SQLite silently ends its write-ahead log at the first damaged frame, as if nothing had come after it. That happens
+    only when a database is opened while no other process uses it. So a run has lost nothing if it had no line when this
+    process first looked, and has got none from this process since.
     """
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
-        real = Path(os.path.realpath(database.path))  # as SQLite does for its own files: links may have other names
+        real = Path(os.path.realpath(database.path))  # like SQLite for its own files: links may have other names
         self._log_path = real.with_name(f"{real.name}-wal")
         self._file = AnchorFile(
             real.with_name(f"{real.name}-anchor"),
@@ -60,18 +60,18 @@ class SqliteAnchor:
             timeout_s=database.busy_timeout_s,
         )
         self._runs: set[ExecutionId] | None = None
-        """The runs that had lines when this process looked first, or got some from it."""
+        """The runs that had lines when this process first looked, or got some from it."""
         self._noted = 0
 
     def open(self) -> None:
-        """Create the file if there is none. Warn about lost calls; or empty it if the database holds everything."""
+        """Create the file if there is none. Warn about lost calls, or empty it if the database has all calls."""
         size = self._file.size()
         if size is None:
             self._begin()
         elif size:
             try:
                 self._compare()
-            except StorageError as error:  # whoever resumes a run or asks the doctor is told; others need not care
+            except StorageError as error:  # resuming a run, and the doctor, report it; nothing else needs it
                 _log.warning("%s cannot be compared with the database: %s", self._file.path, error)
 
     def _compare(self) -> None:
@@ -98,7 +98,7 @@ class SqliteAnchor:
             )
 
     def _empty(self, *, write_log_back: bool) -> None:
-        """Leave nothing noted when all calls are in the database, and no part of that in a log which may be cut."""
+        """Empty the file if the database file itself has all calls, none of them only in a log that may be cut."""
         with self._file.kept_from_growing() as content:
             if content.damaged or self._all_lost(map(_call, content.lines)):
                 return
@@ -120,7 +120,7 @@ class SqliteAnchor:
         if self._noted % _MANY == 0:
             try:
                 self._empty(write_log_back=True)
-            except StorageError as error:  # the call is noted, and that is what matters
+            except StorageError as error:  # the call is noted; emptying the file can wait
                 _log.warning("%s could not be emptied and keeps growing: %s", self._file.path, error)
 
     def list_lost(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
@@ -198,7 +198,7 @@ def _by_run(calls: Iterable[AnchoredCall]) -> dict[ExecutionId, list[AnchoredCal
 
 
 def _lost(transaction: Transaction, run: ExecutionId, noted: Sequence[AnchoredCall]) -> Iterator[AnchoredCall]:
-    """Yield the calls of a run that the database does not have, or of which it has only an earlier try."""
+    """Yield the calls of a run that the database lacks, or for which it has only an earlier try."""
     last = list(_last_tries(_of_living_run(transaction, run, noted)))
     node_runs = {call.node_run_id for call in last}
     known = {row[:2]: row[2:] for row in transaction.run_in(_CALLS, sorted(node_runs), run)}
@@ -220,14 +220,14 @@ def _is_known(call: AnchoredCall, row: tuple[Any, Any, str, str | None] | None) 
         case Act.CALL:
             is_whole = isinstance(step, int) and isinstance(number, int)  # damage can make them anything
             return is_whole and (step, number) >= (call.started_step, call.started_number)
-        case Act.REVERSAL:  # an error tells that it was tried in vain
+        case Act.REVERSAL:  # an error shows that it was tried and failed
             return status in (CallStatus.REVERSING, CallStatus.REVERSED, CallStatus.REDOING) or error is not None
         case Act.REPEAT:
             return status in (CallStatus.REDOING, CallStatus.SUCCEEDED) or error is not None
 
 
 def _is_settled(call: AnchoredCall, left_behind: Collection[NodeRunId], ended: Collection[str]) -> bool:
-    """Whether the database has the end of what an act belongs to: a node run, or a rollback or redo."""
+    """Whether the database has the end of the node run, rollback or redo that an act belongs to."""
     return call.rollback_id in ended if call.rollback_id else first_id(call.node_run_id) in left_behind
 
 
@@ -239,9 +239,9 @@ def _of_living_run(transaction: Transaction, run: ExecutionId, noted: Sequence[A
 
 
 def _last_tries(noted: Iterable[AnchoredCall]) -> Iterable[AnchoredCall]:
-    """Return the last try of each call, and what was done to it last by rollbacks and redos.
+    """Return the last try of each call, and the last act of a rollback or redo on it.
 
-    Of several runs of one visit of a node only the calls of the last count: those before were left behind.
+    If a visit of a node ran several times, only the calls of the last run count: earlier runs were abandoned.
     """
     calls: dict[tuple[str, int], tuple[NodeRunId, dict[str, AnchoredCall]]] = {}
     others: dict[tuple[NodeRunId, str], AnchoredCall] = {}

@@ -20,21 +20,21 @@ _PAUSE_S = 0.001
 
 
 class Content(NamedTuple):
-    """The lines that are whole, and how many are not. A last line that was never finished is not counted."""
+    """The intact lines, and the number of damaged ones. An unfinished last line is not counted."""
 
     lines: tuple[str, ...]
     damaged: int
 
 
 class AnchorFile:
-    """Appends are whole and in order. Whoever cuts the file does so under the lock that appending takes as well."""
+    """A file whose appends are whole and in order. Cutting the file takes the same lock as appending."""
 
     def __init__(self, path: Path, *, is_flushed: bool, timeout_s: float) -> None:
         self.path = path
         self._is_flushed = is_flushed
         self._timeout_s = timeout_s
         self._turn = threading.Lock()
-        """The lock of the file cannot tell the threads of a process apart."""
+        """Needed because the lock of the file does not separate the threads of a process."""
         self._opened: _OpenFile | None = None
 
     def create(self, mode: int) -> None:
@@ -45,7 +45,7 @@ class AnchorFile:
                 _flush_folder(self.path)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         with self._turn:
             self._close()
 
@@ -60,7 +60,7 @@ class AnchorFile:
     def append(self, text: str) -> None:
         """Add a line, whole or not at all."""
         line = _with_checksum(text)
-        with self._turn:  # without the context managers below, which take as long as the writing
+        with self._turn:  # not with the context managers below: they take as long as the writing
             try:
                 file = self._lock()
                 try:
@@ -73,7 +73,7 @@ class AnchorFile:
     def _write(self, file: _OpenFile, line: bytes) -> None:
         end = file.size
         if end not in (0, file.end) and os.pread(file.descriptor, 1, end - 1) != b"\n":
-            line = b"\n" + line  # a power cut left half a line there, which must not spoil this one
+            line = b"\n" + line  # a power cut may have left half a line, which must not damage this one
         if os.write(file.descriptor, line) < len(line):
             os.ftruncate(file.descriptor, end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -91,12 +91,12 @@ class AnchorFile:
 
     @contextmanager
     def kept_from_growing(self) -> Iterator[Content]:
-        """Give the contents of the file, and let nobody append to it during the block."""
+        """Give the contents of the file, and block all appends during the block."""
         with self._locked():
             yield self.read()
 
     def replace(self, lines: Sequence[str]) -> None:
-        """Leave only these lines. Call it inside `kept_from_growing`: those who wait then find the new file."""
+        """Keep only these lines. Call it inside `kept_from_growing`, so that waiting processes find the new file."""
         new = self.path.with_name(f"{self.path.name}.new")
         with self._translated():
             mode = self.path.stat().st_mode & 0o777
@@ -122,10 +122,10 @@ class AnchorFile:
                 fcntl.flock(file.descriptor, fcntl.LOCK_UN)
 
     def _lock(self) -> _OpenFile:
-        """Return the file, locked; one that was replaced while this waited for the lock is left alone."""
+        """Return the locked file; if it was replaced during the wait for the lock, open the new one."""
         end = time.monotonic() + self._timeout_s
         while True:
-            if self._opened is None or self._opened.process != os.getpid():  # a copy would share its lock
+            if self._opened is None or self._opened.process != os.getpid():  # a forked copy would share its lock
                 self._opened = _OpenFile(os.open(self.path, _FLAGS, 0o600))
             if self._opened.has_lock(self.path):
                 return self._opened
@@ -154,7 +154,7 @@ class AnchorFile:
 
 
 class _OpenFile:
-    """The file as this process has it open, and how large it was when it was locked last."""
+    """The file as this process has it open, and its size when it was last locked."""
 
     __slots__ = ("_inode", "descriptor", "end", "process", "size")
 
@@ -165,10 +165,10 @@ class _OpenFile:
         self.process = os.getpid()
         self.size = 0
         self.end = 0
-        """Where the last line that was written here ended."""
+        """The end of the last line that this process wrote."""
 
     def has_lock(self, path: Path) -> bool:
-        """Take the lock; False when somebody else has it, or another file lies there now."""
+        """Take the lock; False if another process has it, or another file has replaced this one."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found = path.stat()

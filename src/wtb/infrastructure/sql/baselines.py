@@ -26,13 +26,13 @@ BASELINE_SEAL = RowSeal(
 RESULT_SEAL = RowSeal(
     kind=FaultKind.BASELINE_RESULT, table="wtb_baseline_results", key=JOB_SEAL.key, rest=JOB_SEAL.rest
 )
-"""Covers what the seal of a job covers: the row of a result is the row of a job."""
+"""Covers the same columns as the seal of a job: a result has the same row as a job."""
 _BASELINE = f"SELECT {BASELINE_SEAL.covered}, seal FROM wtb_baselines"
 _RESULTS = f"SELECT {RESULT_SEAL.covered}, seal FROM wtb_baseline_results WHERE batch_id = ? ORDER BY number"
 _SAVE_BASELINE = upsert(BASELINE_SEAL)
 _SAVE_RESULT = upsert(RESULT_SEAL)
 _DROP_ORPHANS = "DELETE FROM wtb_baseline_results WHERE batch_id NOT IN (SELECT batch_id FROM wtb_baselines)"
-"""Finds the results of a deleted baseline even if its row was damaged and named another id."""
+"""Finds the results of a deleted baseline even if its damaged row named another id."""
 
 
 class SqlBaselineRepository:
@@ -62,7 +62,7 @@ class SqlBaselineRepository:
 
     def list_baselines(self) -> tuple[Baseline, ...]:
         found = map(_baseline, self._transaction.rows(_BASELINE, ()))
-        return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases differ in how they order texts
+        return tuple(sorted(found, key=lambda baseline: baseline.name))  # databases sort texts differently
 
     def list_results(self, name: str) -> tuple[Job, ...]:
         baseline = self.get(name)

@@ -27,7 +27,7 @@ BATCH_SEAL = RowSeal(
     key=("id",),
     rest=("name", "workflow_name", "status", "plan", "created_at_us", "updated_at_us"),
 )
-"""Not `spent_us`, which several processes of a batch raise without the rest of the row."""
+"""Does not cover `spent_us`, which several processes of a batch raise without writing the rest of the row."""
 JOB_SEAL = RowSeal(
     kind=FaultKind.JOB,
     table="wtb_batch_jobs",
@@ -39,7 +39,7 @@ _JOB = f"{JOB_SEAL.covered}, seal"
 
 
 def upsert(seal: RowSeal, *more: str) -> str:
-    """Return a statement that writes all columns which the seal covers, in a new row or in the one that is there."""
+    """Return a statement that writes all columns which the seal covers, in a new or an existing row."""
     columns = (*seal.key, *seal.rest, seal.column)
     changed = ", ".join(f"{column} = excluded.{column}" for column in (*seal.rest, seal.column))
     return (
@@ -128,7 +128,7 @@ def _job(row: Any) -> Job:
 
 
 def job_row(job: Job) -> tuple[Any, ...]:
-    """Return the values of a job's columns, as they are sealed."""
+    """Return the values of a job's columns, in the order of the seal."""
     result = json_text(job.record.to_data(), f"the result of {job.combination} on {job.case_id}")
     where = (job.batch_id, job.number, job.combination, job.case_id, job.repeat)
     return (*where, job.fingerprint, job.status.value, job.execution_id, result)
@@ -157,7 +157,7 @@ _CLAIM = (
     "expires_at_us = excluded.expires_at_us, value = excluded.value "
     f"WHERE NOT wtb_node_cache.{_LEGIBLE}"
 )
-"""Whoever comes first makes a result whose row has a status that does not exist: it was damaged."""
+"""The first claim also wins a row with an unknown status: the row was damaged, so the result is made again."""
 
 
 class SqlNodeCacheRepository:
@@ -203,7 +203,7 @@ class SqlNodeCacheRepository:
         self._transaction.run(statement, (to_us(expires_at), owner))
 
     def _value(self, key: bytes, status: str, stored: Any) -> Any:
-        """Return a shared result; None when it is damaged: it can be made again."""
+        """Return a shared result; None if it is damaged, because it can be made again."""
         try:
             return self._codec.decode(shared_result_in(self._codec, key, status, stored))
         except DamagedData:

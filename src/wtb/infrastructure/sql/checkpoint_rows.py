@@ -84,7 +84,7 @@ INSERT INTO wtb_blobs (address, data, touched_at_us) VALUES (?, ?, ?)
 ON CONFLICT (address) DO UPDATE SET touched_at_us = excluded.touched_at_us
 """
 _PUT_BLOB_AGAIN = f"{_PUT_BLOB.rstrip()}, data = excluded.data"
-"""Heals a damaged blob on the way. SQLite does that more quickly than keep the old data; Postgres would not."""
+"""Also repairs a damaged blob. In SQLite this is quicker than keeping the old data; in Postgres it is not."""
 
 
 class SqlCheckpointRows:
@@ -148,7 +148,7 @@ class SqlCheckpointRows:
 
     def put_blobs(self, blobs: Mapping[bytes, bytes], now_us: int) -> None:
         statement = _PUT_BLOB_AGAIN if self._transaction.database.dialect == "sqlite" else _PUT_BLOB
-        for address, data in sorted(blobs.items()):  # in order, or two writers could wait for each other in a circle
+        for address, data in sorted(blobs.items()):  # in a fixed order, or two writers could deadlock
             self._transaction.run(statement, (address, data, now_us))
 
     def touch_blobs(self, addresses: Collection[bytes], now_us: int) -> int:

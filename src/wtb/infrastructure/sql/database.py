@@ -1,7 +1,7 @@
-"""Database: connections, transactions and errors of SQLite and Postgres, so that everything above is the same.
+"""Database: connections, transactions and errors of SQLite and Postgres, so that the code above is the same for both.
 
-Statements are written by hand and go to the driver directly: on the path of every step SQLAlchemy's statement layer
-alone costs more than the insert (see docs/adr). Its engine is for migrations, and pools connections to Postgres.
+Statements are written by hand and go directly to the driver: in every step, SQLAlchemy's statement layer alone would
+cost more than the insert (see docs/adr). Its engine runs migrations, and pools connections to Postgres.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _BATCH = 500
-"""Values in one IN list; SQLite's limit is far above, but plans are made anew for every length."""
+"""The most values in one IN list; SQLite's limit is far higher, but every length needs its own plan."""
 
 
 class Cursor(Protocol):
-    """What is used of a driver's cursor."""
+    """The part of a driver's cursor that we use."""
 
     rowcount: int
 
@@ -42,7 +42,7 @@ class Database(ABC):
         self.where = where
         """Its address, without a password."""
         self.is_retired = False
-        """Whether its storage was closed: a thread that comes too late leaves no connection behind."""
+        """Whether its storage was closed: a thread that comes later must leave no connection open."""
         self._process = os.getpid()
 
     @property
@@ -52,11 +52,11 @@ class Database(ABC):
 
     @property
     def _was_forked(self) -> bool:
-        """Whether this process was forked from the one that opened the connections: both would use them."""
+        """Whether this process was forked from the one that opened the connections, so that both would use them."""
         return os.getpid() != self._process
 
     def begin(self, *, readonly: bool = False) -> Transaction:
-        """Begin a transaction on a connection of its own."""
+        """Begin a transaction on its own connection."""
         if self._was_forked:
             raise InvalidInput("this process was forked from the one that opened the bench; open another bench here")
         try:
@@ -71,7 +71,7 @@ class Database(ABC):
         return transaction
 
     def retire(self) -> None:
-        """Close all connections: those that are in use, or are opened later, when they are given back."""
+        """Close all connections; those in use, or opened later, are closed when they are given back."""
         self.is_retired = True
         self.close()
 
@@ -85,18 +85,18 @@ class Database(ABC):
 
     @abstractmethod
     def give_back(self, connection: Any) -> None:
-        """Take back a connection on which no transaction is open."""
+        """Take back a connection without an open transaction."""
 
     @abstractmethod
     def discard(self, connection: Any) -> None:
         """Close a connection whose state is unknown."""
 
     def transaction(self, connection: Any) -> Transaction:
-        """Return a transaction that is yet to begin."""
+        """Return a transaction that has not begun."""
         return Transaction(self, connection, connection)
 
     def text(self, statement: str) -> str:
-        """Return a statement as the driver wants it."""
+        """Return a statement in the driver's syntax."""
         return statement
 
     def fetch(self, driver: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
@@ -105,11 +105,11 @@ class Database(ABC):
         return rows
 
     def now(self, transaction: Transaction) -> datetime | None:
-        """Return the database's own time; None when it is that of this machine."""
+        """Return the database's own time; None if it runs on this machine's clock."""
         return None
 
     def was_sent(self, error: Exception) -> bool:
-        """Whether an error is the database's answer, after which a transaction can only be rolled back."""
+        """Whether an error came from the database, so that the transaction can only be rolled back."""
         return False
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Database(ABC):
 
     @abstractmethod
     def has_table(self, transaction: Transaction, name: str) -> bool:
-        """Whether there is a table of this name."""
+        """Whether there is a table with this name."""
 
     @abstractmethod
     def lock(self, transaction: Transaction, name: str) -> None:
@@ -126,7 +126,7 @@ class Database(ABC):
 
     @abstractmethod
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        """Send what begins a transaction."""
+        """Send the statements that begin a transaction."""
 
 
 class Transaction:
@@ -141,7 +141,7 @@ class Transaction:
         self._open = True
         self._failed = False
         self.turn: threading.Lock | None = None
-        """What this writer holds, and gives back in the end, so that others of the process wait in line for it."""
+        """The lock that this writer holds until it ends, so that other writers of the process wait in line."""
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute one change without counting its rows; a failure may show only at the next statement."""
@@ -155,7 +155,7 @@ class Transaction:
         return self._attempt(self._execute, self.database.text(statement), parameters)
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Execute one query and return all its rows: fetching can fail as well as executing."""
+        """Execute one query and return all its rows, because fetching can fail like executing."""
         return self._attempt(self._fetch, self.database.text(statement), parameters)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> Any | None:
@@ -164,7 +164,7 @@ class Transaction:
         return rows[0] if rows else None
 
     def insert_numbered(self, statement: str, parameters: Sequence[Any], column: str) -> int | None:
-        """Execute an INSERT … ON CONFLICT DO NOTHING and return the number that its row got; None on a conflict."""
+        """Execute an INSERT … ON CONFLICT DO NOTHING and return the number of the new row; None on a conflict."""
         if self.database.dialect != "sqlite":
             found = self.row(f"{statement} RETURNING {column}", parameters)
             return None if found is None else int(found[0])
@@ -177,12 +177,12 @@ class Transaction:
             return call(*arguments)
         except Exception as error:
             raise self._failure(error) from error
-        except BaseException:  # interrupted: nobody knows how much of it was sent
+        except BaseException:  # interrupted: it is unknown how much was sent
             self._failed = True
             raise
 
     def _check_open(self) -> None:
-        if not self._open:  # the connection may be somebody else's by now
+        if not self._open:  # another transaction may use the connection by now
             raise InvalidInput("this unit of work has ended; get another one from the storage")
         if self._failed:
             raise StorageError("a statement of this unit of work failed, so none of it is kept; start another one")
@@ -190,8 +190,8 @@ class Transaction:
     def _failure(self, error: Exception) -> Exception:
         """Return WTB's error, and block this transaction unless only the driver refused the statement.
 
-        SQLite may have rolled back by itself, and would keep each further statement alone; Postgres would answer
-        COMMIT with a rollback that nobody hears of. What the driver refused has not reached them.
+        SQLite may have rolled back by itself, and would then commit each further statement alone; Postgres would answer
+        COMMIT with a silent rollback. A statement that the driver refused has not reached the database.
         """
         ours = self.database.translated(error)
         self._failed = not isinstance(ours, InvalidInput) or self.database.was_sent(error)
@@ -233,13 +233,13 @@ class Transaction:
         return True
 
     def close(self) -> None:
-        """Roll back what was not committed, and give the connection back."""
+        """Roll back uncommitted changes, and give the connection back."""
         if not self._open:
             return
         self._open = False
         usable = False
         try:
-            with suppress(Exception):  # whatever it was, the state of the connection is unknown
+            with suppress(Exception):  # after any error the state of the connection is unknown
                 usable = self._undo()
         finally:
             if self.turn is not None:

@@ -65,8 +65,8 @@ def _row(score: RunScore) -> tuple[Any, ...]:
         score.checkpoint_id,
         text_of(score.metric),
         score.fingerprint,
-        None if score.score is None else json.dumps(score.score),  # true stays apart from 1.0
-        None if score.error is None else json.dumps(score.error),  # no database takes every text as it is
+        None if score.score is None else json.dumps(score.score),  # true and 1.0 stay different
+        None if score.error is None else json.dumps(score.error),  # no database accepts every text unescaped
         text_of(score.created_by),
         to_us(score.created_at),
     )

@@ -1,4 +1,4 @@
-"""SqlEventLog: the event table, appended to and never changed."""
+"""SqlEventLog: the event table, which is only appended to."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _SELECT = (
 
 
 class StreamEnds:
-    """Where streams ended when this process last added to them, so that a step need not read that.
+    """The ends of streams when this process last added to them, so that a step need not read them.
 
-    It is only a guess: the table refuses a number that is already taken, and then the end is read.
+    An end is only a guess: the table refuses a number that is already taken, and then the end is read.
     """
 
     def __init__(self, size: int = 1024) -> None:
@@ -55,7 +55,7 @@ class StreamEnds:
 
 
 class SqlEventLog:
-    """Events of one transaction; `appended` is what the bus gets after the commit."""
+    """The events of one transaction; the bus gets `appended` after the commit."""
 
     def __init__(self, transaction: Transaction, codec: Codec, ends: StreamEnds) -> None:
         self._transaction = transaction
@@ -65,7 +65,7 @@ class SqlEventLog:
         self.appended: list[RecordedEvent] = []
 
     def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
-        texts = [event_text(event) for event in events]  # first all of them, since one that is refused leaves none
+        texts = [event_text(event) for event in events]  # all texts first: if one event is refused, none is added
         added = tuple([self._append(event, text) for event, text in zip(events, texts, strict=True)])
         self.appended += added
         return added
@@ -76,7 +76,7 @@ class SqlEventLog:
             self._transaction.lock(event.stream)
             known = self._known_ends.find(event.stream)
         added = None if known is None else self._insert(event, text, *known)
-        if added is None:  # never seen, or somebody else has added to it since
+        if added is None:  # the stream is new here, or another process has added to it since
             added = self._insert(event, text, *self._transaction.row(_LAST, (event.stream,)) or (0, b""))
         if added is None:
             raise Conflict(f"another process is writing events of {event.stream!r}; try again")

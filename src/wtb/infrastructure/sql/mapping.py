@@ -1,4 +1,4 @@
-"""Mapping: rows to values of the domain, for rows that no hash covers."""
+"""Mapping: turns rows that no hash covers into values of the domain."""
 
 from __future__ import annotations
 

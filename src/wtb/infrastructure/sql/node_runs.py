@@ -45,7 +45,7 @@ NODE_RUN_SEAL = RowSeal(
         "figures",
     ),
 )
-"""Of `pending` the beginning is covered, which is the seal of all of it: a step need not hash a large result twice."""
+"""Covers only the beginning of `pending`, which is its own seal, so that a step need not hash a large result twice."""
 _PENDING = 15
 _PENDING_BYTES = 20
 
@@ -119,19 +119,19 @@ class SqlNodeRunRepository:
 
 
 def _facts(row: Any) -> Any:
-    """Return what the seal covers."""
+    """Return the values that the seal covers."""
     if row[_PENDING] is None:
         return row
     return (*row[:_PENDING], bytes(row[_PENDING][:_PENDING_BYTES]), *row[_PENDING + 1 :])
 
 
 def check_node_run(row: Any) -> None:
-    """Raise DamagedData unless a row with all fields is what was written."""
+    """Raise DamagedData if a row with all fields does not match its seal."""
     NODE_RUN_SEAL.check(_facts(row[:-1]), row[-1])
 
 
 def pending_in(codec: Codec, execution_id: str, id: str, stored: bytes | None) -> bytes | None:
-    """Return the result in a row that waits for its siblings, or raise DamagedData when it is not what was written."""
+    """Return the result in a row that waits for its siblings, or raise DamagedData if it does not match its seal."""
     return None if stored is None else unsealed(codec, (execution_id, id), stored, f"the result of node run {id!r}")
 
 
@@ -144,7 +144,7 @@ _TEMPLATE = NodeRun(
     input_id=None,
     started_at=from_us(0),
 )
-"""What rows are laid over: a history has thousands of them, and __init__ takes as long as reading the row."""
+"""The base for copies with a row's values: a history has thousands, and __init__ takes as long as reading the row."""
 
 
 @mapping("node run")

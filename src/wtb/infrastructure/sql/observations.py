@@ -1,4 +1,4 @@
-"""SqlObservationRepository: what runs read, in a table."""
+"""SqlObservationRepository: observations of what runs read, in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SqlPendingWriteRepository: what tasks wrote after a checkpoint; large values are blobs, as those of states are."""
+"""SqlPendingWriteRepository: the writes of tasks after a checkpoint; large values are blobs, like those of states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRITE_SEAL = RowSeal(
     key=("checkpoint_id", "task_id", "idx"),
     rest=("path", "channel", "data", "address", "created_at_us"),
 )
-"""Not the execution: a fork copies rows as they are, seal included."""
+"""Does not cover the execution: a fork copies rows unchanged, including the seal."""
 _FIELDS = f"execution_id, {WRITE_SEAL.covered}, seal"
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP = "ON CONFLICT DO NOTHING"
@@ -57,8 +57,8 @@ class SqlPendingWriteRepository:
         if final:
             self._insert(final, _KEEP, blobs)
         if len(final) < len(writes):
-            # Postgres refuses to change a row twice in one statement. LangGraph gives every answer that a task got so
-            # far, all under one number: the last holds those before it.
+            # Postgres refuses to change a row twice in one statement. LangGraph passes every answer that a task got so
+            # far, all under one number: the last one includes the earlier ones.
             last = {write[:4]: write for write in writes if write.number < 0}
             self._insert([*last.values()], _REPLACE, blobs)
         if blobs:

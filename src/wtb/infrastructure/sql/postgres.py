@@ -17,14 +17,14 @@ from wtb.domain.secrets import Masker
 from wtb.infrastructure.sql.database import Database, Transaction
 
 _FRESH_S = 10
-"""How long a connection to Postgres may lie idle before it is asked whether it still works.
+"""How long a connection to Postgres may be idle before it is tested.
 
-When the server goes, it says so at once; what lies between may drop an idle connection without a word."""
+A server that stops reports this at once; the network in between may drop an idle connection silently."""
 _USED_AT = "wtb_used_at"
 _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-"""A server whose machine is gone is given up after a minute; by itself Linux takes two hours to ask whether it is."""
+"""Gives up a server whose machine is gone after a minute; by default Linux waits two hours before it checks."""
 _REFUSED = "the server answers but refuses: check the user, the password, the database and its connection limit"
 
 
@@ -35,7 +35,7 @@ class _ServerGone(StorageUnavailable):
 class PipelinedTransaction(Transaction):
     """Sends changes without waiting for the server; the next query waits for all of them.
 
-    If a change fails, the next query fails, or at the latest the commit, which then keeps nothing.
+    If a change fails, the next query fails, or at the latest the commit, which then stores nothing.
     """
 
     __slots__ = ("_pipeline",)
@@ -43,8 +43,8 @@ class PipelinedTransaction(Transaction):
     def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
         super().__init__(database, connection, connection.driver_connection)
         self._pipeline: ExitStack | None = None
-        """Open while answers are to come, never while the transaction ends: as it closes one, psycopg asks the server
-        to flush, for which PgBouncer would take a server that nobody gives back."""
+        """Open while answers are pending, but never while the transaction ends: on closing it, psycopg asks the server
+        to flush, and PgBouncer would take a server for this that is never given back."""
 
     def _send(self, statement: str, parameters: Sequence[Any]) -> None:
         if self._pipeline is None:
@@ -62,7 +62,7 @@ class PipelinedTransaction(Transaction):
         return rows
 
     def _hear(self) -> None:
-        """Wait for the answers to all that was sent."""
+        """Wait for the answers to everything that was sent."""
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
@@ -72,11 +72,11 @@ class PipelinedTransaction(Transaction):
         super()._keep()
 
     def _undo(self) -> bool:
-        # Another connection costs little. Of this one, a prepared statement might fail for ever since somebody changed
-        # a table, or an interrupt might have left answers that nobody waits for; the server rolls back when it goes.
+        # A new connection costs little. On this one, a prepared statement might fail for ever because a table was
+        # changed, or an interrupt might have left unread answers. The server rolls back when the connection closes.
         if self._failed:
             self._driver.close()
-            with suppress(Exception):  # left to the collector, psycopg would warn of it
+            with suppress(Exception):  # psycopg would warn if it were left to the garbage collector
                 self._hear()
             return False
         self._hear()
@@ -86,9 +86,9 @@ class PipelinedTransaction(Transaction):
 
 
 def _prepare_where_it_lasts(connection: Any, record: object) -> None:
-    """Let psycopg prepare statements on the server, unless it is a different one with every transaction.
+    """Let psycopg prepare statements on the server, unless each transaction may get a different server.
 
-    A pooler such as PgBouncer tells its clients a process id that is not the server's.
+    A pooler such as PgBouncer gives its clients a process id that is not the server's.
     """
     connection.autocommit = True
     (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
@@ -98,7 +98,7 @@ def _prepare_where_it_lasts(connection: Any, record: object) -> None:
 
 
 def _drop_unless_idle(connection: Any, record: Any, state: object) -> None:
-    """Close a connection that nobody gave back, such as when an interrupt came before a `with` had begun."""
+    """Close a connection that was never given back, for example because an interrupt came before a `with` began."""
     if connection.pgconn.transaction_status or connection.pgconn.pipeline_status:
         record.invalidate()
 
@@ -143,7 +143,7 @@ class PostgresDatabase(Database):
         return self._engine
 
     def begin(self, *, readonly: bool = False) -> Transaction:
-        """Begin a transaction, on another connection when the server was restarted since this one was last used."""
+        """Begin a transaction; use another connection if the server was restarted since this one was last used."""
         try:
             return super().begin(readonly=readonly)
         except _ServerGone:
@@ -157,7 +157,7 @@ class PostgresDatabase(Database):
     def connect(self) -> sa.PoolProxiedConnection:
         connection = self._engine.raw_connection()
         driver: Any = connection.driver_connection
-        driver.autocommit = True  # BEGIN is sent by us: with what else it says, and once
+        driver.autocommit = True  # we send BEGIN ourselves, once and with its options
         return connection
 
     def give_back(self, connection: sa.PoolProxiedConnection) -> None:
@@ -203,7 +203,7 @@ class PostgresDatabase(Database):
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
             error = error.orig
-        reason = str(error).partition("\n")[0]  # libpq and the server go on with advice of their own
+        reason = str(error).partition("\n")[0]  # libpq and the server add their own advice
         if isinstance(error, self._errors.DataError | UnicodeEncodeError):
             return InvalidInput(f"{self.where} cannot hold a value: {reason}")
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):

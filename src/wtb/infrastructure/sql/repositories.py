@@ -75,8 +75,8 @@ EXECUTION_SEAL = RowSeal(
         "degraded",
     ),
 )
-"""Not what is changed alone: a step changes `version` and `updated_at_us`, whoever renews a lease when it expires, and
-anybody `request`. Damage there stops a run or delays it, and repeats nothing."""
+"""Does not cover columns that change alone: a step changes `version` and `updated_at_us`, a renewal the end of the
+lease, and anyone `request`. Damage there stops or delays a run, but repeats nothing."""
 _COVERED = len(EXECUTION_SEAL.rest) + 1
 _EXECUTION_FIELDS = f"{EXECUTION_SEAL.covered}, seal, version, lease_expires_at_us, updated_at_us"
 _ADD_EXECUTION = (
@@ -94,7 +94,7 @@ _ADVANCE_FENCED = _ADVANCE + _FENCE
 
 _MADE_BY_A_BATCH = "(metadata LIKE ? AND metadata NOT LIKE ?)"
 _A_BATCH, _A_FORK = '{"batch":"%', '%,"fork":true,%'
-"""Metadata are JSON with sorted keys and without spaces, and quotes inside their values are escaped."""
+"""Metadata is JSON with sorted keys and without spaces; quotes inside values are escaped."""
 
 
 class SqlExecutionRepository:
@@ -206,7 +206,7 @@ class SqlExecutionRepository:
             raise ExecutionNotFound(execution_id)
         for table in ("wtb_branches", "wtb_tool_calls", "wtb_rollbacks", "wtb_evaluations", "wtb_pending_writes"):
             self._transaction.run(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,))
-        # Runs that led to a checkpoint which forks go through stay with it: their visits are counted on.
+        # Node runs behind a checkpoint that a fork uses stay with it: the fork continues to count their visits.
         kept = "SELECT id FROM wtb_checkpoints WHERE execution_id = ?"
         statement = f"DELETE FROM wtb_node_runs WHERE execution_id = ? AND (last_id IS NULL OR last_id NOT IN ({kept}))"
         self._transaction.run(statement, (execution_id, execution_id))
@@ -287,7 +287,7 @@ BRANCH_SEAL = RowSeal(
 HEAD_SEAL = RowSeal(
     kind=FaultKind.BRANCH, table="wtb_branches", key=("id",), rest=("head_id",), column="head_seal", part="head"
 )
-"""A seal of its own, since every step moves the head and knows nothing else of the branch."""
+"""A separate seal, because every step moves the head and knows nothing else about the branch."""
 
 _BRANCH_FIELDS = f"{BRANCH_SEAL.covered}, seal, head_id, head_seal"
 _ADD_BRANCH = f"INSERT INTO wtb_branches ({_BRANCH_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -305,7 +305,7 @@ def _alive(lock: str) -> str:
 
 
 class SqlBranchRepository:
-    """Branches; a head is moved only from where it is expected, and only to a checkpoint that exists."""
+    """Branches; a head moves only from the expected checkpoint, and only to one that exists."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -368,7 +368,7 @@ class SqlBranchRepository:
 
 
 def _branch_facts(branch: Branch) -> tuple[Any, ...]:
-    """Return what the seal covers."""
+    """Return the values that the seal covers."""
     return branch.id, branch.execution_id, text_of(branch.name), branch.forked_from_id, to_us(branch.created_at)
 
 

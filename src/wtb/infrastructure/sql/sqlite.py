@@ -1,4 +1,4 @@
-"""SqliteDatabase: one file, one writer at a time, readers beside it."""
+"""SqliteDatabase: one file, with one writer at a time and readers beside it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _LONGEST_TURN_S = 0.1
-"""How long a writer waits for another of its process before it asks SQLite, which knows how long to wait at most."""
+"""How long a writer waits for others of its process before it asks SQLite, which applies the full timeout."""
 _SHORT_WAIT_S = 0.1
 _MOST_IDLE = 8
-"""Connections to SQLite that are kept open; each has a cache of its own."""
+"""The most idle connections to SQLite that stay open; each has its own cache."""
 
 
 class SqliteDatabase(Database):
@@ -38,11 +38,11 @@ class SqliteDatabase(Database):
         self.path = path
         self.synchronous = synchronous
         self.busy_timeout_s = busy_timeout_s
-        self._file = str(path.absolute())  # a program may change its folder
+        self._file = str(path.absolute())  # a program may change its working folder
         self._log = f"{os.path.realpath(path)}-wal"
         self._has_log = False
         self._opened: tuple[int, int] | None = None
-        """Device and inode of the file that this process uses."""
+        """The device and inode of the file that this process uses."""
         self._writing = threading.Lock()
         self._idle: deque[sqlite3.Connection] = deque()
 
@@ -75,7 +75,7 @@ class SqliteDatabase(Database):
     def check_in_place(self) -> None:
         """Raise StorageReplaced if the open file is no longer the one that others find under its name.
 
-        SQLite goes on with a file that was deleted, and everything that it writes is gone when the process ends.
+        SQLite continues with a deleted file, and everything that it writes is lost when the process ends.
         """
         found = self._look_at(self._file)
         if self._opened not in (None, (found.st_dev, found.st_ino)):
@@ -114,7 +114,7 @@ class SqliteDatabase(Database):
             self._idle.pop().close()
 
     def write_log_back(self) -> bool:
-        """Move everything from the log into the database file; False when others are using the log right now."""
+        """Move everything from the log into the database file; False if others are using the log right now."""
         try:
             with closing(sqlite3.connect(self._file, timeout=_SHORT_WAIT_S, isolation_level=None)) as connection:
                 busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -131,10 +131,10 @@ class SqliteDatabase(Database):
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
             if self._opened is not None:
-                self.check_in_place()  # a writer looks when it has committed
+                self.check_in_place()  # a writer checks this after its commit
             transaction.run("BEGIN")
             return
-        # SQLite lets a second writer sleep for a millisecond and more; in one process they can wait for each other.
+        # SQLite makes a second writer sleep for at least a millisecond; a lock is quicker within one process.
         if self._writing.acquire(timeout=_LONGEST_TURN_S):
             transaction.turn = self._writing
         transaction.run("BEGIN IMMEDIATE")
@@ -145,7 +145,7 @@ class SqliteDatabase(Database):
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
-        # A damaged byte made a text invalid: read it with escapes, so that the hash of its row can tell which.
+        # A damaged byte made a text invalid: read it with escapes, so that the row's hash shows which row is damaged.
         driver.text_factory = _escaped
         try:
             return super().fetch(driver, statement, parameters)
@@ -153,7 +153,7 @@ class SqliteDatabase(Database):
             driver.text_factory = str
 
     def translated(self, error: Exception) -> Exception:
-        error = getattr(error, "orig", None) or error  # of SQLAlchemy, as migrations raise it
+        error = getattr(error, "orig", None) or error  # migrations raise SQLAlchemy's errors
         if isinstance(error, OverflowError | UnicodeEncodeError):
             return InvalidInput(f"{self.path} cannot hold a value: {error}")
         if not isinstance(error, sqlite3.Error):
@@ -167,7 +167,7 @@ class SqliteDatabase(Database):
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction that is kept only if the database file is still in place."""
+    """A transaction whose commit succeeds only if the database file is still in place."""
 
     __slots__ = ()
 
@@ -184,9 +184,9 @@ _WHILE_IN_USE = (
 
 
 def _enter_wal(connection: sqlite3.Connection, timeout_s: float) -> bool:
-    """Switch to WAL, waiting for others who do so to a new file at the same moment: here SQLite itself does not.
+    """Switch to WAL; wait for processes that do the same to a new file, because SQLite itself does not wait here.
 
-    Return whether that worked: some file systems cannot do it.
+    Return whether it worked: some file systems do not support it.
     """
     end = time.monotonic() + timeout_s
     while True:

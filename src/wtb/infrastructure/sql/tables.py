@@ -1,9 +1,9 @@
 """The tables. Migrations create them; this is their required result.
 
-On SQLite checkpoints and node runs lie in the order of their keys, without a rowid: one page less a step for each. The
-boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`); `data`,
-`failure`, `metadata` and the like are JSON text. A `seal` is a checksum of its row (see seals.py); rows from before
-there were seals have none until they are written again.
+On SQLite, checkpoints and node runs are stored in the order of their keys, without a rowid: this saves a page per step
+for each. The boundaries of visits are a view over the node runs. Times are microseconds since 1970 in UTC (`…_us`);
+`data`, `failure`, `metadata` and the like are JSON text. A `seal` is a checksum of its row (see seals.py); rows written
+before seals existed have none until they are written again.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ node_boundaries = DDL(  # type: ignore[no-untyped-call]
     "CREATE VIEW wtb_node_boundaries AS SELECT execution_id, id AS node_run_id, branch_id, node, visit, status, "
     "first_id, last_id, checkpoint_count, tool_count, started_at_us, ended_at_us, failure FROM wtb_node_runs"
 )
-"""Where each visit of a node begins and ends, for dashboards and whoever else reads SQL."""
+"""The beginning and end of each node visit, for dashboards and other readers of SQL."""
 
 event.listen(node_runs, "after_create", node_boundaries)
 

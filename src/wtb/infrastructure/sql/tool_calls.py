@@ -22,9 +22,9 @@ CALL_FIELDS = (
     "execution_id, node_run_id, identity, sequence, kind, tool, effects, arguments, status, error, "
     "started_at_us, ended_at_us, started_step, started_number, ended_step, result"
 )
-"""What the seal of a result covers, and then the result."""
+"""The columns that the seal of a result covers, then the result."""
 _FIRST_PLACE = 12
-"""Where the steps begin: rows from before they were recorded have none, and seals without them."""
+"""The index of the first step column: older rows have no steps, and their seals do not cover them."""
 
 FIGURES_SEAL = RowSeal(
     kind=FaultKind.TOOL_CALL,
@@ -33,7 +33,7 @@ FIGURES_SEAL = RowSeal(
     rest=("figures",),
     part="figures",
 )
-"""Figures came later than the seal before the result. Most calls have none, and then no second seal either."""
+"""Figures were added after the seal of the result. Most calls have none, and then no second seal either."""
 
 _SAVE = (
     f"INSERT INTO wtb_tool_calls ({CALL_FIELDS}, figures, seal) "
@@ -69,7 +69,7 @@ class SqlToolCallRepository:
             call.effects.value,
             self._codec.encode(dict(call.arguments), f"{call.tool}()")[0],
             call.status.value,
-            None if call.error is None else json.dumps(call.error),  # it may hold what no database takes as text
+            None if call.error is None else json.dumps(call.error),  # it may hold characters that no database accepts
             to_us(call.started_at),
             None if call.ended_at is None else to_us(call.ended_at),
             call.started_step,
@@ -122,7 +122,7 @@ class SqlToolCallRepository:
 
 
 def result_in(codec: Codec, row: Sequence[Any]) -> bytes:
-    """Return the result in a row, or raise DamagedData when the row is not what was written."""
+    """Return the result in a row, or raise DamagedData if the row does not match its seal."""
     return unsealed(codec, _covered(row[:-1]), row[-1], f"call {row[2]!r} of run {row[0]!r}")
 
 
@@ -141,5 +141,5 @@ def _figures_text(call: ToolCall) -> str | None:
 
 
 def _error(text: str | None) -> str | None:
-    """Return what was said; rows of the first versions hold it as it is, which never begins with a quote."""
+    """Return the error message; rows of the first versions hold it as plain text, which never begins with a quote."""
     return json.loads(text) if text is not None and text.startswith('"') else text

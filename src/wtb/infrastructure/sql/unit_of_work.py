@@ -45,7 +45,7 @@ class SqlStorage(StorageParts):
 
 
 class SqlUnitOfWork(TransactionalUnitOfWork):
-    """A transaction of the database; each repository is made when it is first used, since a step uses few of them."""
+    """A transaction of the database; each repository is created when it is first used, because a step uses few."""
 
     def __init__(self, storage: SqlStorage, *, readonly: bool) -> None:
         super().__init__(storage.bus, readonly=readonly)

@@ -38,9 +38,9 @@ from wtb.infrastructure.upkeep.rows import (
 )
 
 _MOST_TOLD = 5
-"""Lines that are repeated of what SQLite says about a table."""
+"""The most lines of SQLite's report about a table that are repeated."""
 _SMALL, _LARGE = 500, 32
-"""Rows in a page: of those that are small, and of those that may hold a whole table of contents."""
+"""Rows per page: for small rows, and for rows that may hold a whole manifest or tree."""
 
 _CHECKPOINTS = f"SELECT {', '.join(CheckpointRow._fields)}, payload FROM wtb_checkpoints WHERE id > ? ORDER BY id"
 _KEYFRAMES = "SELECT checkpoint_id, payload FROM wtb_keyframes WHERE checkpoint_id > ? ORDER BY checkpoint_id"
@@ -90,9 +90,9 @@ _SEALS = (
     (EVALUATION_SEAL, {"execution_id": "", "id": ""}),
     (OBSERVATION_SEAL, {"trace_id": "", "number": -1}),
 )
-"""Seals that are checked by themselves, each with the primary key of its table and what comes before all of its values.
+"""Seals that are checked separately, each with its table's primary key and a value before all keys.
 
-Runs, node runs and calls are read for more than that, and checked on the way.
+Runs, node runs and calls are read for other reasons, and checked on the way.
 """
 
 
@@ -205,7 +205,7 @@ class SqlUpkeepRows:
 
     def shared_commits(self) -> Iterator[str]:
         for key, status, value in self._pages(_SHARED, (b"",), (0,), _SMALL):
-            with suppress(ValueError, AttributeError, DamagedData):  # a result that nobody can read is made again
+            with suppress(ValueError, AttributeError, DamagedData):  # an unreadable result is made again
                 commit_id = file_commit_in(shared_result_in(self._codec, bytes(key), status, value))
                 if commit_id is not None:
                     yield commit_id
@@ -219,7 +219,7 @@ class SqlUpkeepRows:
             yield EventRow(*row)
 
     def _pages(self, statement: str, start: Sequence[Any], key: Sequence[int], size: int) -> Iterator[Any]:
-        """Yield all rows; `key` says which columns are what the statement goes on from."""
+        """Yield all rows; `key` names the columns from which the statement continues with the next page."""
         after = tuple(start)
         while True:
             rows = self._transaction.rows(f"{statement} LIMIT {size}", after)
@@ -233,7 +233,7 @@ class SqlUpkeepRows:
         return {bytes(address) for (address,) in self._transaction.run_in(statement, sorted(addresses), before_us)}
 
     def drop_file_commits(self, commit_ids: Collection[str], before_us: int) -> set[str]:
-        # Locked against whoever saves the same tree, or builds on it, until the end of the transaction.
+        # The lock keeps others from saving the same tree, or building on it, until the end of the transaction.
         lock = " FOR UPDATE" if self._transaction.database.lock_suffix else ""
         statement = f"SELECT id FROM wtb_file_commits WHERE created_at_us < ? AND id IN (??) ORDER BY id{lock}"
         unused = {id for (id,) in self._transaction.run_in(statement, sorted(commit_ids), before_us)}
@@ -257,7 +257,7 @@ class SqlUpkeepRows:
 
 
 def _checked(seal: RowSeal, facts: Mapping[str, Any], row: Sequence[Any]) -> CheckedRow:
-    """Return whether a row is whole; it begins with its seal, and the covered columns follow."""
+    """Return a checked row; it begins with its seal, and the covered columns follow."""
     problem = ""
     try:
         seal.check(row[1:], row[0])

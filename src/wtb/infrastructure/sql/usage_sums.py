@@ -1,4 +1,4 @@
-"""UsageSums: tokens and money of node runs, summed by the database out of their figures, which are JSON text."""
+"""UsageSums: the tokens and money of node runs; the database sums them from their figures, which are JSON text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AND (SELECT COUNT(*) - COUNT(DISTINCT step) FROM wtb_checkpoints WHERE execution
 AND h.step = (SELECT MAX(step) FROM wtb_checkpoints WHERE execution_id = h.execution_id)
 AND (SELECT parent_id FROM wtb_checkpoints WHERE execution_id = h.execution_id ORDER BY step LIMIT 1) IS NULL
 """
-"""The run of which a line is all: no two of its checkpoints have the same step, and it is no fork."""
+"""The run that a line covers completely: no two of its checkpoints have the same step, and it is not a fork."""
 _COMPLETED = "execution_id = ? AND status = 'completed' AND last_id IS NOT NULL"
 _ON_LINE = (
     "execution_id IN (SELECT line_execution FROM line) AND last_id IN (SELECT line_id FROM line) "
@@ -37,16 +37,16 @@ _NAMES, _NUMBERS = ("models", "unpriced"), ("input_tokens", "output_tokens", "co
 
 
 class _Dialect(NamedTuple):
-    """How a database reads JSON."""
+    """The JSON functions of a database."""
 
     runs: str
     """The node runs that are summed."""
     name: str
     number: str
     find: str
-    """Where a text lies in the figures; 0 when it is not in them."""
+    """The position of a text in the figures; 0 if it is not there."""
     refused: tuple[str, ...]
-    """Figures that hold one of these cannot be read by the database, and are left to Python."""
+    """Texts that the database cannot read in figures; Python reads such figures."""
 
 
 _DIALECTS = {
@@ -57,8 +57,8 @@ _DIALECTS = {
         "instr(figures, '{text}')",
         (),
     ),
-    # As numeric: floats would be summed in whichever order. Postgres knows JSON of fewer characters than Python does.
-    # OFFSET 0 makes it read the text once a row, and not once a column.
+    # It sums as numeric, because the sum of floats depends on their order. Postgres accepts fewer characters in JSON
+    # than Python. OFFSET 0 makes it read the text once per row, not once per column.
     "postgresql": _Dialect(
         "(SELECT figures, status, last_id, figures::jsonb -> 'usage' AS used FROM wtb_node_runs "
         "WHERE {where} OFFSET 0) AS runs",
@@ -69,30 +69,30 @@ _DIALECTS = {
     ),
 }
 _SPENT_APART = ('"spent"', '"shared"')
-"""What figures hold when something else than `usage` was spent."""
+"""The keys in figures whose spending differs from `usage`."""
 
 
 class UsageSums:
-    """Sums inside one transaction. The database sums `usage`; Python what is spent apart or cannot be read there."""
+    """Sums inside one transaction. The database sums `usage`; Python sums other spending, and unreadable figures."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._dialect = _DIALECTS[transaction.database.dialect]
 
     def of_line(self, head_id: CheckpointId) -> Usage | None:
-        """Return what led to a checkpoint; None when figures of it are not kept."""
+        """Return the usage of the line to a checkpoint; None if some of its figures are not stored."""
         whole = self._transaction.row(_IS_WHOLE_RUN, (head_id,))
-        # Most lines are; then the line need not be walked, which takes longer than to sum it.
+        # Most lines are a whole run; then the line need not be walked, which takes longer than the sum.
         rows = _Rows(_COMPLETED, whole) if whole else _Rows(_ON_LINE, (head_id, _FIRST_STEP), LINE)
         return self._sum(rows, attrgetter("usage"), self._dialect.refused)
 
     def spent(self, execution_id: ExecutionId) -> Usage | None:
-        """Return what a run has spent on all lines; None when figures of it are not kept."""
+        """Return what a run has spent on all lines; None if some of its figures are not stored."""
         apart = (*_SPENT_APART, *self._dialect.refused)
         return self._sum(_Rows("execution_id = ?", (execution_id,)), attrgetter("spent"), apart)
 
     def _sum(self, rows: _Rows, part: Callable[[Figures], Usage], apart: Sequence[str]) -> Usage | None:
-        """Return the sum over node runs: `usage` by the models that used it, and a part of figures that lie apart."""
+        """Return the sum over node runs: `usage` by model, plus a part of the figures that Python reads."""
         found = self._sum_usage(rows, apart)
         if found is None or not apart:
             return found
@@ -120,7 +120,7 @@ class UsageSums:
 
 
 class _Rows(NamedTuple):
-    """Which node runs are summed."""
+    """The condition that selects the node runs to sum."""
 
     where: str
     values: Sequence[Any]

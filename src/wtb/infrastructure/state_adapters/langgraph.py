@@ -1,7 +1,7 @@
-"""GraphEngine: a LangGraph graph, one superstep at a time.
+"""GraphEngine: drives a LangGraph graph, one superstep at a time.
 
-LangGraph decides what runs, with which input, and what becomes of the channels; WTB runs each node and keeps each
-checkpoint. A superstep is one invocation that begins from a checkpoint in memory and interrupts after it.
+LangGraph decides which nodes run, with which input, and updates the channels; WTB runs each node and stores each
+checkpoint. A superstep is one invocation that starts from a checkpoint in memory and interrupts after one step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INPUTS = StateValues()
 
 
 class Hosting:
-    """A graph with its nodes in WTB's hands, compiled once for each choice of variants."""
+    """A graph whose nodes WTB runs, compiled once for each choice of variants."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -45,20 +45,20 @@ class Hosting:
         self._compiled: dict[tuple[int, ...], tuple[Any, App, StateValues]] = {}
 
     def compiled(self, definition: WorkflowDefinition) -> tuple[App, StateValues]:
-        """Return the graph with the nodes of a definition, and how its values are stored."""
+        """Return the graph with the nodes of a definition, and the converter for its values."""
         key = tuple(id(node.function) for node in definition.nodes)
         if key not in self._compiled:
             hosted = {node.name: self._hosted(node) for node in definition.nodes}
             app = self.graph.with_nodes(hosted, _StepSaver(None))
             home = self.graph.builder.state_schema.__module__
-            values = StateValues(_saver_of(app).serde, home=home)  # which knows the types of the state
+            values = StateValues(_saver_of(app).serde, home=home)  # this serde knows the types of the state
             for each in hosted.values():
                 each.values = values
-            self._compiled[key] = (definition.nodes, app, values)  # with the nodes, so that no other gets their ids
+            self._compiled[key] = (definition.nodes, app, values)  # holding the nodes keeps their ids unique
         return self._compiled[key][1:]
 
     def kept(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an input as it is stored, with its messages and other objects."""
+        """Return an input in its stored form, with its messages and other objects."""
         return {key: _INPUTS.store(value, f"input {key!r}") for key, value in given.items()}
 
     def restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Hosting:
 
     @cached_property
     def _values(self) -> StateValues:
-        """How values are stored, for all variants: the schema names the classes."""
+        """The converter for values of all variants: the schema names the classes."""
         return self.compiled(WorkflowDefinition(name=self.graph.name, nodes=self.graph.nodes()))[1]
 
     def _hosted(self, node: Node) -> HostedNode:
@@ -107,7 +107,7 @@ class GraphEngine:
         return Standpoint(state=state, next_nodes=nodes, memory=self._memory(saver))
 
     def _with_defaults(self, checkpoint: Any) -> Any:
-        """Return a checkpoint with what reducers begin with: LangGraph stores a channel when it is written to."""
+        """Return a checkpoint with the initial values of reducers: LangGraph stores only channels that were written."""
         values, versions = dict(checkpoint["channel_values"]), dict(checkpoint["channel_versions"])
         for name in self._keys:
             channel = self._graph.channels[name]
@@ -159,7 +159,7 @@ class GraphEngine:
         sent = len(at.memory["hidden"].get(SENT, ()))
 
         def order(position: int) -> tuple[bool, Any]:
-            """LangGraph applies what nodes wrote by name, and after that, in order, what was sent to nodes."""
+            """LangGraph applies writes of nodes sorted by name, then, in order, those of nodes that got a `Send`."""
             return position < sent, position if position < sent else at.next_nodes[position]
 
         values = {name: restore(value) for name, value in at.state.items()}
@@ -169,8 +169,8 @@ class GraphEngine:
     def _invoked(
         self, saver: _StepSaver, given: Any, at: Standpoint, *, made: Make | None = None, **interrupts: Any
     ) -> tuple[str, ...]:
-        """Let the graph run up to its next interrupt, and return which nodes are due then."""
-        # A node of another run may run this one: LangGraph would take it for a part of that.
+        """Run the graph up to its next interrupt, and return the nodes that are due then."""
+        # A node of another run may start this run: LangGraph would take this one for a part of that.
         around = var_child_runnable_config.set(None)
         try:
             return self._streamed(saver, given, at, made, interrupts)
@@ -226,7 +226,7 @@ class GraphEngine:
         )
 
     def _lists_of(self, state: State) -> dict[str, LiveList]:
-        """Return the lists of a state: those of the last step, unless somebody has changed the state since."""
+        """Return the lists of a state: those of the last step, unless the state has changed since."""
         if state is not self._made:
             found = {name: value for name, value in state.items() if type(value) is list}
             self._lists = {name: LiveList(value, self._values.restore_item) for name, value in found.items()}
@@ -236,10 +236,10 @@ class GraphEngine:
     def _state(
         self, before: State, versions: Mapping[str, Any], checkpoint: Mapping[str, Any]
     ) -> tuple[StateDelta, State]:
-        """Return what the superstep made of the state: channels with another version, lists by what changed in them."""
+        """Return the superstep's changes and the new state: channels with a new version, lists by changed parts."""
         values = {key: value for key, value in checkpoint["channel_values"].items() if not _is_hidden(key)}
         lists = self._lists_of(before)
-        self._made = None  # the lists go on from here: what fails below leaves them of no use
+        self._made = None  # the lists change from here on: a failure below leaves them unusable
         changes: dict[str, tuple[Change, ...]] = {}
         for channel, value in values.items():
             if channel not in before or checkpoint["channel_versions"].get(channel) != versions.get(channel):
@@ -263,10 +263,10 @@ class GraphEngine:
         return lists[channel].change(value, lambda item: self._values.store_item(item, where))
 
     def _memory(self, saver: _StepSaver) -> Mapping[str, Any]:
-        """Return what LangGraph needs, beside the state, to continue.
+        """Return the data besides the state that LangGraph needs to continue.
 
-        What each node has seen is not needed, and would grow with the graph: what starts a node of a StateGraph is gone
-        when it has run.
+        The versions that each node has seen are not needed, and would grow with the graph: the channel that starts a
+        node of a StateGraph is empty once the node has run.
         """
         checkpoint, store = saver.checkpoint, self._values.store
         values = checkpoint["channel_values"]
@@ -300,14 +300,14 @@ def _place(channel: str) -> str:
 
 
 def _is_hidden(channel: str) -> bool:
-    """Whether a channel is LangGraph's own: who starts whom, and what was sent to whom."""
+    """Whether a channel is LangGraph's own: it starts nodes, or carries what was sent to them."""
     return is_routing(channel) or channel.startswith("__")
 
 
 class _StepSaver(BaseCheckpointSaver[str]):
-    """Holds the checkpoint that a superstep starts from, and takes the one that it ends with.
+    """Holds the checkpoint that a superstep starts from, and receives the one that it ends with.
 
-    Subgraphs have none: a subgraph is one node, and runs as a whole.
+    Subgraphs have no checkpoints: a subgraph is one node, and runs as a whole.
     """
 
     def __init__(self, begin: CheckpointTuple | None) -> None:
@@ -318,7 +318,7 @@ class _StepSaver(BaseCheckpointSaver[str]):
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What the channels hold at the beginning."""
+        """The values of the channels at the beginning."""
         return {} if self._begin is None else self._begin.checkpoint["channel_values"]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -329,13 +329,13 @@ class _StepSaver(BaseCheckpointSaver[str]):
         return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
 
     def with_allowlist(self, extra_allowlist: Any) -> _StepSaver:
-        """Let the serialiser build these types too, and stay the one that is asked for the checkpoint afterwards."""
+        """Let the serialiser build these types too, but return this same saver, which receives the checkpoint."""
         allowing: Any = super().with_allowlist(extra_allowlist)
         self.serde = allowing.serde
         return self
 
     def put_writes(self, config: RunnableConfig, writes: Any, task_id: str, task_path: str = "") -> None:
-        """StoreResult nothing: WTB keeps what nodes returned."""
+        """Store nothing: WTB stores the nodes' results itself."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)

@@ -1,4 +1,4 @@
-"""NativeEngine: workflows of WTB's own, by their edges, joins and reducers."""
+"""NativeEngine: drives WTB's own workflows by their edges, joins and reducers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from wtb.domain.workflow import Node, WorkflowDefinition
 _log = masked_logger(__name__)
 
 _MOST_MEMBERS = 32
-"""Threads of one parallel superstep."""
+"""The most threads of one parallel superstep."""
 
 
 class NativeEngine:
-    """Runs the members of a superstep at the same time, and applies their results in the order of definition."""
+    """Runs the nodes of a superstep at the same time, and applies their results in the order of definition."""
 
     has_memory = False
     hosts_functions = True
@@ -74,7 +74,7 @@ class NativeEngine:
             return [make(0, at.state, self._call(nodes[0], at.state))]
         with ThreadPoolExecutor(min(len(nodes), _MOST_MEMBERS), thread_name_prefix="wtb-member") as pool:
             calls = [self._call(node, at.state) for node in nodes]
-            around = [copy_context() for _ in nodes]  # its variables say on which event loop async nodes run
+            around = [copy_context() for _ in nodes]  # context variables name the event loop for async nodes
 
             def made(position: int) -> Mapping[str, Any] | None:
                 return around[position].run(make, position, at.state, calls[position])
@@ -99,7 +99,7 @@ class NativeEngine:
     def _lost(self, view: StateView, returned: Mapping[str, Any]) -> str:
         """Return the keys that a node changed in place and did not return, for a warning.
 
-        Unless all changes are to be reported, only a node that returned nothing is, with the keys that it assigned.
+        Unless all changes must be reported, only a node that returned nothing is, with the keys that it assigned.
         """
         if self._warn_of_changes:
             return ", ".join(key for key in view.changed_in_place() if key not in returned)
@@ -107,7 +107,7 @@ class NativeEngine:
 
 
 def _owned(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy of an input that its giver cannot change any more."""
+    """Return a copy of an input that the caller can no longer change."""
     try:
         return {key: copied(value) for key, value in given.items()}
     except Exception:  # noqa: BLE001  what cannot be copied (a lock) cannot be stored: the codec says where it lies

@@ -49,7 +49,7 @@ class Graph:
     is_async: bool = False
     """Whether nodes that can be called and awaited are awaited."""
     _known: dict[int, tuple[Any, Runnable[Any, Any]]] = field(default_factory=dict)
-    """The runnable of each node, by the id of the function that stands for its code."""
+    """The runnable of each node, by the id of the function that represents its code."""
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class Graph:
         context: Any = None,
         is_async: bool = False,
     ) -> Graph:
-        """Take a StateGraph, compiled or not; InvalidInput says what to change when WTB cannot run it."""
+        """Take a StateGraph, compiled or not; raise InvalidInput that says what to change if WTB cannot run it."""
         builder = graph.builder if isinstance(graph, CompiledStateGraph) else graph
         if not isinstance(builder, StateGraph):
             raise InvalidInput(
@@ -136,7 +136,7 @@ class Graph:
 
     @property
     def surroundings(self) -> Mapping[str, Any]:
-        """Everything else that results depend on, beside the state and the nodes."""
+        """Everything that results depend on besides the state and the nodes."""
         return {"context": self.context, "config": dict(self.config), "schema": self.builder.state_schema}
 
     def with_nodes(self, runnables: Mapping[str, Runnable[Any, Any]], checkpointer: BaseCheckpointSaver[Any]) -> App:
@@ -155,7 +155,7 @@ class Graph:
         return self._coerced(node) if known is None else known[1]
 
     def function_for(self, implementation: Any) -> Any:
-        """Return the function that stands for the code of a node's implementation."""
+        """Return the function that represents the code of a node's implementation."""
         if not isinstance(implementation, Runnable):
             return implementation
         function = function_of(implementation)
@@ -232,12 +232,12 @@ def _without_context(function: Any) -> Any:
 
 
 def _given(returned: Any) -> Any:
-    """Return what a mock gives; an object that was recorded alone is under the key RAW."""
+    """Return a mock's result; an object that was recorded alone is under the key RAW."""
     return returned[RAW] if type(returned) is dict and RAW in returned else returned
 
 
 class Nested:
-    """A graph as a node of another; its nodes, edges and channels stand for its code."""
+    """A graph as a node of another; its nodes, edges and channels represent its code."""
 
     def __init__(self, graph: App) -> None:
         builder = graph.builder
@@ -262,7 +262,7 @@ def _of_graph(graph: App) -> Any:
 
 @known_as(Nested)
 def _of_nested(nested: Nested) -> Any:
-    """Return the nodes, edges and channels that stand for a graph's code."""
+    """Return the nodes, edges and channels that represent a graph's code."""
     return vars(nested)
 
 
@@ -273,7 +273,7 @@ def _of_runnable(runnable: Runnable[Any, Any]) -> Any:
 
 
 def function_of(runnable: Any) -> Callable[..., Any]:
-    """Return the function that a node was made of, which stands for its code; the runnable when there is none."""
+    """Return the function that a node was made from, which represents its code; the runnable if there is none."""
     if isinstance(runnable, CompiledStateGraph):
         return Nested(runnable)
     if isinstance(runnable, RunnableBinding):  # what it binds counts too

@@ -101,7 +101,7 @@ class HostedNode(Runnable[Any, Any]):
         returned = step.make(step.position(config["metadata"]), _StoredInput(input, self.values), call)
         if returned is None:
             raise GraphInterrupt  # the superstep has no result, but its other nodes finish
-        return restored_update(returned, self.values)  # the same, wherever and whenever the node ran
+        return restored_update(returned, self.values)  # the same result, wherever and whenever the node ran
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the node from a thread of ours: those of the loop are few, and the node may need one for a tool."""

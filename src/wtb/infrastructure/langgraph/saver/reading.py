@@ -18,7 +18,7 @@ from wtb.infrastructure.langgraph.saver.threads import Thread, all_threads
 from wtb.infrastructure.langgraph.values import ChannelValues
 
 _PAGE = 200
-"""The number of checkpoints that are read together: what they share is decoded once."""
+"""The number of checkpoints that are read together; data that they share is decoded once."""
 
 
 class _Candidate(NamedTuple):
@@ -90,7 +90,7 @@ class CheckpointReader:
         yield from islice(chain.from_iterable(pages), None if limit is None else max(limit, 0))
 
     def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, Any]:
-        """Return what rebuilds delta channels: the last stored value before a checkpoint, and the writes since.
+        """Return the data to rebuild delta channels: the last stored value before a checkpoint, and the writes since.
 
         One pass over the ancestors follows every channel back to its value.
         """

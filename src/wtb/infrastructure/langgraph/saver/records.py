@@ -1,7 +1,7 @@
-"""Records: the facts about a LangGraph checkpoint beside its channel values, and its place in our tables.
+"""Records: the facts about a LangGraph checkpoint besides its channel values, and its place in our tables.
 
 A thread is an execution, a namespace is a family of its branches, and a checkpoint is one of ours with the same id. The
-record (versions, metadata) is stored with what the step returned, so that the state holds the user's channels only.
+record (versions, metadata) is stored with the step's returned values, so that the state holds only the user's channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wtb.infrastructure.langgraph.plain_data import packed
 from wtb.infrastructure.langgraph.values import ChannelValues
 
 RETURNED = "langgraph"
-"""The name of the record among what nodes returned."""
+"""The name of the record among the values that nodes returned."""
 _RECORD = "checkpoint"
 
 UNSNAPSHOTTED = "counters_since_delta_snapshot"
@@ -125,7 +125,7 @@ def next_nodes(routing: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _waits(channel: tuple[str, Any]) -> bool:
-    """Whether a join has heard of some of its sources; one of a deferred node also holds whether it is due."""
+    """Whether some of a join's sources have arrived; the join of a deferred node also records whether it is due."""
     name, value = channel
     heard = value[0] if type(value) in (tuple, list) and value else value
     return name.startswith(_ROUTING[1]) and bool(heard)

@@ -45,7 +45,7 @@ class TaskWrites:
         self._unsettled.acquire()
 
     def wait(self, timeout_s: float = -1) -> None:
-        """Wait until somebody has stored them, or has failed to do so."""
+        """Wait until the writes are stored, or storing them has failed."""
         if self._unsettled.acquire(timeout=timeout_s):
             self._unsettled.release()
 

@@ -1,4 +1,4 @@
-"""Writing: stores what changed between a LangGraph checkpoint and its parent, in one transaction."""
+"""Writing: stores the changes between a LangGraph checkpoint and its parent, in one transaction."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CheckpointWriter:
     def put(self, put: Put) -> None:
         """Store a checkpoint, with the writes of the tasks before it if they still wait in the buffer.
 
-        If somebody else has moved the head meanwhile, the checkpoint begins a branch of its own.
+        If another process has moved the head meanwhile, the checkpoint begins its own branch.
         """
         taken = self._buffer.take(put.parent)
         self._heads.announce(put.place)
@@ -86,7 +86,7 @@ class CheckpointWriter:
         for tried in range(_TRIES):
             try:
                 return self._put_once(put, writes)
-            except (Conflict, AlreadyExists):  # somebody moved the head, or began the thread at the same moment
+            except (Conflict, AlreadyExists):  # another process moved the head, or began the thread at the same moment
                 if tried == _TRIES - 1:
                     raise
         raise AssertionError
