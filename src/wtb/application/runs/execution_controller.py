@@ -193,7 +193,7 @@ class ExecutionController:
         workspace: Path | None = None,
         **facts: Any,
     ) -> _NewRun:
-        """Check the workflow, start its engine and record the run. Every new run is made here."""
+        """Check the workflow, start its engine and record the run, for both `create` and `start`."""
         definition.validate(self._conditions)
         options.check(definition)
         files = None if workspace is None else self._equipment.workspaces.prepare(_folder(workspace), None)

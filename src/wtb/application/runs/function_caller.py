@@ -115,7 +115,7 @@ class FunctionCaller:
         return _checked(node, returned, state)
 
     def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
-        """Call a function that is not a node's, and wait for it if it returns a coroutine."""
+        """Call a function that is no WTB node, such as an evaluator, and wait for it if it returns a coroutine."""
         is_sync = not inspect.iscoroutinefunction(function)
         returned = function() if timeout_s is None or not is_sync else self._in_thread(name, function, timeout_s)
         return self._awaited(name, returned, timeout_s) if inspect.iscoroutine(returned) else returned

@@ -70,7 +70,7 @@ class HeadEditor:
         return head
 
     def thin(self, at: Position) -> None:
-        """Delete the checkpoints between the run's first and last that have no name and no branch."""
+        """Delete the checkpoints between the run's first and last that have no name and start no branch."""
         with self._storage.unit_of_work() as uow:
             history = uow.checkpoints.load_history(at.execution.id)
             kept = {id for branch in history.branches for id in (branch.forked_from_id, branch.head_id)}

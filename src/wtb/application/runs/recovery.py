@@ -101,7 +101,7 @@ class Recovery:
         return [call.started_number for call in calls if call.started_number is not None]
 
     def _inherited(self, at: Position, history: ExecutionHistory) -> NodeRun:
-        """Record a node run that begins inside another: it reuses the results of calls made before that point."""
+        """Record a node run that begins inside another: it reuses the calls up to there that are in effect."""
         known = next((run for run in history.node_runs if run.id == at.head.node_run_id), None)
         assert at.head.node is not None
         assert at.head.visit is not None
