@@ -65,7 +65,7 @@ def read_event(codec: Codec, row: EventRow) -> RecordedEvent:
 
 
 def check_numbering(stream: str | None, by: EventNumber) -> None:
-    """Raise InvalidInput if events are to be found by their number in a stream, and no stream is given."""
+    """Raise InvalidInput if events are numbered by stream, but no stream is given."""
     if by == "sequence" and stream is None:
         raise InvalidInput("events have a sequence number only within a stream; give `stream`, or use by='position'")
 

@@ -1,4 +1,4 @@
-"""JSON as stored (one text for equal data, plain ASCII, so that every database keeps it as it is), and as given."""
+"""JSON texts: as stored (the same ASCII text for equal data, which every database keeps unchanged), and from people."""
 
 from __future__ import annotations
 

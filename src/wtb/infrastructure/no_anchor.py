@@ -25,4 +25,4 @@ class NoAnchor:
         """There is nothing to repair."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to close."""

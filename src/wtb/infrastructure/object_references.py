@@ -16,7 +16,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 def describe(value: Any) -> Any:
-    """Return plain JSON from which `described` makes an equal object; raise InvalidInput if there is no way.
+    """Return plain JSON from which `described` makes an equal object; raise InvalidInput if that is impossible.
 
     A function or a class is named by its module. An instance is named by its class and its fields.
     """
@@ -47,7 +47,7 @@ def described(data: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return what an instance is made of."""
+    """Return the fields of an instance."""
     if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
     if getattr(value, "__dict__", None):
@@ -56,7 +56,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _name_of(value: Any) -> str | None:
-    """Return the reference of something that can be imported; None for an instance that has to be made."""
+    """Return the reference of an object that can be imported; None for an instance, which must be created."""
     if isinstance(value, Enum):
         return f"{_importable(type(value))}.{value.name}"
     if inspect.isroutine(value) or isinstance(value, type):
@@ -65,7 +65,7 @@ def _name_of(value: Any) -> str | None:
 
 
 def _name_in_module(value: Any) -> str | None:
-    """Return the name of an object that a decorator put in the place of a function, as `@wtb.evaluator` does."""
+    """Return the name of an object that replaced a function through a decorator, such as `@wtb.evaluator`."""
     function = getattr(value, "evaluate", None)
     if not inspect.isfunction(function):
         return None

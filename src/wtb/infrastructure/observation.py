@@ -1,10 +1,10 @@
-"""ProcessObserver: notes which files, folders, modules and variables the user's functions read, by an audit hook.
+"""ProcessObserver: records the files, folders, modules and variables that the user's functions read, by an audit hook.
 
-A read belongs to each of the user's functions that are on the stack at that moment, so that a function which keeps what
-it has read is still known to depend on it. A read with none of them on the stack may concern anybody. The hook only
-notes what it sees; digests are made later, when somebody asks.
+A read belongs to every function of the user that is on the stack at that moment, so that a function that caches what it
+read is still known to depend on it. A read without such a function on the stack may concern any node. The hook only
+notes reads; digests are computed later, when they are needed.
 
-What C libraries open, what child processes do, and whether a file exists are not seen.
+It does not see files that C libraries open, the work of child processes, or checks whether a file exists.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SOURCE_READERS = (f"{os.sep}linecache.py", f"{os.sep}tokenize.py")
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What the hook saw: who read what, and its signature."""
+    """One read that the hook saw: the reader, the source and its signature."""
 
     code: CodeType | None
     kind: SourceKind
@@ -52,7 +52,7 @@ class _Noted:
 
 
 class _Notes:
-    """Everything that was noted in this process since the hook was set, in order; bounded by what there is to read."""
+    """All notes of this process since the hook was set, in order; a repeated read is noted once."""
 
     def __init__(self) -> None:
         self.noted: list[_Noted] = []
@@ -61,7 +61,7 @@ class _Notes:
         self._met: set[tuple[Any, ...]] = set()
 
     def take(self, event: str, args: tuple[Any, ...]) -> None:
-        """Take note of an audit event."""
+        """Note an audit event."""
         match event:
             case "open":
                 self._open(args[0], args[2])
@@ -92,19 +92,19 @@ class _Notes:
 
     def _path(self, kind: SourceKind, path: Any) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
-            return  # a number that stands for an open file
+            return  # a file descriptor
         name = os.path.abspath(os.fsdecode(path))
         if name.endswith(_CODE) and kind is SourceKind.FILE:
-            # `importlib.import_module` makes no event of its own. Whoever loads the workflow's file is nobody's node.
+            # `importlib.import_module` causes no audit event. The code that loads the workflow's file is not a node.
             self.note(SourceKind.MODULE, _source_path(name), by_anybody=False)
         if name not in self.written and not name.startswith(_SYSTEM):
             self._read.add(name)
             self.note(kind, name, signature_of(name))
 
     def note(self, kind: SourceKind, name: str, signature: Signature = None, *, by_anybody: bool = True) -> None:
-        """Note that something was read, for each of the user's functions that are on the stack."""
+        """Note a read for each function of the user on the stack."""
         for code in _readers(_caller(), kind):
-            key = (id(code), kind, name, signature)  # the code is kept with the note, and so is its id
+            key = (id(code), kind, name, signature)  # the note keeps the code alive, so its id stays unique
             if key not in self._met and (by_anybody or code is not None):
                 self._met.add(key)
                 self.noted.append(_Noted(code, kind, name, signature))
@@ -114,7 +114,7 @@ _NOTES = _Notes()
 
 
 class ProcessObserver:
-    """Reads the notes of this process. There is one hook a process, set by whoever starts first; it stays."""
+    """Reads the notes of this process. A process has one hook, set by the first observer that starts; it stays."""
 
     def __init__(self, *, store: Path | None = None, is_secret: Callable[[str], bool] = lambda name: False) -> None:
         self._store = "" if store is None else f"{store.resolve()}{os.sep}"
@@ -125,7 +125,7 @@ class ProcessObserver:
         self._digests = SourceDigests(is_secret)
 
     def start(self) -> None:
-        """Start to record, for the rest of the life of the process."""
+        """Start to record, until the process ends."""
         _set_hook()
 
     def count(self) -> int:
@@ -140,7 +140,7 @@ class ProcessObserver:
         return len(self._seen)
 
     def seen(self, since: int = 0) -> Sequence[Observation]:
-        """Return what was read, from a number on, in the order in which it was noted."""
+        """Return the observations from a number on, in the order in which they were noted."""
         return self._seen[since : self.count()]
 
     def add(self, observations: Iterable[Observation]) -> None:
@@ -159,7 +159,7 @@ class ProcessObserver:
         if source is None:
             return None
         if noted.kind is SourceKind.FILE and noted.name in _NOTES.written:
-            # The run itself wrote it after reading it: what it holds now says nothing about the next run.
+            # The run itself wrote it after reading it: its content now says nothing about the next run.
             return Observation(ANYBODY, source, WRITTEN)
         reader = ANYBODY if noted.code is None else reader_of(noted.code)
         is_file = noted.kind is SourceKind.FILE
@@ -180,7 +180,7 @@ class ProcessObserver:
                 return ObservedSource(noted.kind, noted.name) if _is_storable(noted.name) else None
 
     def _is_input(self, noted: _Noted) -> bool:
-        """Whether a file may be an input: not one of Python, its packages or WTB, a temporary one, or a device."""
+        """Whether a file may be an input: not a file of Python, its packages or WTB, a temporary file, or a device."""
         path = noted.name
         if "\0" in path or is_installed(path) or f"{os.sep}__pycache__{os.sep}" in path:
             return False
@@ -196,7 +196,7 @@ class ProcessObserver:
 
 
 def _is_storable(name: str) -> bool:
-    """Whether a database can hold a name: no variable that exists has another one."""
+    """Whether a database can store a name; every existing variable has such a name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -205,7 +205,7 @@ def _is_storable(name: str) -> bool:
 
 
 def _source_path(path: str) -> str:
-    """Return the file that compiled code was made of."""
+    """Return the source file of compiled code."""
     if path.endswith(".pyc"):
         with suppress(ValueError):
             return source_from_cache(path)
@@ -228,7 +228,7 @@ def _program(event: str, args: tuple[Any, ...]) -> str:
 
 
 def _is_in_a_run() -> bool:
-    """Whether WTB is at work, or a thread that a node may have begun; else a program edits its own files."""
+    """Whether WTB is at work, or a node may have started this thread; otherwise a program edits its own files."""
     if threading.current_thread() is not threading.main_thread():
         return True
     frame = _caller()
@@ -248,17 +248,17 @@ def _caller() -> FrameType | None:
 
 
 def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]:
-    """Return the user's functions on the stack; [None] when there is none of them, [] when it was not for a run.
+    """Return the user's functions on the stack; [None] if there are none, [] if the read was not for a run.
 
-    Reads of source code for an import or a traceback are left out, since code counts as code; so is what WTB reads.
+    Reads of source code for an import or a traceback are left out, because code is tracked as code; so are WTB's reads.
     """
     if frame is None or frame.f_code.co_filename.endswith(_SOURCE_READERS):
         return []
     if kind is SourceKind.VARIABLE and _is_for_python(frame):
         return []
-    found: dict[int, CodeType | None] = {}  # by id: code is hashed by all that it consists of
+    found: dict[int, CodeType | None] = {}  # by id: hashing code would hash all its parts
     is_for_a_run = False
-    while frame is not None:  # of every frame of every read: what is done here is paid often
+    while frame is not None:  # keep this cheap: it runs for every frame of every read
         code = frame.f_code
         owner = _KINDS.get(code.co_filename) or _kind(code.co_filename)
         if owner == _OWN:
@@ -276,14 +276,14 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
 
 
 def _is_for_python(frame: FrameType | None) -> bool:
-    """Whether the standard library asks for a variable for its own ends, as `subprocess` does for PATH."""
+    """Whether the standard library reads a variable for its own use, as `subprocess` reads PATH."""
     while frame is not None and frame.f_code.co_filename in _ENVIRONMENT_FILES:
         frame = frame.f_back
     return frame is None or _kind(frame.f_code.co_filename) == _PYTHON
 
 
 def _is_data(frame: FrameType) -> bool:
-    """Whether somebody other than an import asks a loader for a file, as `pkgutil.get_data` does."""
+    """Whether a loader reads a file for something other than an import, as for `pkgutil.get_data`."""
     asks = frame.f_back
     is_asked = frame.f_code.co_name == "get_data"
     return is_asked and asks is not None and _kind(asks.f_code.co_filename) != _IMPORT
@@ -294,7 +294,7 @@ _KINDS: dict[str, int] = {}
 
 
 def _kind(file: str) -> int:
-    """Return whose code a file holds; the answer is kept, since this is asked for every frame."""
+    """Return whose code a file holds; the answer is cached, because every frame asks for it."""
     found = _KINDS.get(file)
     if found is None:
         found = _KINDS[file] = _kind_of(file)
@@ -317,7 +317,7 @@ def _stdlib() -> str:
     return f"{Path(os.__file__).parent}{os.sep}"
 
 
-# One hook and one environment a process
+# One hook and one environment per process
 
 _EVENTS = frozenset(
     (
@@ -345,7 +345,7 @@ def _set_hook() -> None:
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if event in _EVENTS and not getattr(_inside, "hook", False):
-        _inside.hook = True  # what is done to take the note is not noted
+        _inside.hook = True  # the hook's own reads are not noted
         try:
             _NOTES.take(event, args)
         finally:
@@ -365,7 +365,7 @@ def _note_variable(name: str) -> None:
 
 
 class _Environment(os._Environ[str]):
-    """The variables of the process, which notes who is asked for by name, and that all of them are copied."""
+    """The variables of the process; it notes variables that are read by name, and copies of the whole environment."""
 
     def __getitem__(self, key: Any) -> str:
         """Return a variable."""
@@ -375,14 +375,14 @@ class _Environment(os._Environ[str]):
         return value
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of all; whoever then asks for each of them in this order copies."""
+        """Yield all names; a caller that then reads each of them in this order makes a copy."""
         _note_variable(EVERY_VARIABLE)
         names = list(super().__iter__())
         _inside.copying = names[::-1]
         yield from names
 
     def __contains__(self, key: object) -> bool:
-        """Whether a variable is set; whoever asks depends on it."""
+        """Whether a variable is set; the caller depends on the answer."""
         try:
             self[key]
         except KeyError:

@@ -8,15 +8,15 @@ from functools import lru_cache
 from pathlib import Path
 
 UNKNOWN = "unknown"
-"""Stands in a name where nobody can tell in which PID namespace a process runs."""
+"""The namespace in a name if the PID namespace of the process is not known."""
 
 
 class ProcessOwners:
-    """Names this process as `host-boot:namespace/pid/start`, and looks whether another one still lives.
+    """Names this process as `host-boot:namespace/pid/start`, and checks whether another process still lives.
 
-    Containers of one machine may share its host name, and the same pid means another process in each of them. A look
-    into another namespace tells nothing: only the lease decides then. Names from before namespaces were recorded
-    (`host-boot/pid/start`) are looked up as if they were of this namespace.
+    Containers of one machine may share its host name, and a pid means a different process in each of them. This process
+    cannot see into another namespace: only the lease decides then. Names without a namespace, from earlier versions
+    (`host-boot/pid/start`), are looked up in this namespace.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -36,7 +36,7 @@ class ProcessOwners:
             return False
         found = _started(self._proc / pid)
         if found is None and _exists(int(pid)):
-            return None  # hidden from us, as with hidepid: it may be the one, or a later one with the same pid
+            return None  # hidden, as with hidepid: it may be this process, or a later one with the same pid
         return found != started
 
 
@@ -48,7 +48,7 @@ def _name(proc: Path, pid: int) -> str:
 
 
 def _machine(proc: Path) -> str:
-    """Return a name of this machine that differs between machines with the same host name."""
+    """Return a name of this machine that is unique even among machines with the same host name."""
     try:
         boot = (proc / "sys/kernel/random/boot_id").read_text()[:8]
     except OSError:
@@ -57,7 +57,7 @@ def _machine(proc: Path) -> str:
 
 
 def _namespace(proc: Path, pid: int) -> str:
-    """Return the PID namespace that this process and `proc` share; unknown when `proc` shows another one."""
+    """Return the PID namespace that this process and `proc` share; unknown if `proc` shows another one."""
     try:
         shown = (proc / "self/stat").read_text().partition(" ")[0]
         link = str((proc / "self/ns/pid").readlink())  # pid:[4026531836]
@@ -67,17 +67,17 @@ def _namespace(proc: Path, pid: int) -> str:
 
 
 def _started(process: Path) -> str | None:
-    """Return when a process began, in ticks since boot; empty when it has ended, None when it is not shown."""
+    """Return the start of a process, in ticks since boot; empty if it has ended, None if it is not visible."""
     try:
         stat = (process / "stat").read_text()
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]  # a zombie writes nothing any more
+    return "" if fields[0] == "Z" else fields[19]  # a zombie no longer writes
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process in this namespace, shown or not."""
+    """Whether there is such a process in this namespace, visible or not."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

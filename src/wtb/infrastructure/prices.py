@@ -1,4 +1,4 @@
-"""Prices of models, from the package genai-prices if it is installed; it holds them itself and uses no network."""
+"""Prices of models, from the package genai-prices if it is installed; it includes the prices and uses no network."""
 
 from __future__ import annotations
 

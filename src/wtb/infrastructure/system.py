@@ -12,7 +12,7 @@ from wtb.domain.ids import uuid7
 
 
 class SystemClock:
-    """The time that the operating system tells."""
+    """The time of the operating system."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -32,7 +32,7 @@ _NAME = 200
 
 
 class _LastId:
-    """The time and counter of the id that this process gave last, for all sources of ids together."""
+    """The time and counter of this process's last id, shared by all sources of ids."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class _LastId:
             return self._last
 
     def renew_lock(self) -> None:
-        """Let a forked process go on though a thread of its parent was taking an id at that moment."""
+        """Give a forked process a free lock, because a thread of its parent may have held the old one."""
         self._lock = threading.Lock()
 
 
@@ -55,7 +55,7 @@ os.register_at_fork(after_in_child=_LAST_ID.renew_lock)
 class Uuid7Ids:
     """Ids that sort by time; within one millisecond, and when the clock is set back, by a counter.
 
-    All sources of a process share the counter: what a second bench makes sorts after what the first one made.
+    All sources of a process share the counter: ids of a second bench sort after earlier ids of the first.
     """
 
     def new(self) -> str:

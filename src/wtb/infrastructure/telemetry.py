@@ -13,7 +13,7 @@ from wtb.domain.ports.telemetry import Measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What was measured under one name so far; what was only counted took no time."""
+    """The measurements under one name so far; events that were only counted add no time."""
 
     count: int = 0
     raised: int = 0
@@ -31,7 +31,7 @@ class Measurement:
 
 
 class MemoryTelemetry:
-    """Adds up what it is told, by measure and name."""
+    """Sums all spans and counts, by measure and name."""
 
     is_on = True
 
@@ -41,7 +41,7 @@ class MemoryTelemetry:
 
     @contextmanager
     def span(self, measure: Measure, name: str = "") -> Iterator[None]:
-        """Measure the block that is entered with this."""
+        """Return a context manager that measures its block."""
         began = time.perf_counter()
         raised = 1
         try:
@@ -60,10 +60,10 @@ class MemoryTelemetry:
             self._found[measure, name] = self._found.get((measure, name), Measurement()) + more
 
     def by_name(self, measure: Measure) -> Mapping[str, Measurement]:
-        """Return what was measured so far, by name."""
+        """Return the measurements so far, by name."""
         with self._lock:
             return {name: found for (kind, name), found in self._found.items() if kind is measure}
 
     def total(self, measure: Measure) -> Measurement:
-        """Return what was measured so far, of all names together."""
+        """Return the measurements so far, of all names together."""
         return sum(self.by_name(measure).values(), Measurement())

@@ -1,4 +1,4 @@
-"""Agreement: how well the scores of a judge agree with those that people gave."""
+"""Agreement: how well a judge's scores agree with people's scores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _mean(numbers: Sequence[float]) -> float | None:
 
 
 def _kappa(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return 1 less the squared disagreement, divided by what independent scores with these frequencies would have."""
+    """Return 1 minus the squared disagreement divided by that of independent scores with the same frequencies."""
     if len(pairs) < 2:
         return None
     count = len(pairs)

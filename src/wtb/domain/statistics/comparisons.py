@@ -1,6 +1,6 @@
-"""Summaries and comparisons: what combinations scored, how far apart they are, and how certain that is.
+"""Summaries and comparisons: the scores of combinations, the differences between them, and their certainty.
 
-A unit is a case, or a cluster of cases: repeats are averaged within their case first, cases within their cluster, and
+A unit is a case, or a cluster of cases. Repeats are averaged within their case, then cases within their cluster, and
 combinations are compared unit by unit.
 """
 
@@ -23,7 +23,7 @@ ALPHA = 0.05
 SEED = 0
 
 _POWER = 0.8
-# As likely as not a normal variable lies within so many deviations.
+# A normal variable lies within this many standard deviations in half of all draws.
 _HALF = 0.6745
 
 
@@ -73,7 +73,7 @@ class NeededCases:
 
 
 def _two_digits(count: int) -> str:
-    """Return a number of cases as roughly as it is known."""
+    """Return a number of cases, rounded to the two digits that are known."""
     return f"{round(count, 2 - len(str(count))) if count > 99 else count:,}"
 
 
@@ -108,7 +108,7 @@ class Comparison:
     """The baseline's score on each of them, in the same order."""
     failures: Failures = field(default_factory=Failures)
     tested: Differences | None = field(default=None, repr=False, compare=False)
-    """The differences that the p-value is made of; a failed run on a metric without a worst score is a lost case."""
+    """The differences behind the p-value; a failed run on a metric without a worst score is a lost case."""
 
     @property
     def decided_by_failures(self) -> int:
@@ -125,7 +125,7 @@ class Comparison:
         """How many cases in all would show a difference as large as this one; None when there is no difference."""
         if not self.difference:
             return None
-        # Fewer cases that are no ties have too few sign patterns for a p-value below alpha.
+        # With fewer untied cases there are too few sign patterns for a p-value below alpha.
         fewest = math.ceil(math.log2(2 / alpha) * self.pairs / max(1, self.wins + self.losses))
         if self.effect_size is None:
             return NeededCases(low=fewest, about=fewest, high=fewest)
@@ -156,8 +156,8 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Compare each other combination with the baseline, case by case, one table after the other.
 
-    The p-value is that of a sign-flip test: how often a difference as large would come about if in each case a coin had
-    decided which of the two had which score.
+    The p-value comes from a sign-flip test: how often a difference as large would arise if a coin toss had decided in
+    each case which side got which score.
     """
     return _compared([pairing for table in tables for pairing in pairings(table, baseline, errors)], seed)
 
@@ -165,7 +165,7 @@ def compare(
 def compare_pairs(
     pairs: Iterable[tuple[ScoreTable, str]], *, errors: Errors = Errors.WORST, seed: int = SEED
 ) -> tuple[Comparison, ...]:
-    """Compare as `compare` does where each table has a baseline of its own: the second of each pair."""
+    """Compare like `compare`, but with a separate baseline for each table: the second of each pair."""
     return _compared([pairing for table, baseline in pairs for pairing in pairings(table, baseline, errors)], seed)
 
 
@@ -181,13 +181,13 @@ def _compared(found: Sequence[Pairing], seed: int) -> tuple[Comparison, ...]:
 
 
 def _sample(pairing: Pairing) -> Sample:
-    """Return the differences of the scores, among which those that differ by rounding only are equal."""
+    """Return the differences of the scores; those that differ only by rounding become equal."""
     values = pairing.measured.in_metric
     if not np.isfinite(values).all():
         return Sample.of_differences(_array(()), None)
     sizes = sorted(abs(score) for side in pairing.unit_scores for score in side)
     middle = sizes[len(sizes) // 2] if sizes else 0.0
-    grain = math.ulp(middle) * 2**12  # a power of two: rounding to its multiples adds no error of its own
+    grain = math.ulp(middle) * 2**12  # a power of two: rounding to its multiples adds no new error
     if middle and float(np.abs(values).max()) / grain < 2.0**60:
         values = np.round(values / grain) * grain
     return Sample.of_differences(values, pairing.table.ends())
@@ -228,9 +228,9 @@ def _effect_size(measured: Differences) -> float | None:
 
 
 def _agreeing(estimate: Estimate, measured: Differences, p_value: float, seed: int) -> Estimate:
-    """Make the interval leave 0 out just where the test rules out 0: the test is the one that is exact.
+    """Make the interval exclude 0 exactly if the test rules out 0, because the test is exact.
 
-    Where the interval holds 0 all the same, its end on that side becomes the one that the test itself gives.
+    If the interval contains 0 anyway, its end on that side is replaced by the end from the test itself.
     """
     interval, bounds = estimate.interval, estimate.bounds
     if interval is None or bounds is None:
@@ -265,7 +265,7 @@ def _summary(table: ScoreTable, name: str, means: Mapping[str, float], errors: E
 
 
 def _is_share(values: Array, ends: tuple[float, float] | None) -> bool:
-    """Whether every case is either right or wrong, in all of its repeats."""
+    """Whether every case is either right or wrong in all its repeats."""
     return ends == (0.0, 1.0) and bool(np.isin(values, (0, 1)).all())
 
 

@@ -1,7 +1,7 @@
-"""Differences: how far apart two combinations are on each unit, as numbers that add up without losing ties.
+"""Differences: the difference of two combinations on each unit, as numbers whose sums keep ties exact.
 
-A unit is a case, or a cluster of cases. Scores with few digits become integers, so that equal sums are equal whatever
-the unit of the metric. Other scores stay floats, with a slack within which two sums count as equal.
+A unit is a case, or a cluster of cases. Scores with few digits become integers, so that equal sums are really equal,
+whatever the unit of the metric. Other scores stay floats, with a slack within which two sums count as equal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from wtb.domain.evaluation import mean_of
 from wtb.domain.statistics.resampling import Array
 
 Runs = Mapping[str, Sequence[float]]
-"""The scores of one combination by case, one a run."""
+"""The scores of one combination by case, one per run."""
 
 _Number = TypeVar("_Number", int, float)
 
 _DIGITS = 12
-# A score with more digits than this is a third, a logarithm or a latency: written as a decimal it would be rounded, and
-# sums that are equal would come out unequal.
+# A score with more digits than this is a third, a logarithm or a latency: as a decimal it would be rounded, and equal
+# sums would become unequal.
 _FEW_DIGITS = 9
 _FAR = 280
 _LARGEST_INTEGER = 2**53
@@ -36,7 +36,7 @@ class Differences:
     """The differences by unit, sorted by the name of the unit.
 
     `values` times `factor`, divided by `divisor`, are differences in units of the metric. Sums of `values` that are
-    closer than `slack` count as equal. `lost` says how many of the cases count as a win or a loss because a run failed
+    closer than `slack` count as equal. `lost` is the number of cases that count as a win or a loss because a run failed
     and the metric has no worst score.
     """
 
@@ -55,13 +55,13 @@ class Differences:
 
     @cached_property
     def total(self) -> float:
-        """The sum of the values; 0 where wins and losses cancel but for rounding."""
+        """The sum of the values; 0 if wins and losses cancel except for rounding."""
         total = math.fsum(self.values)
         return total if abs(total) > self.slack else 0.0
 
     @property
     def mean(self) -> float | None:
-        """The mean in units of the metric; None when there is no difference, or none that a float can hold."""
+        """The mean in units of the metric; None if there are no differences, or if a float cannot hold it."""
         if not self.values.size:
             return None
         mean = self.total / self.values.size * self.factor / self.divisor
@@ -80,7 +80,7 @@ def differences(candidate: Runs, baseline: Runs, clusters: Mapping[str, str], lo
 
 
 def unit_of(case: str, clusters: Mapping[str, str]) -> str:
-    """Return the name of the unit that a case belongs to; a case without a cluster is one by itself."""
+    """Return the name of the unit that a case belongs to; a case without a cluster is its own unit."""
     return f"cluster {clusters[case]}" if case in clusters else f"case {case}"
 
 
@@ -95,7 +95,7 @@ def unit_means(means: Mapping[str, float], clusters: Mapping[str, str]) -> dict[
 def _exact(
     candidate: Runs, baseline: Runs, cases: Sequence[str], clusters: Mapping[str, str], lost: Mapping[str, int]
 ) -> Differences | None:
-    """Return the differences as integers; None where the scores have too many digits for that."""
+    """Return the differences as integers; None if the scores have too many digits for that."""
     sides = [[side[case] for case in cases] for side in (candidate, baseline)]
     decimals = {}
     for score in {score for side in sides for runs in side for score in runs}:
@@ -128,7 +128,7 @@ def _exact(
 
 
 def _decimal(score: float) -> tuple[int, int]:
-    """Return the digits and the exponent of a score that is rounded to 12 digits."""
+    """Return the digits and the exponent of a score, rounded to 12 digits."""
     mantissa, _, exponent = f"{score:.{_DIGITS - 1}e}".partition("e")
     digits = mantissa.replace(".", "").rstrip("0")
     if digits in ("", "-"):
@@ -141,7 +141,7 @@ def _floating(
 ) -> Differences:
     ours, theirs = (_array(mean_of(side[case]) for case in cases) for side in (candidate, baseline))
     largest = float(np.abs(np.concatenate([ours, theirs])).max(initial=0.0))
-    # A power of two changes no digit, and keeps squares of tiny and of huge scores within what a float can hold.
+    # A power of two changes no digit, and keeps the squares of tiny and huge scores within the range of a float.
     scale = math.ldexp(1.0, max(-1021, min(1023, math.frexp(largest)[1]))) if largest else 1.0
     size = np.maximum(np.abs(ours / scale), np.abs(theirs / scale))
     apart = ours / scale - theirs / scale

@@ -1,10 +1,10 @@
-"""Effects: what each variant of a node does to a metric, averaged over the variants of all other nodes.
+"""Effects: the effect of each variant of a node on a metric, averaged over the variants of all other nodes.
 
-A batch over a grid has many combinations, and each is compared with the baseline on its own. Effects use all of them at
-once. For every case, the effect of a variant is its score less that of the node's default, averaged over all settings
-of the other nodes. The interaction of two variants is how much the effect of one changes with the other.
+A batch over a grid has many combinations, and each is compared with the baseline separately. Effects use all of them at
+once. For every case, the effect of a variant is its score minus the score of the node's default, averaged over all
+settings of the other nodes. The interaction of two variants is the change that one makes to the effect of the other.
 
-Where not every combination has run, effects are estimated by least squares within each case. An effect that the
+If not every combination has run, effects are estimated by least squares within each case. An effect that the
 combinations cannot tell apart from others is refused, with the names of those others.
 """
 
@@ -211,7 +211,7 @@ def effects(
 
 @dataclass(frozen=True, kw_only=True)
 class _Design:
-    """Which variant each node has in each combination, as columns of zeros and ones."""
+    """The variant of each node in each combination, as columns of zeros and ones."""
 
     names: tuple[str, ...]
     settings: Settings
@@ -225,7 +225,7 @@ class _Design:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every combination of the variants is there."""
+        """Whether it has every combination of the variants."""
         sizes = [1 + sum(node == each for each, _ in self.factors) for node in {node for node, _ in self.factors}]
         return math.prod(sizes) == len({tuple(sorted(chosen.items())) for chosen in self.settings.values()})
 
@@ -236,7 +236,7 @@ class _Design:
         return tuple(pair for pair in combinations(self.factors, 2) if pair[0][0] != pair[1][0])
 
     def matrix(self, terms: Sequence[tuple[Factor, ...]], names: Sequence[str]) -> Array:
-        """Return a row a combination and a column a term, after one column of ones for the case itself."""
+        """Return a row per combination and a column per term, after a column of ones for the case itself."""
         rows = [
             [1.0, *(all(self.settings[name][node] == variant for node, variant in term) for term in terms)]
             for name in names
@@ -244,7 +244,7 @@ class _Design:
         return np.array(rows, dtype=np.float64).reshape(len(names), len(terms) + 1)
 
     def aliases(self, terms: Sequence[tuple[Factor, ...]]) -> dict[tuple[Factor, ...], tuple[str, ...]]:
-        """Return the terms that cannot be estimated, each with the names of those it is mixed up with."""
+        """Return the terms that cannot be estimated, each with the names of the terms that it is confounded with."""
         nulls = _null_space(self.matrix(terms, self.names))
         found = {}
         for index, term in enumerate(terms, start=1):
@@ -256,7 +256,7 @@ class _Design:
 
 
 def _null_space(matrix: Array) -> Array:
-    """Return the directions, as columns, in which the coefficients can move without changing a fitted score."""
+    """Return the directions, as columns, in which coefficients can move without changing a fitted score."""
     _, sizes, rows = np.linalg.svd(matrix, full_matrices=True)
     rank = int((sizes > _EXACT * max(matrix.shape)).sum())
     return np.asarray(rows[rank:].T, dtype=np.float64)
@@ -290,7 +290,7 @@ class _Contrasts:
 def _by_unit(
     table: ScoreTable, means: Mapping[str, Mapping[str, float]], contrasts: _Contrasts, errors: Errors
 ) -> dict[tuple[Factor, ...], dict[str, float]]:
-    """Return each effect on each unit that has run enough combinations to tell it apart."""
+    """Return each effect on each unit that has run enough combinations to estimate it."""
     by_case: dict[tuple[Factor, ...], dict[str, float]] = {term: {} for term in contrasts.terms}
     lost = _lost(table, contrasts, errors)
     for case in table.cases:
@@ -303,7 +303,7 @@ def _by_unit(
 
 
 def _lost(table: ScoreTable, contrasts: _Contrasts, errors: Errors) -> dict[tuple[Factor, ...], dict[str, int]]:
-    """Return the cases that failed runs decide, on a metric without a worst score, with the side they fall to."""
+    """Return the cases that failed runs decide, on a metric without a worst score, with the side that each favours."""
     found: dict[tuple[Factor, ...], dict[str, int]] = {term: {} for term in contrasts.terms}
     if errors is Errors.DROP or table.metric.worst is not None:
         return found
@@ -362,7 +362,7 @@ def _effect(
     interval = _interval(Sample.of_differences(values, _times(table.ends(), most)), difference, reach)
     if interval is not None and (p_value > ALPHA or not difference):
         interval = interval.hull(Interval(0.0, 0.0))
-    elif interval is not None and interval.holds(0):  # the test is the sharper of the two: 0 is ruled out
+    elif interval is not None and interval.holds(0):  # the test is sharper than the interval: 0 is ruled out
         interval = Interval(0.0, interval.high) if difference > 0 else Interval(interval.low, 0.0)
     return VariantEffect(
         metric=table.metric,
@@ -375,10 +375,10 @@ def _effect(
 
 
 def _interval(sample: Sample, centre: float, reach: float) -> Interval | None:
-    """Return the means that the joint sign-flip test does not reject; None where there are too few units for that.
+    """Return the means that the joint sign-flip test does not reject; None if there are too few units for that.
 
-    With few units this can be narrower than the interval of one comparison alone. Since it speaks for all effects
-    together, it reaches at least as far as that one.
+    With few units this could be narrower than the interval of one comparison alone. Because it holds for all effects
+    together, it is made at least as wide as that one.
     """
     method = sample.method()
     values = np.append(sample.values, sample.pseudo) if method is Method.PSEUDO_CASES else sample.values
@@ -393,7 +393,7 @@ def _times(ends: tuple[float, float] | None, factor: float) -> tuple[float, floa
 
 
 def _largest(limits: tuple[float, float], factor: float) -> tuple[float, float]:
-    """Return the largest loss and the largest gain that the scale has room for."""
+    """Return the largest loss and the largest gain that the scale allows."""
     span = (limits[1] - limits[0]) * factor
     return -span, span
 

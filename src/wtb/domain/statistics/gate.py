@@ -14,7 +14,7 @@ from wtb.domain.statistics.gate_bounds import Drops, drops_as_share, drops_in_un
 from wtb.domain.statistics.pairing import Failures
 
 _FEW = 5
-"""With fewer cases no drop can be told from chance: four coins show the same side more often than once in twenty."""
+"""With fewer cases no drop can be told from chance: four coins show the same side in more than one toss in twenty."""
 
 
 class GateOutcome(StrEnum):
@@ -46,7 +46,7 @@ class Allowance:
     is_share: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no allowance."""
+        """Refuse values that are not an allowance."""
         if not (math.isfinite(self.value) and self.value >= 0):
             raise InvalidInput(f"max_drop must be 0 or more, or a share such as '10%', not {self.value}")
 
@@ -136,14 +136,14 @@ class _Judged:
         try:
             drops = (drops_as_share if allowance.is_share else drops_in_units)(comparison)
         except InvalidInput:
-            # Failed runs score the end of the scale, which may be 0: then errors are what there is to say.
+            # Failed runs score the end of the scale, which may be 0: then the gate reports the errors instead.
             if comparison.failures.candidate_only <= max_errors:
                 raise
             drops = Drops(seen=None)
         return cls(comparison=comparison, allowed=allowance, drops=drops, max_errors=max_errors, unfinished=unfinished)
 
     def objection(self) -> Judgement | None:
-        """Return what forbids to pass, whichever question was asked."""
+        """Return the judgement that prevents a pass, for both kinds of gate; None if there is none."""
         drops, failures = self.drops, self.comparison.failures
         too_many = failures.candidate_only > self.max_errors
         if too_many and errors_p(failures) <= ALPHA:
@@ -157,7 +157,7 @@ class _Judged:
         return (GateOutcome.INCONCLUSIVE, GateReason.UNFINISHED) if self.unfinished else None
 
     def doubt(self) -> Judgement | None:
-        """Return that so few cases cannot tell whether the drop that was seen is chance."""
+        """Return a judgement if there are too few cases to tell the observed drop from chance; otherwise None."""
         can_tell = self.comparison.pairs >= _FEW and self.drops.at_least is not None
         if can_tell or self.drops.seen is None or self.drops.seen <= self.allowed.value:
             return None
@@ -185,6 +185,6 @@ class _Judged:
 
 
 def errors_p(failures: Failures) -> float:
-    """Return the chance of as many or more cases that fail only with the candidate, if both failed equally often."""
+    """Return the chance that as many or more cases fail only with the candidate, if both fail equally often."""
     one_sided = failures.candidate_only + failures.baseline_only
     return float(bdtrc(failures.candidate_only - 1, one_sided, 0.5)) if failures.candidate_only else 1.0

@@ -1,14 +1,14 @@
 """The smallest and the largest likely drop, each with 95 % confidence, in units or as a share.
 
-On a scale with two ends the most is Gaffke's bound: weigh the cases at random, together with one made-up case in which
-the candidate loses by the whole scale, and take the mean that 95 % of the weightings stay below. It needs nothing of
-the scores but the scale, so it also holds where failures are so rare that few cases show none of them. For scores that
-are right or wrong it is the bound of Clopper and Pearson; that it holds for all others is a conjecture to which no
-exception is known.
+On a scale with two ends, the largest drop is Gaffke's bound: weigh the cases at random, together with one made-up case
+in which the candidate loses by the whole scale, and take the mean that 95 % of the weightings stay below. It assumes
+nothing about the scores except the scale, so it also holds if failures are so rare that a few cases show none. For
+scores that are right or wrong it is the bound of Clopper and Pearson; for all others it is a conjecture without a known
+exception.
 
-A drop as a share of the baseline is bounded by a sign-flip test of candidate - k x baseline, which is exact where the
-candidate scores like k times the baseline. The k that the test does not reject are those between the ratios of sums
-over random halves of the cases (Hartigan's typical values), so that no k needs to be tried.
+A drop as a share of the baseline is bounded by a sign-flip test of candidate - k x baseline, which is exact if the
+candidate scores like k times the baseline. The test does not reject the values of k between the ratios of sums over
+random halves of the cases (Hartigan's typical values), so no k needs to be tried.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Array = NDArray[np.float64]
 _DRAWS = 9_999
 _CELLS = 1_000_000
 _DIGITS = 12
-"""Shares are rounded to as many: candidates that score exactly what is allowed must not fail by rounding."""
+"""Shares are rounded to this many digits: a candidate exactly at the allowance must not fail by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drops:
-    """The drop that was seen, and what the true one is at least and at most; None where nothing is known."""
+    """The observed drop, and the lower and upper bounds of the true drop; None if nothing is known."""
 
     seen: float | None
     at_least: float | None = None
@@ -57,7 +57,7 @@ def drops_in_units(comparison: Comparison) -> Drops:
 
 
 def drops_as_share(comparison: Comparison) -> Drops:
-    """Return the drop as a share of the baseline; InvalidInput where scores are not positive."""
+    """Return the drop as a share of the baseline; raise InvalidInput if scores are not positive."""
     candidate, baseline = np.asarray(comparison.candidate_scores), np.asarray(comparison.baseline_scores)
     if not candidate.size or not np.isfinite([candidate, baseline]).all():
         return Drops(seen=None)
@@ -80,7 +80,7 @@ def _rounded(share: float | None) -> float | None:
 
 
 def _ends(comparison: Comparison) -> tuple[float, float] | None:
-    """Return the lower and the upper end of the scale where both are declared; scores beyond them move them."""
+    """Return the lower and the upper end of the scale if both are declared; scores beyond an end move it."""
     metric = comparison.metric
     if metric.worst is None or metric.best is None or not comparison.candidate_scores:
         return None
@@ -89,7 +89,7 @@ def _ends(comparison: Comparison) -> tuple[float, float] | None:
 
 
 def _check_positive(metric: Metric, candidate: Array, baseline: Array, ends: tuple[float, float] | None) -> None:
-    """Refuse scores that have no share to lose; on a declared scale from 0 some may be 0, but not all."""
+    """Refuse scores that allow no share; on a declared scale from 0, some scores may be 0, but not all."""
     lowest = float(min(candidate.min(), baseline.min()))
     if ends is not None and ends[0] >= 0:
         if baseline.sum() > 0:
@@ -106,11 +106,11 @@ def _check_positive(metric: Metric, candidate: Array, baseline: Array, ends: tup
 
 
 def _typical_ratios(candidate: Array, baseline: Array) -> tuple[float, float] | tuple[()]:
-    """Return the lowest and the highest k that candidate - k x baseline may have; nothing for fewer than 5 cases."""
+    """Return the lowest and the highest k that the test of candidate - k x baseline allows; empty below 5 cases."""
     low, high = [], []
     for halves in _halves(candidate.size):
         new, old = halves @ candidate, halves @ baseline
-        # A half without any score agrees with every k: it counts on both sides.
+        # A half without any score fits every k: it counts on both sides.
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = new / old
         nothing = (old == 0) & (new == 0)
@@ -124,7 +124,7 @@ def _typical_ratios(candidate: Array, baseline: Array) -> tuple[float, float] | 
 
 
 def _halves(size: int) -> Iterator[Array]:
-    """Yield random halves of the cases as rows of 0 and 1; of few cases all halves but the empty one."""
+    """Yield random halves of the cases as rows of 0 and 1; for few cases, yield all but the empty one."""
     if 2**size <= _DRAWS:
         numbers = np.arange(1, 2**size)[:, None]
         yield ((numbers >> np.arange(size)) & 1).astype(np.float64)
@@ -133,12 +133,12 @@ def _halves(size: int) -> Iterator[Array]:
 
 
 def _weighted_means(values: Array) -> Array:
-    """Return the means of the values under random weights, always the same ones for as many values."""
+    """Return the means of the values under random weights, which depend only on the number of values."""
     return np.concatenate([weights @ values for weights in _blocks(values.size, _weights)])
 
 
 def _highest(means: Array) -> float:
-    """Return what 95 % of the means stay below."""
+    """Return the value that 95 % of the means stay below."""
     rank = math.floor(ALPHA * (means.size + 1))
     return float(np.sort(means)[-rank])
 
@@ -148,14 +148,14 @@ def _coins(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def _weights(generator: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Return rows of random weights that add up to 1, all such rows being equally likely."""
+    """Return rows of random weights that add up to 1; all such rows are equally likely."""
     drawn = generator.standard_exponential(shape)
     weights: Array = drawn / drawn.sum(axis=1, keepdims=True)
     return weights
 
 
 def _blocks(width: int, draw: Callable[[np.random.Generator, tuple[int, int]], Array]) -> Iterable[Array]:
-    """Yield all draws, so few at a time that memory stays small."""
+    """Yield all draws in blocks that are small enough for memory."""
     generator = np.random.default_rng(SEED)
     step = max(1, _CELLS // width)
     for start in range(0, _DRAWS, step):

@@ -1,4 +1,4 @@
-"""Intervals of means that keep their promise with few cases, skewed scores, and scores that hardly vary."""
+"""Intervals of means that stay reliable with few cases, skewed scores, and scores that hardly vary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wtb.domain.statistics.resampling import Array, bootstrap_t
 
 LEVEL = 0.95
 
-# Two-sided, and the level at which each end by itself is a one-sided bound.
+# The two-sided level, and the level at which each end alone is a one-sided bound.
 _LEVELS = (LEVEL, 2 * LEVEL - 1)
 _FEW = 6
 _FEW_OTHERS = 15
@@ -47,11 +47,11 @@ class Interval:
     high: float
 
     def hull(self, other: Interval) -> Interval:
-        """Reach as far as either."""
+        """Return the smallest interval that contains both."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def within(self, ends: tuple[float, float]) -> Interval:
-        """Cut off what the scale does not have."""
+        """Return the part of the interval that is on the scale."""
         return Interval(max(self.low, ends[0]), min(self.high, ends[1]))
 
     def times(self, factor: float) -> Interval:
@@ -65,7 +65,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One number a case; `pseudo` are the cases to add where these hardly vary, none when nobody knows their range."""
+    """One number per case; `pseudo` are cases to add if these hardly vary, empty if their range is unknown."""
 
     values: Array
     pseudo: tuple[float, ...]
@@ -73,14 +73,14 @@ class Sample:
 
     @classmethod
     def of_scores(cls, values: Array, ends: tuple[float, float] | None, *, share: bool) -> Sample:
-        """Two pseudo-cases go to each end of what was seen, or of the scale when all scores are the same."""
+        """Put two pseudo-cases at each end of the observed range, or of the scale if all scores are the same."""
         if values.size and values.min() < values.max():
             ends = float(values.min()), float(values.max())
         return cls(values=values, pseudo=(*ends, *ends) if ends and ends[0] < ends[1] else (), share=share)
 
     @classmethod
     def of_differences(cls, values: Array, ends: tuple[float, float] | None) -> Sample:
-        """One pseudo-case wins and one loses by the most that was seen, or by the whole scale when all are ties."""
+        """Add a win and a loss by the largest observed difference, or by the whole scale if all cases are ties."""
         reach = float(np.abs(values).max(initial=0.0))
         if not reach and ends and math.isfinite(ends[1] - ends[0]):
             reach = ends[1] - ends[0]
@@ -91,11 +91,11 @@ class Sample:
         return replace(self, values=self.values / scale, pseudo=tuple(each / scale for each in self.pseudo))
 
     def student(self, level: float) -> Interval:
-        """Return Student's interval, with the pseudo-cases where most values are tied."""
+        """Return Student's interval, with the pseudo-cases if most values are tied."""
         return _student(np.append(self.values, self.pseudo) if self._tied() else self.values, level)
 
     def method(self) -> Method:
-        """Choose how the interval is made."""
+        """The method for the interval of this sample."""
         if self.values.size < 2:
             return Method.NONE
         if self.share:
@@ -105,7 +105,7 @@ class Sample:
         return Method.STUDENT if self.values.size < _FEW else Method.BOOTSTRAP_T
 
     def _tied(self) -> bool:
-        """Whether there are three different values at most, or too few beside the one that most cases have."""
+        """Whether there are at most three different values, or too few besides the most frequent one."""
         _, counts = np.unique(self.values, return_counts=True)
         others = self.values.size - counts.max()
         return bool(counts.size <= 3 or others < min(_FEW_OTHERS, self.values.size / 2))
@@ -113,7 +113,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean, its interval, and the bounds of which each by itself holds at the same level."""
+    """A mean, its interval, and the bounds, each of which holds alone at the same level."""
 
     mean: float | None
     method: Method
@@ -121,7 +121,7 @@ class Estimate:
     bounds: Interval | None = None
 
     def times(self, scale: float) -> Estimate:
-        """Return the estimate in another unit; without an interval where an end is no finite number."""
+        """Return the estimate in another unit; without an interval if an end is not finite."""
         mean = None if self.mean is None else self.mean * scale
         if self.interval is None or self.bounds is None:
             return Estimate(mean=mean, method=self.method)
@@ -132,10 +132,10 @@ class Estimate:
 
 
 def estimates(samples: Sequence[Sample], seed: int) -> list[Estimate]:
-    """Return an estimate for each sample; those of one size are resampled together.
+    """Return an estimate for each sample; samples of the same size are resampled together.
 
-    Every sample is first divided by about its largest value: squares of tiny or huge scores would leave the range of a
-    float. An end that is no finite number is no interval.
+    Every sample is first divided by about its largest value, because squares of tiny or huge scores would leave the
+    range of a float. If an end is not finite, there is no interval.
     """
     scales = [_scale(sample) for sample in samples]
     scaled = [sample.divided(scale) for sample, scale in zip(samples, scales, strict=True)]
@@ -143,7 +143,7 @@ def estimates(samples: Sequence[Sample], seed: int) -> list[Estimate]:
 
 
 def _scale(sample: Sample) -> float:
-    """Return a power of two, which changes no digit, near the largest value; shares are left as they are."""
+    """Return a power of two near the largest value, which changes no digit; shares are not scaled."""
     if sample.share:
         return 1.0
     largest = float(np.abs(np.append(sample.values, sample.pseudo)).max(initial=0.0))

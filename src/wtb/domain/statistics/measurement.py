@@ -1,7 +1,7 @@
-"""Measurements: when and where times and costs were measured, and whether two sides can be compared.
+"""Measurements: the time and machine of measured times and costs, and whether two sides can be compared.
 
-A job may take results of nodes from earlier runs, which keep the times that they had. So a job has been measured over
-a span: from its oldest node run to its newest.
+A job may reuse results of nodes from earlier runs, which keep their times. So a job was measured over a span, from its
+oldest node run to its newest.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _MEASURED = ("latency", "cost")
 _SLACK = timedelta(minutes=10)
-"""Sides that were measured so close to each other count as measured together."""
+"""Two sides that were measured at most this far apart count as measured together."""
 _ENOUGH = 0.9
-"""Such a share of the jobs of each side has to fall into the time of the other."""
+"""The share of each side's jobs that must fall into the time of the other side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """When and where the figures of a node run, or of a whole job, were taken."""
+    """The time and the machines on which the figures of a node run, or of a whole job, were measured."""
 
     begun_at: datetime
     ended_at: datetime
@@ -64,9 +64,9 @@ def is_measured(metric: str, weights: Mapping[str, float] | None = None) -> bool
 
 
 def measured_apart(candidate: Iterable[Job], baseline: Iterable[Job]) -> str | None:
-    """Say how two sides were measured apart, in time or on different machines; None when they were not.
+    """Return in words how two sides were measured apart, in time or on different machines; None if they were not.
 
-    Jobs of older releases do not tell when they were measured: where no job of a side does, nothing is said.
+    Jobs of older releases do not record when they were measured: if no job of a side does, return None.
     """
     new, old = _taken(candidate), _taken(baseline)
     if not new or not old:
@@ -81,7 +81,7 @@ def measured_apart(candidate: Iterable[Job], baseline: Iterable[Job]) -> str | N
 
 
 def apart_from_baseline(jobs: Sequence[Job], baseline: str) -> dict[str, str]:
-    """Return, for each combination of a batch that was measured apart from the baseline, in which way."""
+    """Return the combinations of a batch that were measured apart from the baseline, each with the way in words."""
     sides: dict[str, list[Job]] = {}
     for job in jobs:
         sides.setdefault(job.combination, []).append(job)
@@ -107,5 +107,5 @@ def _within(times: Sequence[datetime], others: Sequence[datetime]) -> bool:
 
 
 def _day(times: Sequence[datetime]) -> str:
-    """Return the time in the middle."""
+    """Return the median time."""
     return f"{times[len(times) // 2]:%Y-%m-%d %H:%M}"

@@ -12,14 +12,14 @@ from typing import Any
 from wtb.domain.cases import Case
 
 _FEWEST_WORDS = 12
-"""Shorter texts are too alike by nature: "Where is invoice 7?" is no copy of "Where is invoice 8?"."""
+"""Shorter texts are naturally alike: "Where is invoice 7?" is not a copy of "Where is invoice 8?"."""
 _MOST_WORDS = 300
 _SHINGLE = 3
 _ALIKE = 0.5
 """The share of word triples that two texts must have in common."""
 _COMMON = 0.5
 """Triples in more than this share of the cases are a template, and say nothing about a case."""
-# Two texts that share half of their triples share one of the eight smallest hashes almost surely.
+# Two texts that share half of their triples almost certainly share one of their eight smallest hashes.
 _SKETCH = 8
 _MOST_COMPARED = 5
 
@@ -45,10 +45,10 @@ class NearCopies:
 
 
 def find_near_copies(cases: Sequence[Case]) -> NearCopies | None:
-    """Look for inputs that are almost the same text, among the cases that belong to no cluster; None without any.
+    """Find inputs with almost the same text, among the cases without a cluster; None if there are none.
 
-    Takes a second or two for 10,000 cases: only the beginnings of texts are looked at, and only texts that share one
-    of their smallest hashes are compared.
+    It takes a second or two for 10,000 cases: it reads only the beginnings of texts, and compares only texts that share
+    one of their smallest hashes.
     """
     triples = {case.id: _triples(case.input) for case in cases if case.cluster is None}
     counts = Counter(each for own in triples.values() for each in own)

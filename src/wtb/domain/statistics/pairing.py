@@ -38,10 +38,10 @@ class Pairing:
 
     @cached_property
     def lost(self) -> dict[str, int]:
-        """The cases that failed runs decide, on a metric without a worst score: which way the difference goes.
+        """The cases that failed runs decide, on a metric without a worst score, with the sign of the difference.
 
-        Whoever failed more often lost the case, by as much as the largest difference among the other cases. Where both
-        failed equally often, the other runs decide; without any it is a tie.
+        The side that failed more often lost the case, by as much as the largest difference among the other cases. If
+        both failed equally often, the other runs decide; without other runs it is a tie.
         """
         if self.errors is Errors.DROP or self.table.metric.worst is not None:
             return {}
@@ -55,7 +55,7 @@ class Pairing:
 
     @cached_property
     def scored(self) -> list[str]:
-        """The cases that both sides have scores of, and that no failed run decides; sorted."""
+        """The cases that both sides have scored and that no failed run decides, sorted."""
         ours, theirs = self._runs
         return sorted(case for case in ours if case in theirs and case not in self.lost)
 
@@ -104,7 +104,7 @@ def pairings(table: ScoreTable, baseline: str, errors: Errors) -> Iterator[Pairi
 
 
 def columns_of(samples: Sequence[Differences]) -> Columns:
-    """Return differences side by side, a row a unit in the order of their names; 0 where one lacks a unit."""
+    """Return differences side by side, with a row per unit, sorted by name; 0 where a comparison lacks a unit."""
     units = {unit: row for row, unit in enumerate(sorted({unit for each in samples for unit in each.units}))}
     values: Array = np.zeros((len(units), len(samples)))
     for column, each in enumerate(samples):

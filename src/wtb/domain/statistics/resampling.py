@@ -1,8 +1,8 @@
 """The numbers behind verdicts: sign-flip tests and bootstrap-t intervals, for many columns at once.
 
-All columns see the same random signs, which come from the seed alone, so that the same scores always give the same
-answer. One sign belongs to one unit, a case or a cluster, in all columns: so the test of a whole family knows how its
-comparisons depend on each other.
+All columns use the same random signs, which depend only on the seed, so that the same scores always give the same
+answer. A unit, which is a case or a cluster, has the same sign in all columns: so the test of a whole family takes into
+account how its comparisons depend on each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDING = 1e-14
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """Differences of several comparisons: a row a unit, 0 where a comparison lacks it.
+    """The differences of several comparisons: a row per unit, 0 where a comparison lacks the unit.
 
     Sums of a column that are closer than its `slack` count as equal.
     """
@@ -35,7 +35,7 @@ class Columns:
 
     @cached_property
     def norms(self) -> Array:
-        """The root of the sum of squares, which no sign changes; 1 where all differences are 0."""
+        """The root of the sum of squares, which does not depend on signs; 1 if all differences are 0."""
         norms: Array = np.sqrt((self.values**2).sum(axis=0))
         norms[norms == 0] = 1.0
         return norms
@@ -48,7 +48,7 @@ class Columns:
 
     @cached_property
     def tolerance(self) -> Array:
-        """How much rounding may take from `reach`."""
+        """The largest rounding error of `reach`."""
         return self.slack / self.norms + _ROUNDING * (1 + self.reach)
 
     def chosen(self, indices: Sequence[int]) -> Columns:
@@ -57,10 +57,10 @@ class Columns:
 
 
 def sign_flip(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]:
-    """The two-sided p-value of each column, under "either side could have had the other's score".
+    """Return the two-sided p-value of each column, under "either side could have had the other's score".
 
-    Then the sign of each difference is a coin toss: p is how often tosses give a sum at least as far from 0. Where the
-    differences that are not 0 allow no more sign patterns than draws, all are tried and p is exact; otherwise patterns
+    Then the sign of each difference is a coin toss, and p is how often tosses give a sum at least as far from 0. If the
+    differences that are not 0 have no more sign patterns than draws, all are tried and p is exact. Otherwise patterns
     are drawn, and the observed one counts as one of them, so that p is never 0.
     """
     p_values = np.ones(columns.values.shape[1])
@@ -75,11 +75,11 @@ def sign_flip(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]
 
 
 def step_down(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]:
-    """The p-value of each column among all of them: Westfall and Young's step-down maxT over joint sign flips.
+    """Return the p-value of each column among all of them: Westfall and Young's step-down maxT over joint sign flips.
 
-    The largest column is held against the largest of all columns under the same signs, the next against the largest of
-    those that are left, and so on. Columns that depend on each other cost little, and the number of draws does not
-    depend on how many columns there are.
+    The largest column is compared with the largest of all columns under the same signs, the next with the largest of
+    the remaining columns, and so on. Columns that depend on each other cost little, and the number of draws does not
+    depend on the number of columns.
     """
     order = np.argsort(-columns.reach, kind="stable")
     adjusted = np.ones(order.size)
@@ -89,9 +89,9 @@ def step_down(columns: Columns, *, draws: int = DRAWS, seed: int) -> list[float]
 
 
 def highest_reach(centred: Array, alpha: float, *, draws: int = DRAWS, seed: int) -> float:
-    """How far from 0 the largest of all columns reaches in all but a share `alpha` of the sign patterns.
+    """Return how far from 0 the largest of all columns reaches in all but a share `alpha` of the sign patterns.
 
-    The columns are centred: this is what chance alone does when each column has exactly its own mean.
+    The columns are centred: this is the effect of chance alone if each column has exactly its own mean.
     """
     columns = Columns(values=centred, slack=np.zeros(centred.shape[1]))
     reached = [np.abs(signs @ centred / columns.norms).max(axis=1) for signs in _draws(draws, len(centred), seed)]
@@ -99,7 +99,7 @@ def highest_reach(centred: Array, alpha: float, *, draws: int = DRAWS, seed: int
 
 
 def _share_reached(columns: Columns, draws: int, seed: int, *, joint: bool = False) -> Array:
-    """In which share of the sign patterns each column, or with `joint` it or a later one, reaches as far from 0."""
+    """Return the share of sign patterns in which each column (with `joint`: it or a later one) is as far from 0."""
     values = columns.values[np.any(columns.values != 0, axis=1)]
     exact = len(values) <= np.log2(draws)
     if not exact:
@@ -120,7 +120,7 @@ def _patterns(units: int) -> Iterator[Array]:
 
 
 def _draws(draws: int, units: int, seed: int) -> Iterator[Array]:
-    """Yield random sign patterns, always the same ones for a number of units."""
+    """Yield random sign patterns, always the same ones for the same number of units."""
     if draws * units <= _CELLS:
         yield _few_draws(draws, units, seed)
         return
@@ -129,7 +129,7 @@ def _draws(draws: int, units: int, seed: int) -> Iterator[Array]:
         yield _signs(generator.integers(0, 2, size=(rows, units), dtype=np.int8))
 
 
-@lru_cache(maxsize=2)  # eight megabytes each at most, and asked for again by every family
+@lru_cache(maxsize=2)  # at most eight megabytes each, and every family uses them again
 def _few_draws(draws: int, units: int, seed: int) -> Array:
     signs = _signs(np.random.default_rng(seed).integers(0, 2, size=(draws, units), dtype=np.int8))
     signs.flags.writeable = False
@@ -141,10 +141,10 @@ def _signs(bits: NDArray[np.integer[Any]]) -> Array:
 
 
 def nearest_end(values: Array, level: float, *, seed: int) -> float:
-    """The end of the interval on the side of 0 that inverting the sign-flip test gives, for a mean above 0.
+    """Return the end near 0 of the interval that inverts the sign-flip test, for a mean above 0.
 
-    A shift of all values is rejected just where few enough means of random subsets lie below it, so that the end is a
-    quantile of such means. Where 0 is rejected, the end lies above 0.
+    A shift of all values is rejected exactly if few enough means of random subsets are below it, so the end is a
+    quantile of such means. If 0 is rejected, the end is above 0.
     """
     means = []
     for signs in _draws(DRAWS, values.size, seed):
@@ -157,10 +157,10 @@ def nearest_end(values: Array, level: float, *, seed: int) -> float:
 
 
 def bootstrap_t(columns: Array, levels: Sequence[float], *, seed: int) -> list[list[tuple[float, float]]]:
-    """For each column, an interval of its mean at each level.
+    """Return, for each column, an interval of its mean at each level.
 
-    Resampled means are measured in their own standard errors, so that skewed scores get the lopsided interval they
-    need; the plain percentile bootstrap is too narrow for few cases.
+    Resampled means are measured in their own standard errors, so that skewed scores get the asymmetric interval that
+    they need; the plain percentile bootstrap is too narrow for few cases.
     """
     found = []
     for chosen in _slices(columns.shape[1], RESAMPLES):
@@ -178,7 +178,7 @@ def _ends(mean: float, error: float, pivots: Array, level: float) -> tuple[float
 
 
 def _pivots(columns: Array, seed: int) -> Array:
-    """The resampled means less the mean of each column, in standard errors of the resample."""
+    """Return the resampled means minus the mean of each column, in standard errors of the resample."""
     size = columns.shape[0]
     generator = np.random.default_rng(seed)
     centred = columns - columns.mean(axis=0)
@@ -195,7 +195,7 @@ def _pivots(columns: Array, seed: int) -> Array:
 
 
 def _blocks(rows: int, width: int) -> Iterator[int]:
-    """Yield numbers of rows that add up to `rows`, so few at a time that memory stays small."""
+    """Yield numbers of rows that add up to `rows`, each small enough for memory."""
     for block in _slices(rows, width):
         yield block.stop - block.start
 

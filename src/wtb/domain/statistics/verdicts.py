@@ -1,8 +1,8 @@
-"""Verdicts: what the comparisons of a batch show when they are judged together.
+"""Verdicts: the findings of a batch's comparisons when they are judged together.
 
-The interval of a difference is that of this one comparison, and leaves 0 out just where its own p-value is at most 5 %.
-A verdict takes all comparisons of its family into account. So an interval that leaves 0 out can go with "no evidence":
-that is the price of looking at many candidates. A winner whose interval lies on the other side does not occur.
+The interval of a difference belongs to one comparison, and excludes 0 exactly if its own p-value is at most 5 %. A
+verdict takes all comparisons of its family into account. So an interval that excludes 0 can go with "no evidence": that
+is the price of many candidates. A winner never has an interval on the other side of 0.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def verdicts(
 
 
 def _failed_alone(comparisons: Sequence[Comparison]) -> dict[str, int]:
-    """Return on how many cases each candidate failed where the baseline did not, on the metric with the most."""
+    """Return how many cases failed only with each candidate, on the metric with the most of them."""
     failed: dict[str, int] = {}
     for each in comparisons:
         failed[each.candidate] = max(failed.get(each.candidate, 0), each.failures.candidate_only)
@@ -123,7 +123,7 @@ def _failed_alone(comparisons: Sequence[Comparison]) -> dict[str, int]:
 
 def _adjusted(members: Sequence[Comparison]) -> list[float]:
     tested = [each.tested for each in members if each.tested is not None]
-    if len(members) < 2 or len(tested) < len(members):  # without the differences: the sum of all chances
+    if len(members) < 2 or len(tested) < len(members):  # without the differences, use Bonferroni's correction
         return [min(1.0, each.p_value * len(members)) for each in members]
     adjusted = step_down(columns_of(tested), seed=SEED)
     return [max(p_value, each.p_value) for p_value, each in zip(adjusted, members, strict=True)]
@@ -159,7 +159,7 @@ def _finding(
 
 
 def _no_evidence(comparison: Comparison, adjusted_p: float, alpha: float, family: Family) -> str:
-    """Return why the test says nothing; nothing when it does."""
+    """Return why the test gives no evidence; an empty text if it does."""
     differing = comparison.wins + comparison.losses
     too_few = f"only {_cases(differing)} {'differs' if differing == 1 else 'differ'}: too few to rule out chance"
     reasons = {
@@ -179,7 +179,7 @@ def _is_beyond_floats(comparison: Comparison) -> bool:
 
 
 def _contradicts(interval: Interval, comparison: Comparison) -> bool:
-    """Whether the interval lies wholly on the side that the test speaks against."""
+    """Whether the whole interval is on the side that the test rejects."""
     sign = comparison.leaning * comparison.metric.direction.sign
     return interval.high < 0 if sign > 0 else interval.low > 0
 
@@ -195,7 +195,7 @@ def _p(value: float) -> str:
 def beyond_chance(
     tables: Sequence[ScoreTable], pairs: Sequence[tuple[str, str]], *, errors: Errors = Errors.WORST, seed: int = SEED
 ) -> set[tuple[str, str]]:
-    """Return the pairs of which the first combination is shown to be better than the second on one of the metrics.
+    """Return the pairs whose first combination is shown to be better than the second on one of the metrics.
 
     All pairs on all metrics are judged together.
     """

@@ -1,21 +1,21 @@
 """CelConditions: edge conditions in CEL, with bounds that the binding does not have.
 
 `common-expression-language` holds the interpreter's lock while it evaluates and offers no limit. A thread with a
-timeout would not help: nobody could look at the clock, and heartbeats would stop. So time is bounded from within:
+timeout would not help: it could not run to check the clock, and heartbeats would stop. So time is limited from within:
 
 - Macros (`all exists exists_one map filter`) are the only loops. Each is compiled with a call into Python in its
-  body, which looks at the time that this thread has used; once that is up, every loop ends with an error. The
-  call also lets other threads have their turn.
-- Everything between two such calls is bounded by the text and by the size of the values: the length of the text,
-  the depth of its brackets and macros, additions (each copies a list or a text), how often macros can multiply a
-  value (`[s].map(x, x + x).map(x, x + x)…` doubles it every time), and patterns, which must be written out.
+  body, which checks the time that this thread has used; once that is up, every loop ends with an error. The call
+  also lets other threads run.
+- The work between two such calls is limited by the text and by the size of the values: there are limits on the length
+  of the text, the depth of its brackets and macros, additions (each copies a list or a text), and how often macros can
+  multiply a value (`[s].map(x, x + x).map(x, x + x)…` doubles it every time); patterns must be literals.
 
-`has(key)` of a key of the state is answered here, since CEL only asks for fields. A missing key that the expression
+`has(key)` for a key of the state is answered here, because CEL only supports fields. A missing key that the expression
 compares with null counts as null.
 
-An expression without macros is run as it is. Only the variables that it names are converted, so that others may
-hold anything. CEL has no decimals, no integers beyond 64 bits and no times without a zone: such values count as
-floats, floats and UTC.
+An expression without macros runs unchanged. Only the variables that it names are converted, so that others may hold
+anything. CEL has no decimals, no integers beyond 64 bits and no times without a zone: such values count as floats,
+floats and UTC.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CelConditions:
         self._max_macro_nesting = max_macro_nesting
         self._timeout_s = timeout_s
 
-        # A workflow is compiled when a run of it is made and when it begins, and batches run one thousands of times.
+        # A workflow is compiled when a run is created and when it begins, and a batch has thousands of runs.
         self.compile = lru_cache(maxsize=4096)(self._compile)
 
     def _compile(self, expression: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -75,7 +75,7 @@ class CelConditions:
         return CelCondition(expression, program, names, asked=tuple(asked), nullable=nullable, timeout_s=timeout_s)
 
     def _form_faults(self, expression: str, source: CelSource) -> Iterator[str]:
-        """Say what must not even be parsed."""
+        """Yield the faults for which a text must not even be parsed."""
         if not expression.strip():
             yield "is empty"
         if len(expression) > self._max_length:
@@ -86,7 +86,7 @@ class CelConditions:
             yield "calls len(…), which CEL does not have: use size(…)"
 
     def _cost_faults(self, source: CelSource) -> Iterator[str]:
-        """Say what could take too long between two looks at the clock."""
+        """Yield the faults that could take too long between two checks of the clock."""
         if source.macro_nesting > self._max_macro_nesting:
             yield (
                 f"has {source.macro_nesting} nested macros; at most {self._max_macro_nesting} are allowed: {INSTEAD}"
@@ -114,7 +114,7 @@ def _parse(text: str, expression: str) -> Program:
 
 
 def _pattern_faults(literal: str | None) -> Iterator[str]:
-    """Say what is wrong with the argument of `matches`, given as it is written in the expression."""
+    """Yield the faults of the argument of `matches`, which is given as written in the expression."""
     if literal is None:
         yield "has a pattern for matches() that is not written in it as one text"
         return

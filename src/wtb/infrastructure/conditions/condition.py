@@ -1,4 +1,4 @@
-"""CelCondition: one compiled expression, called with the state; whatever goes wrong names it and the variable."""
+"""CelCondition: one compiled expression, called with the state; every error names it and the variable."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ GUARD = "wtb_time_is_left"
 """The function that the loops of an expression call in every round."""
 
 ASKED = "wtb_has_"
-"""What the variable that answers `has(key)` is called, before the key."""
+"""The prefix of the variable that answers `has(key)`; the key follows."""
 
 FAILURES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
-"""What the binding raises."""
+"""The errors that the binding raises."""
 
 INSTEAD = "use a Python function as the condition"
 
 _DEEPEST_VALUE = 200
-"""As deep as the codec keeps; a value that contains itself would overflow the stack of the binding, and kill us."""
+"""The depth that the codec stores; a value that contains itself would overflow the binding's stack, and crash us."""
 
 _FLAT = frozenset({str, int, float, bool, bytes, type(None)})
 _UNDEFINED = re.compile(r"Undefined variable or function: '(.*?)'")
 
 
 class CelCondition:
-    """A compiled condition: called with a state, it says whether the edge is followed."""
+    """A compiled condition: called with a state, it returns whether to follow the edge."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CelCondition:
         return result
 
     def _with_missing(self, values: dict[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values with what the expression asks about keys that may be missing."""
+        """Return the values with the answers to the expression's questions about keys that may be missing."""
         for name in self._nullable:
             if name in self._names and name not in state:
                 values[name] = None
@@ -78,10 +78,10 @@ class CelCondition:
         except FAILURES as error:
             plain = {name: as_mappings(value) for name, value in values.items()}
             if any(plain[name] is not value for name, value in values.items()):
-                return self._execute(plain)  # rarely: walking through every value of every step would cost more
+                return self._execute(plain)  # rare: converting every value at every step would cost more
             problem = self._too_slow if clock and clock.is_up else self._problem(error, values)
             raise self._invalid(problem) from error
-        if clock and clock.is_up:  # the error that left the loop was outweighed, as in `slow || true`
+        if clock and clock.is_up:  # the expression ignored the loop's error, as in `slow || true`
             raise self._invalid(self._too_slow)
         return result
 
@@ -118,9 +118,9 @@ class CelCondition:
 
 
 class _LoopClock:
-    """Says in every round of a loop whether there is time for another one.
+    """Checks in every round of a loop whether there is time for another one.
 
-    Counted is the time that this thread works, so that a busy machine fails nobody's condition.
+    It counts only the time that this thread works, so that no condition fails because the machine is busy.
     """
 
     __slots__ = ("_end", "_look_again", "is_up")
@@ -131,7 +131,7 @@ class _LoopClock:
         self.is_up = False
 
     def time_is_left(self) -> bool:
-        # No thread works longer than time passes, and the time that passes is ten times quicker to ask for.
+        # A thread cannot work longer than real time passes, and reading the real time is ten times quicker.
         if time.monotonic() < self._look_again:
             return True
         left_s = self._end - time.thread_time()
@@ -156,7 +156,7 @@ def as_mappings(value: Any) -> Any:
 
 
 def _field_names(value: Any) -> list[str] | None:
-    """Return the fields of a dataclass or a pydantic model, which is not imported for that; None for other values."""
+    """Return the fields of a dataclass or a pydantic model, without importing pydantic; None for other values."""
     if isinstance(value, type):
         return None
     if dataclasses.is_dataclass(value):
@@ -175,7 +175,7 @@ def _conversion_error(name: str, value: Any) -> str | None:
 
 
 def _is_shallow(value: Any, levels: int) -> bool:
-    """Say whether everything in the value lies within so many levels."""
+    """Whether a value is nested at most this many levels deep."""
     if not isinstance(value, (list, tuple)):
         if not isinstance(value, (dict, Mapping)):  # dict is a Mapping, and much quicker to ask for
             return True
@@ -190,7 +190,7 @@ def invalid(expression: str, problem: str) -> InvalidCondition:
 
 
 def sentence(error: Exception) -> str:
-    """Return the first sentence of a message of the binding, on one line."""
+    """Return the first sentence of a message from the binding, on one line."""
     return " ".join(str(error).split()).split(". ")[0]
 
 

@@ -13,8 +13,8 @@ _COMMAND_LINE = "cel.cli"
 def cel_library() -> Any:
     """Return the module `cel`.
 
-    It imports its command line, and with that typer and prompt_toolkit: most of the 0.1 s that it takes to load. An
-    empty module stands in for it meanwhile; whoever imports `cel.cli` later gets the real one.
+    It imports its command line, and with it typer and prompt_toolkit: most of the 0.1 s that it takes to load. An empty
+    module replaces the command line meanwhile; a later import of `cel.cli` gets the real one.
     """
     if "cel" in sys.modules:
         return import_module("cel")

@@ -1,4 +1,4 @@
-"""What a regular expression costs at each character of a text."""
+"""The cost of a regular expression at each character of a text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\s*(\d*)\s*(?:,\s*(\d*)\s
 
 
 def unrolled_length(pattern: str) -> int:
-    """Return how long the pattern is with its counted repetitions written out, groups included.
+    """Return the length of the pattern with its counted repetitions written out, groups included.
 
-    The engine never goes back in a text, so its time is bounded by this length times that of the text: counts
-    within counts, as in `(a.{1,200}){1,20}`, are what makes a short pattern slow.
+    The engine never goes back in a text, so its time is at most this length times the length of the text: a short
+    pattern is slow only if it has counts within counts, as in `(a.{1,200}){1,20}`.
     """
     lengths, last = [0], 0
     for piece in _PIECE.finditer(pattern):
@@ -26,6 +26,6 @@ def unrolled_length(pattern: str) -> int:
             last *= count
         else:
             lengths[-1] += 1
-            # `*`, `+`, `?` and white space may stand between a piece and its count.
+            # `*`, `+`, `?` and white space may come between a piece and its count.
             last = last if piece[0] in "*+?" or piece[0].isspace() else 1
     return sum(lengths)

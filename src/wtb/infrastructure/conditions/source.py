@@ -1,7 +1,7 @@
-"""CelSource: the text of a CEL expression as far as its bounds need it: tokens, macros, names, patterns.
+"""CelSource: the parts of a CEL expression that its limits need: tokens, macros, names, patterns.
 
-The binding shows no syntax tree. What is found here is only trusted after CEL itself has parsed the text, so this
-need not know what is well-formed, only where tokens begin and end and which brackets belong together.
+The binding shows no syntax tree. The findings here are trusted only after CEL itself has parsed the text, so this
+module need not check the syntax. It only finds where tokens begin and end, and which brackets belong together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _LEVEL = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
 _ERROR = "1 / 0 == 0"
-"""Leaves a loop; a mere false would let it go on, and in `map` and `filter` copy the list in every round."""
+"""Ends a loop; a plain false would let it continue, and in `map` and `filter` copy the list in every round."""
 
 
 class Token(NamedTuple):
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
-    """A loop, as `items.exists(x, x > 1)`; places are numbers of tokens."""
+    """A loop, such as `items.exists(x, x > 1)`; places are numbers of tokens."""
 
     name: str
     variable: str
@@ -55,7 +55,7 @@ class Macro:
 
 
 class CelSource:
-    """An expression that is looked at without being evaluated."""
+    """An expression that is inspected without evaluating it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -67,22 +67,22 @@ class CelSource:
 
     @property
     def nesting(self) -> int:
-        """How deep brackets stand in brackets."""
+        """How deeply brackets are nested."""
         return max(itertools.accumulate(_LEVEL.get(token.text, 0) for token in self.tokens), default=0)
 
     @property
     def macro_nesting(self) -> int:
-        """How deep macros stand in macros."""
+        """How deeply macros are nested."""
         return max((sum(m.first <= inner.first < m.last for m in self.macros) for inner in self.macros), default=0)
 
     @property
     def additions(self) -> int:
-        """How often something is added, which for lists and texts means copied."""
+        """The number of additions; each copies a list or a text."""
         return sum(token.text == "+" for token in self.tokens)
 
     @property
     def copies(self) -> int:
-        """How often one value can come to stand in another by being named again and again in macros."""
+        """How many copies of one value another value can hold because macros name it repeatedly."""
         return math.prod(max(1, self._uses(macro)) for macro in self.macros)
 
     @cached_property
@@ -93,7 +93,7 @@ class CelSource:
 
     @cached_property
     def free_names(self) -> frozenset[str]:
-        """Names that stand somewhere where no macro binds them: variables come from outside."""
+        """Names that appear where no macro binds them: these variables come from outside."""
         return frozenset(
             token.text
             for index, token in enumerate(self.tokens)
@@ -103,7 +103,7 @@ class CelSource:
 
     @cached_property
     def asked_names(self) -> frozenset[str]:
-        """Keys of the state in `has(key)`: CEL itself only asks for fields, as in `has(last.topic)`."""
+        """Keys of the state in `has(key)`: CEL itself only supports fields, as in `has(last.topic)`."""
         return frozenset(self._text(index + 2) for index in self._questions)
 
     @property
@@ -114,7 +114,7 @@ class CelSource:
         )
 
     def with_questions_answered(self, prefix: str) -> str:
-        """Return the text with a variable, `prefix` and the key, in place of each `has(key)`."""
+        """Return the text with each `has(key)` replaced by a variable named `prefix` and the key."""
         pieces, end = list[str](), 0
         for index in self._questions:
             pieces += (self.text[end : self.tokens[index].start], prefix + self._text(index + 2))
@@ -123,7 +123,7 @@ class CelSource:
 
     @cached_property
     def _questions(self) -> tuple[int, ...]:
-        """Where `has(key)` stands."""
+        """The positions of `has(key)`."""
         return tuple(
             index
             for index, token in enumerate(self.tokens)
@@ -134,7 +134,7 @@ class CelSource:
         )
 
     def calls(self, function: str) -> bool:
-        """Whether the text calls a function of this name."""
+        """Whether the text calls a function with this name."""
         return any(
             token.text == function and self._is_plain_name(index) and self._text(index + 1) == "("
             for index, token in enumerate(self.tokens)
@@ -150,7 +150,7 @@ class CelSource:
         return any(sign in ("==", "!=") and other == "null" for sign, other in (after, before))
 
     def patterns(self) -> Iterator[Token | None]:
-        """For every call of `matches` the text that is its pattern, or None when it is not written there."""
+        """Yield the pattern of every call of `matches`; None if it is not a literal."""
         for index in range(len(self.tokens)):
             if self._text(index) == "matches" and self._text(index + 1) == "(":
                 last = self._closers[index + 1]
@@ -158,7 +158,7 @@ class CelSource:
                 yield self.tokens[last - 1] if written else None
 
     def guarded(self, guard: str) -> str:
-        """Return the text with a call of `guard` in every loop; once that gives false, all loops end at once."""
+        """Return the text with a call of `guard` in every loop; once that returns false, all loops end at once."""
         edits = sorted(edit for macro in self.macros for edit in self._edits(macro, guard))
         places = [0, *(place for place, _ in edits), len(self.text)]
         pieces = [self.text[start:end] for start, end in itertools.pairwise(places)]
@@ -169,7 +169,7 @@ class CelSource:
         if macro.name == "map" and len(macro.commas) == 1:
             yield start, f" {guard} ? true : {_ERROR},"  # map(x, predicate, result)
             return
-        # A line of its own for the bracket: the text before it may end with a comment.
+        # The bracket needs its own line: the text before it may end with a comment.
         yield start, f" {guard} ? ("
         yield self.tokens[(*macro.commas, macro.last)[1]].start, f"\n) : {_ERROR}"
 
@@ -183,7 +183,7 @@ class CelSource:
         return Macro(name=name, variable=self._text(first + 1), first=first, last=last, commas=commas)
 
     def _commas(self, first: int, last: int) -> Iterator[int]:
-        """Go through the arguments between two brackets, over the brackets within them."""
+        """Yield the commas between the arguments in two brackets, skipping brackets inside them."""
         index = first + 1
         while index < last:
             if self._text(index) == ",":
@@ -192,7 +192,7 @@ class CelSource:
 
     @cached_property
     def _closers(self) -> dict[int, int]:
-        """For every opening bracket its closing one."""
+        """The closing bracket of every opening bracket."""
         closers, opened = {}, list[int]()
         for index, token in enumerate(self.tokens):
             if token.text in _CLOSING:

@@ -1,4 +1,4 @@
-"""QueueEventBus: every handler has its own queue and thread, so that a slow one delays nobody else.
+"""QueueEventBus: every handler has its own queue and thread, so that a slow one does not delay the others.
 
 One lock guards the queues, the counters and the history; no handler and no log call runs under it. It is
 reentrant because a finaliser or a signal handler may publish while this thread already holds it.
@@ -28,7 +28,7 @@ Handler = Callable[[RecordedEvent], Any]
 class QueueEventBus:
     """The event bus of a process, with the latest events in memory.
 
-    `close` waits for handlers at most `close_timeout_s`: one that hangs must not keep the program from ending.
+    `close` waits for handlers at most `close_timeout_s`: a hanging handler must not keep the program from ending.
     """
 
     def __init__(self, *, queue_size: int = 1_000, history_size: int = 1_000, close_timeout_s: float = 30.0) -> None:
@@ -42,7 +42,7 @@ class QueueEventBus:
         self.settled = threading.Condition(self.lock)
         self._close_timeout_s = close_timeout_s
         self._history: deque[RecordedEvent] = deque(maxlen=history_size)
-        # Replaced, never changed: whoever goes through it sees one state of it.
+        # Replaced, never changed: an iteration sees one state of it.
         self._subscriptions: tuple[QueueSubscription, ...] = ()
         self._closed = False
 
@@ -57,7 +57,7 @@ class QueueEventBus:
 
     def subscribe(self, handler: Handler, *, types: Collection[EventType] = ()) -> QueueSubscription:
         subscription = QueueSubscription(self, handler, frozenset(types))
-        subscription.start()  # first: `close` may meanwhile wait for the thread of whatever it finds in the list
+        subscription.start()  # start it first: `close` may wait for the thread of every subscription in the list
         with self.lock:
             if self._closed:
                 subscription.end()
@@ -104,7 +104,7 @@ class QueueEventBus:
 
 
 class QueueSubscription:
-    """One handler with its queue and its thread. Methods that are not in the port are for the bus."""
+    """One handler with its queue and its thread. The bus uses the methods that are not in the port."""
 
     def __init__(self, bus: QueueEventBus, handler: Handler, types: frozenset[EventType]) -> None:
         self._bus = bus
@@ -131,7 +131,7 @@ class QueueSubscription:
         return self._failures
 
     def cancel(self) -> None:
-        """Stop delivery: what is queued is discarded; an event that is being handled is handled to its end."""
+        """Stop delivery and discard queued events; the handler finishes its current event."""
         with self._bus.lock:
             self._cancelled = True
             self._queue.clear()
@@ -143,7 +143,7 @@ class QueueSubscription:
         self._thread.start()
 
     def offer(self, events: Sequence[RecordedEvent]) -> bool:
-        """Queue what fits and drop the rest; return whether dropping began. Called under the lock."""
+        """Queue the events that fit and drop the rest; return whether dropping began. Called under the lock."""
         wanted = [event for event in events if event.type in self._types] if self._types else events
         fitting = wanted[: self._bus.queue_size - len(self._queue)]
         self._queue.extend(fitting)
@@ -159,12 +159,12 @@ class QueueSubscription:
         return began
 
     def end(self) -> None:
-        """Let the thread end behind the last queued event. Called under the lock."""
+        """Let the thread end after the last queued event. Called under the lock."""
         self._ending = True
         self._arrived.notify()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread to end; False when the time was not enough."""
+        """Wait for the thread to end; False if that takes longer than `timeout_s`."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -172,7 +172,7 @@ class QueueSubscription:
         return self._thread is threading.current_thread()
 
     def has_settled(self, count: int) -> bool:
-        """Say whether the first `count` accepted events are handled, or will never be."""
+        """Whether the first `count` accepted events are handled, or will never be."""
         return self._cancelled or self._done >= count
 
     def log_overflow(self) -> None:
@@ -191,7 +191,7 @@ class QueueSubscription:
         )
 
     def _deliver(self) -> None:
-        runner = asyncio.Runner()  # entering it would make a loop; `run` makes one when a handler returns a coroutine
+        runner = asyncio.Runner()  # not entered: `run` makes a loop only if a handler returns a coroutine
         try:
             self._deliver_in(runner)
         finally:
@@ -203,7 +203,7 @@ class QueueSubscription:
                 returned = self._handler(event)
                 if inspect.isawaitable(returned):
                     runner.run(_awaited(returned))
-            # CancelledError and sys.exit() too: the thread would end, and the handler silently get nothing more.
+            # Catch CancelledError and sys.exit(), too: otherwise the thread ends, and the handler gets no more events.
             except BaseException:  # noqa: BLE001
                 _log.exception("event handler %s failed on %s at position %d", self._name, event.type, event.position)
                 self._failures += 1

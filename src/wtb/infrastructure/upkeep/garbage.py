@@ -40,10 +40,10 @@ class UpkeepStorage(Protocol):
 
 
 class SweptGarbage:
-    """Finds what nothing refers to, and removes what is still unused when it is its turn.
+    """Finds data that nothing refers to, and removes it if it is still unused at that moment.
 
-    Marking sees one moment. Whatever is referred to anew after that was referred to before, and so is marked; or was
-    used just now, which the removing statement itself checks.
+    Marking sees one moment. Data that gets a new reference later either had one before, and so is marked, or was used
+    just now, which the removing statement itself checks.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SweptGarbage:
             ledger.note_blocks(digest, find_blocks(self._objects, digest))
 
     def _sweep_commits(self, ledger: Ledger, before_us: int) -> int:
-        """Remove commits; those that others build on come free when the others have gone."""
+        """Remove commits; a commit that others build on can go once the others are gone."""
         remaining, removed = ledger.dead_commits(), 0
         while remaining:
             gone: set[str] = set()

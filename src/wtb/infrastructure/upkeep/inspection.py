@@ -28,7 +28,7 @@ from wtb.infrastructure.upkeep.rows import BlobRow, UpkeepRows
 from wtb.infrastructure.upkeep.structure import cut_streams, event_fault, fault, structure
 
 _READ_BYTES = 16 << 20
-"""Contents of blobs that are read at a time."""
+"""The most bytes of blobs that are read at a time."""
 _CHUNK_BYTES = 1 << 20
 _EVER = datetime.max.replace(tzinfo=UTC)
 
@@ -163,7 +163,7 @@ class StoredInspection:
 
     def _read_blocks(self, ledger: Ledger) -> None:
         for digest in ledger.large_files(self._sizes.above_bytes):
-            with suppress(DamagedData):  # told of as an object that is damaged
+            with suppress(DamagedData):  # reported as a damaged object
                 ledger.note_blocks(digest, find_blocks(self._objects, digest))
 
     def _read_objects(self, ledger: Ledger, seen: Watch) -> None:
@@ -188,7 +188,7 @@ class StoredInspection:
                 yield fault(FaultKind.RUN, row.id, str(error).removesuffix(_TELLS_MORE), (row.id,))
 
     def _events(self, rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-        """Yield events that are damaged or missing in the middle; note what they record, since the end may be cut."""
+        """Yield events that are damaged or missing in the middle; note what they record, because the end may be cut."""
         end = _StreamEnd("")
         for row in rows.events():
             if row.stream != end.stream:
@@ -220,7 +220,7 @@ class StoredInspection:
 
 @dataclass(slots=True)
 class _StreamEnd:
-    """How far the events of a run have been read: the last number, and the last event that says how the run stands."""
+    """The position in the events of a run: the last number, and the last event that set the status of the run."""
 
     stream: str
     sequence: int = 0
@@ -244,7 +244,7 @@ def _calls(rows: UpkeepRows, seen: Watch) -> Iterator[Fault]:
 
 
 def _sealed(rows: UpkeepRows, ledger: Ledger, seen: Watch) -> Iterator[Fault]:
-    """Yield the rows that do not match their checksums, and what is left of runs that do not exist."""
+    """Yield the rows that do not match their checksums, and leftover rows of runs that do not exist."""
     known: dict[str, bool] = {}
     for row in rows.sealed_rows():
         if row.is_whole_row:
@@ -312,7 +312,7 @@ def _contents(ledger: Ledger) -> Iterator[Fault]:
 
 
 def _named(ledger: Ledger, kind: str, digest: bytes) -> str:
-    """Return the name of a content, and of a file that holds it."""
+    """Return the name of a content, with the name of a file that has it."""
     for statement, what in ((_FILE_OF, "the file"), (_FILE_OF_BLOCK, "a block of the file")):
         for (path,) in list(ledger.rows(statement, digest)):
             return f"{kind} {digest.hex()[:16]} ({what} {os.fsdecode(path)!r})"

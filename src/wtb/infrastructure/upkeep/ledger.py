@@ -54,7 +54,7 @@ WITH RECURSIVE line (line_id) AS (
 )
 SELECT file_commit, execution_id FROM line JOIN checkpoint ON id = line_id WHERE NOT inside AND file_commit IS NOT NULL
 """
-"""Whoever goes on from the middle of a node begins it with the files of its start, which may be deleted itself."""
+"""A run that continues from the middle of a node begins with the files of the node's start, which may be deleted."""
 
 _LIVING = """
 INSERT INTO living
@@ -119,7 +119,7 @@ class Ledger:
         self._database.close()
 
     def add(self, table: str, *rows: Sequence[Any]) -> None:
-        """Note rows; what is known already is noted once."""
+        """Note rows; a row that is already known is not added again."""
         waiting = self._waiting.setdefault(table, [])
         waiting += rows
         if len(waiting) >= _BATCH:
@@ -135,7 +135,7 @@ class Ledger:
                 self._database.execute("COMMIT")
 
     def rows(self, statement: str, *values: Any) -> Iterator[Any]:
-        """Yield what a query finds, a few rows at a time."""
+        """Yield the rows of a query, a few at a time."""
         for table in list(self._waiting):
             self._write(table)
         with _told():
@@ -143,7 +143,7 @@ class Ledger:
                 yield row
 
     def index(self) -> None:
-        """Prepare for queries: find what is living from the roots, and index lines in both directions."""
+        """Prepare for queries: find everything that the roots need, and index lines in both directions."""
         for table in list(self._waiting):
             self._write(table)
         with _told():
@@ -153,9 +153,9 @@ class Ledger:
             self._note_needed(top)
 
     def _note_needed(self, top: str) -> None:
-        """Note the contents that living trees hold, of those that build on one whole tree.
+        """Note the contents that living trees need, for all trees that build on one whole tree.
 
-        A commit that is kept only because others build on it needs no content that they all put another in place of.
+        A commit that stays only because others build on it does not need a content that all of them replace.
         """
         replaced: dict[str, set[bytes]] = {}
         for commit_id, base_id, is_root in list(self.rows(_FAMILY, top)):
@@ -168,18 +168,18 @@ class Ledger:
                 replaced[base_id] = replaced[base_id] & mine if base_id in replaced else mine
 
     def large_files(self, above_bytes: int) -> list[bytes]:
-        """Return the contents that living trees hold of files above this size."""
+        """Return the contents of files above this size in living trees."""
         large = "SELECT DISTINCT digest FROM entry WHERE size > ? AND digest IN needed"
         return [digest for (digest,) in self.rows(large, above_bytes)]
 
     def note_blocks(self, file_digest: bytes, blocks: Iterable[tuple[bytes, int]]) -> None:
-        """Note that a file which is needed consists of these blocks."""
+        """Note that a needed file consists of these blocks."""
         for digest, size in blocks:
             self.add("block", (digest, file_digest, size))
             self.add("needed", (digest,))
 
     def unused(self, digests: Collection[bytes]) -> list[bytes]:
-        """Return those of these contents that neither a value nor the tree of a checkpoint refers to."""
+        """Return those of the contents that no value and no checkpoint's tree refers to."""
         found: set[bytes] = set()
         for batch in batches(digests):
             marks = ", ".join("?" * len(batch))
@@ -191,28 +191,28 @@ class Ledger:
         return [digest for digest in digests if digest not in found]
 
     def dead_commits(self) -> list[str]:
-        """Return the file commits that nothing living is or builds on."""
+        """Return the file commits that nothing living needs or builds on."""
         return [id for (id,) in self.rows("SELECT id FROM file_commit WHERE id NOT IN living")]
 
     def note_garbage(self, blobs: Iterable[tuple[bytes, int]]) -> None:
-        """Note what to remove, so that finding and removing need not be one transaction."""
+        """Note blobs to remove, so that finding and removing need not be one transaction."""
         for blob in blobs:
             self.add("garbage", blob)
 
     def garbage(self) -> Iterator[dict[bytes, int]]:
-        """Yield what was noted, with the sizes, a few at a time."""
+        """Yield the noted blobs with their sizes, a few at a time."""
         for batch in batches(self.rows("SELECT address, size FROM garbage")):
             yield dict(batch)
 
     def runs_of_value(self, address: bytes) -> tuple[str, ...]:
-        """Return the runs that need a blob or an object, also as a block of a file."""
+        """Return the runs that need a blob or an object, directly or as a block of a file."""
         found = [run for (run,) in self.rows("SELECT execution_id FROM value WHERE address = ?", address)]
         for (commit_id,) in list(self.rows(_COMMITS_OF_CONTENT, address, address)):
             found += [run for (run,) in self.rows(_RUNS_OF_COMMIT, commit_id)]
         return self.with_forks(found)
 
     def runs_of_commit(self, commit_id: str) -> tuple[str, ...]:
-        """Return the runs that need a file commit, also as what another one builds on."""
+        """Return the runs that need a file commit, directly or because another commit builds on it."""
         return self.with_forks([run for (run,) in self.rows(_RUNS_OF_COMMIT, commit_id)])
 
     def runs_of_checkpoint(self, checkpoint_id: str) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class Ledger:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Say in a word of ours that there is no room for the temporary tables."""
+    """Raise our own error if there is no room for the temporary tables."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""References: reads every row that may refer to something, verifies it, and notes it in a ledger."""
+"""References: reads every row that may refer to something, verifies it, and notes its references in a ledger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wtb.infrastructure.upkeep.ledger import Ledger
 from wtb.infrastructure.upkeep.rows import NodeRunRow, UpkeepRows
 
 Told = Callable[[FaultKind, str, StorageError], None]
-"""Hears of what is damaged: the kind of thing, its id, and what is wrong with it."""
+"""Called for each damaged thing with its kind, its id and the error."""
 
 
 def refuse(kind: FaultKind, id: str, error: StorageError) -> None:
@@ -41,7 +41,7 @@ class References:
         self._told = told
 
     def read(self) -> Iterator[str]:
-        """Read everything; yield the kind of each row, for those who show progress."""
+        """Read everything; yield the kind of each row, to show progress."""
         for row, payload in self._rows.checkpoints():
             self._checkpoint(row, payload)
             yield FaultKind.CHECKPOINT
@@ -117,7 +117,7 @@ class References:
         self._ledger.add("entry", *put, *((row.id, path_bytes(path), b"", 0) for path in delta.removed))
 
     def _node_run(self, run: NodeRunRow) -> None:
-        """Keep what a node run needs to go on: its result, and the files that it began with."""
+        """Note what a node run needs to continue: its result, and the files that it began with."""
         if run.problem:
             self._told(FaultKind.NODE_RUN, run.id, DamagedData(run.problem))
         if run.completed_at is not None:

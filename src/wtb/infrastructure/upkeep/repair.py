@@ -1,4 +1,4 @@
-"""Repair: restores what can be derived from intact data or found in it; it never invents anything."""
+"""Repair: restores data that can be derived from intact data or found in it; it never invents anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Repair:
         self._sizes = sizes
 
     def run(self, faults: Sequence[Fault]) -> None:
-        """Try to put these right."""
+        """Try to repair these faults."""
         repairable = [fault for fault in faults if fault.remedy is not None]
         for fault in repairable:
             if fault.kind is FaultKind.KEYFRAME:
@@ -58,7 +58,7 @@ class Repair:
         self._heal_from_deltas([digest for digest, fault in lost.items() if fault.kind is FaultKind.BLOB])
 
     def _rebuild(self, checkpoint_ids: Sequence[str], *, without: bytes | None = None) -> None:
-        """Rewrite keyframes from the deltas before them, all or none."""
+        """Rewrite all these keyframes from the earlier deltas, or none."""
         with suppress(StorageError, NotFound), self._storage.unit_of_work() as uow:
             rows = uow.upkeep_rows()
             for checkpoint_id in checkpoint_ids:
@@ -83,7 +83,7 @@ class Repair:
             uow.commit()
 
     def _heal_from_the_other(self, digest: bytes, kind: FaultKind) -> bool:
-        """Copy a content from the database to the object store, or back, from the side where it is intact."""
+        """Copy an intact content from the database to the object store, or from there to the database."""
         with self._storage.unit_of_work(readonly=True) as uow:
             blob = uow.upkeep_rows().get_blobs([digest]).get(digest, b"")
         if kind is FaultKind.OBJECT:
@@ -118,7 +118,7 @@ class Repair:
                 return
 
     def _heal_from_file(self, stream: io.FileIO, wanted: dict[bytes, Fault]) -> None:
-        """Restore wanted contents from a file: all of it, or blocks of it."""
+        """Restore wanted contents from a file: the whole file, or blocks of it."""
         digest = hashlib.file_digest(stream, "sha256").digest()
         stream.seek(0)
         if digest in wanted and self._healed(digest, wanted[digest].kind, stream):
@@ -130,7 +130,7 @@ class Repair:
                 del wanted[digest]
 
     def _heal_from_deltas(self, lost: Sequence[bytes]) -> None:
-        """Rebuild the keyframes that refer to chunks which are damaged: the deltas may hold the same items."""
+        """Rebuild the keyframes that refer to damaged chunks: the deltas may hold the same items."""
         for address in lost:
             with self._storage.unit_of_work(readonly=True) as uow:
                 if self._is_whole(uow, address):

@@ -15,7 +15,7 @@ from wtb.infrastructure.files.commits import FileCommitRow
 
 
 class BranchRow(NamedTuple):
-    """Where a branch points, and where it left another line."""
+    """The head of a branch, and the checkpoint where it left another line."""
 
     id: str
     execution_id: str
@@ -24,7 +24,7 @@ class BranchRow(NamedTuple):
 
 
 class NodeRunRow(NamedTuple):
-    """What a node run refers to; `file_commit` is that of a result which waits for its barrier."""
+    """The references of a node run; `file_commit` belongs to a result that waits for its barrier."""
 
     execution_id: str
     id: str
@@ -34,7 +34,7 @@ class NodeRunRow(NamedTuple):
     problem: str = ""
     """Why the row cannot be read."""
     completed_at: str | None = None
-    """The checkpoint of its completion, which an event tells of; unknown of rows from before there were seals."""
+    """The checkpoint of its completion, which an event records; unknown for rows written before seals existed."""
 
     @property
     def input_id(self) -> str | None:
@@ -49,7 +49,7 @@ class BlobRow(NamedTuple):
 
 
 class ExecutionRow(NamedTuple):
-    """What an execution refers to."""
+    """The references of an execution."""
 
     id: str
     branch_id: str
@@ -57,7 +57,7 @@ class ExecutionRow(NamedTuple):
     workflow_name: str
     status: str
     is_sealed: bool
-    """Whether it was written since there are seals."""
+    """Whether it was written after seals were introduced."""
 
 
 class CallRow(NamedTuple):
@@ -71,14 +71,14 @@ class CallRow(NamedTuple):
 
 
 class CheckedRow(NamedTuple):
-    """A row that a seal covers; `problem` says what is wrong with it, and `execution_id` whom that concerns."""
+    """A row with a seal; `problem` says what is wrong with it, and `execution_id` names the affected run."""
 
     kind: FaultKind
     name: str
     execution_id: str | None
     problem: str = ""
     is_whole_row: bool = True
-    """False for the head of a branch, whose row comes by itself too."""
+    """False for the head of a branch, because the branch's row is checked separately."""
 
 
 class WrittenRow(NamedTuple):
@@ -89,7 +89,7 @@ class WrittenRow(NamedTuple):
 
 
 class RollbackRow(NamedTuple):
-    """A rollback or redo that was completed: the head went there."""
+    """A completed rollback or redo, which moved the head to the target."""
 
     branch_id: str
     target_id: str
@@ -111,11 +111,11 @@ class UpkeepRows(Protocol):
         ...
 
     def blobs(self, before_us: int | None = None) -> Iterator[BlobRow]:
-        """Yield every blob, or those that were not used since."""
+        """Yield every blob, or only those that were last used before this time."""
         ...
 
     def get_blobs(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return those that exist."""
+        """Return the blobs that exist."""
         ...
 
     def executions(self) -> Iterator[ExecutionRow]:
@@ -135,11 +135,11 @@ class UpkeepRows(Protocol):
         ...
 
     def rollbacks(self) -> Iterator[RollbackRow]:
-        """Yield every rollback and redo that was completed."""
+        """Yield every completed rollback and redo."""
         ...
 
     def sealed_rows(self) -> Iterator[CheckedRow]:
-        """Yield every row with a seal of which no other method tells whether it is damaged."""
+        """Yield every row with a seal that no other method checks."""
         ...
 
     def list_tables(self) -> list[str]:
@@ -149,12 +149,12 @@ class UpkeepRows(Protocol):
     def check_table(self, table: str) -> str:
         """Let the database check the pages of a table; return the problems.
 
-        It may be the last thing that is asked in this transaction.
+        It may be the last call that works in this transaction.
         """
         ...
 
     def shared_commits(self) -> Iterator[str]:
-        """Yield the file commits that shared results of node runs hold."""
+        """Yield the file commits in shared results of node runs."""
         ...
 
     def written_blobs(self) -> Iterator[WrittenRow]:
@@ -166,15 +166,15 @@ class UpkeepRows(Protocol):
         ...
 
     def drop_blobs(self, addresses: Collection[bytes], before_us: int) -> set[bytes]:
-        """Remove those of these blobs that are still unused, and return them."""
+        """Remove the blobs that are still unused, and return them."""
         ...
 
     def drop_file_commits(self, commit_ids: Collection[str], before_us: int) -> set[str]:
-        """Remove those of these commits that are still unused and that no other one builds on, and return them."""
+        """Remove the commits that are still unused and that no other commit builds on, and return them."""
         ...
 
     def replace_blob(self, address: bytes, data: bytes) -> None:
-        """Replace a wrong or missing content with the right one; it counts as long unused."""
+        """Replace a wrong or missing content with the right one; it counts as unused for a long time."""
         ...
 
     def remove_blob(self, address: bytes) -> None:
@@ -189,7 +189,7 @@ class UpkeepRows(Protocol):
 def node_run_row(
     execution_id: str, id: str, status: str, checkpoint_ids: tuple[str | None, ...], pending: bytes | None
 ) -> NodeRunRow:
-    """Return what a stored node run refers to, whatever types of the user's own its result holds."""
+    """Return the references of a stored node run; its result may hold any of the user's types."""
     may_go_on = status in (NodeStatus.STARTED, NodeStatus.FAILED) or pending is not None
     row = NodeRunRow(execution_id, id, may_go_on, checkpoint_ids, None)
     if status not in set(NodeStatus):
@@ -203,6 +203,6 @@ def node_run_row(
 
 
 def file_commit_in(result: bytes) -> str | None:
-    """Return the files of a stored result, whatever types of the user's own it holds."""
+    """Return the file commit of a stored result, which may hold any of the user's types."""
     found: str | None = ormsgpack.unpackb(result, ext_hook=lambda tag, data: None).get("file_commit")
     return found

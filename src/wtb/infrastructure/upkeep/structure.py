@@ -1,6 +1,6 @@
 """Structure: finds references to things that are missing or have changed.
 
-All is asked of a ledger that has read all rows.
+It queries a ledger of all rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WHERE checkpoint.execution_id <> branch.execution_id AND NOT is_thread AND head_
     SELECT id FROM line WHERE id IS NOT NULL
 )
 """
-"""A fork stands at a checkpoint of another run only where it left that run, or further back after a rollback."""
+"""The head of a fork is in another run only at the checkpoint where it left that run, or earlier after a rollback."""
 _HEADS_GONE_BACK = """
 SELECT branch.id, branch.execution_id, head_id, min(child.id) FROM branch
 JOIN execution ON execution.id = branch.execution_id AND NOT is_thread
@@ -53,15 +53,15 @@ WHERE NOT child.deleted AND NOT child.is_system
 AND NOT EXISTS (SELECT 1 FROM rollback WHERE rollback.branch_id = branch.id AND target_id = head_id)
 GROUP BY branch.id
 """
-"""Only a rollback or redo lets a head stand before another checkpoint of its branch, and each is recorded; those that
-keep a run as it was before a rollback never were on its line."""
+"""Only a rollback or redo moves a head before another checkpoint of its branch, and each is recorded. Safety
+checkpoints, which keep the run as it was before a rollback, were never on its line."""
 _UNTOLD_STEPS = """
 SELECT execution_id, min(checkpoint_id) FROM completed
 WHERE NOT EXISTS (SELECT 1 FROM told WHERE stream = execution_id AND told.checkpoint_id = completed.checkpoint_id)
 AND NOT EXISTS (SELECT 1 FROM stream_end WHERE stream = execution_id AND NOT is_whole)
 GROUP BY execution_id
 """
-"""Where an event in the middle is damaged or missing, it is that one which may have told of the step."""
+"""If an event in the middle is damaged or missing, that event may have recorded the step."""
 _UNTOLD_ENDS = """
 SELECT execution.id, status FROM execution LEFT JOIN stream_end ON stream = execution.id
 WHERE is_sealed AND NOT is_thread AND status IN ('completed', 'failed', 'cancelled')
@@ -81,12 +81,12 @@ WHERE deleted = 0 AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = e
 
 
 def fault(kind: FaultKind, what: str, problem: str, runs: Sequence[str], remedy: str | None = None) -> Fault:
-    """Return a fault that concerns these runs."""
+    """Return a fault that affects these runs."""
     return Fault(kind=kind, what=what, problem=problem, runs=tuple(map(ExecutionId, runs)), remedy=remedy)
 
 
 def event_fault(stream: str, sequence: int, problem: str) -> Fault:
-    """Return a fault of an event, or of those from it on."""
+    """Return a fault of an event, or of all events from it on."""
     return fault(FaultKind.EVENT, f"{stream}/{sequence}", problem, (stream,))
 
 
